@@ -48,7 +48,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("server",),
     ),
     "jetstream.consumer": (
-        ("acks", "advisories", "arguments", "seat", "start", "subjects", "wake_timer"),
+        ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),
         ("delivery",),
         ("record",),
         ("state_keeper",),

@@ -12,7 +12,7 @@ from pyjs.core.sink import Turn
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.metadata import Change, MetadataWriter
 from pyjs.jetstream.manage.persist import AccountFiles, Stores
-from pyjs.store.crypt.vault import Vault
+from pyjs.store.crypt.keys import KeyRing
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.segment.view import ViewCache
 from pyjs.store.state.consumer_state import OpenLogs
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 def account_files(
-    disk: Disk, root: str, account: str, log: Log, now_ns: Callable[[], int], vault: Vault | None = None
+    disk: Disk, root: str, account: str, log: Log, now_ns: Callable[[], int], key_ring: KeyRing | None = None
 ) -> AccountFiles:
     """Return the files of an account that shares nothing with others."""
     files = OpenFiles(disk)
     logs = OpenLogs(disk, files)
-    return AccountFiles(Stores(disk, root, log, now_ns, files, logs, ViewCache(), vault), account)
+    return AccountFiles(Stores(disk, root, log, now_ns, files, logs, ViewCache(), key_ring), account)
 
 
 class WriterAtOnce(MetadataWriter):

@@ -72,16 +72,18 @@ def stored(server: ServerProcess) -> list[tuple[int, int]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("form", ["plain", "encrypted and compressed"])
-def test_every_acknowledged_message_survives_kill_9(start_server: StartServer, form: str) -> None:
-    veiled = form != "plain"
-    server = start_server(jetstream=JETSTREAM.replace("}", ", key: secret}")) if veiled else start_server()
+@pytest.mark.parametrize("encoding", ["plain", "encrypted and compressed"])
+def test_every_acknowledged_message_survives_kill_9(start_server: StartServer, encoding: str) -> None:
+    is_encoded = encoding != "plain"
+    server = (
+        start_server(jetstream=JETSTREAM.replace("}", ", key: secret}")) if is_encoded else start_server()
+    )
     client = RawClient(server.port)
-    compression = "s2" if veiled else "none"
+    compression = "s2" if is_encoded else "none"
     client.api("STREAM.CREATE.BURST", name="BURST", subjects=["burst"], compression=compression)
     client.close()
     acknowledged: dict[int, int] = {}
-    for cycle in range(CYCLES // 2 if veiled else CYCLES):
+    for cycle in range(CYCLES // 2 if is_encoded else CYCLES):
         if cycle % 5 == 0 and cycle:
             client = RawClient(server.port)
             client.api("STREAM.PURGE.BURST")

@@ -30,7 +30,7 @@ from pyjs.wire.parser cimport Parser
 
 from pyjs.base.gotext import printable, quoted_bytes
 from pyjs.core.auth.handshake import ConnectOptions, info_line
-from pyjs.core.auth.login import Login
+from pyjs.core.auth.login import FAILURE, VIOLATION, Login
 from pyjs.wire.nkeys import make_nonce
 from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
@@ -456,7 +456,7 @@ cdef class ClientSession(Sink):
         """Handle an operation before CONNECT: log in as no_auth_user, or close."""
         user = self.host.authenticator.no_auth_user
         if user is None:
-            self.close("Authentication Failure", "Authorization Violation")
+            self.close(FAILURE, VIOLATION)
             return
         self.entry = CONNECTED
         self.bind(user)

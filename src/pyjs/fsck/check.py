@@ -22,10 +22,10 @@ from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.fsck.tails import StoredTails
 from pyjs.jetstream.config.declared import from_meta
 from pyjs.jetstream.config.stream import S2, StreamConfig
-from pyjs.store.crypt.vault import Locked
-from pyjs.store.format.form import CODEC_ZSTD
+from pyjs.store.crypt.keys import Locked
 from pyjs.store.format.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode
+from pyjs.store.format.outer_header import CODEC_ZSTD
 from pyjs.store.format.tail_file import NAME as TAILS
 from pyjs.store.segment.meta_record import meta_in
 from pyjs.store.segment.recovery import is_segment
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjs.base.disk import Disk
-    from pyjs.store.crypt.vault import Vault
+    from pyjs.store.crypt.keys import KeyRing
 
 ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
@@ -66,12 +66,12 @@ class StoreCheck:
         progress: Progress,
         *,
         repair: bool = False,
-        vault: Vault | None = None,
+        key_ring: KeyRing | None = None,
     ) -> None:
         self._disk = disk
         self._progress = progress
         self._repair = repair
-        self._vault = vault  # the keys; None: encrypted streams are checked without them
+        self._key_ring = key_ring  # the keys; None: encrypted streams are checked without them
         self._tails = StoredTails(disk)
         self.report = StoreReport(find_store(disk, directory))
 
@@ -172,7 +172,7 @@ class StoreCheck:
         report = StreamReport(unescaped(account), unescaped(name), directory)
         if self._never_begun(report):
             return report
-        copies = Copies(self._disk, directory, KIND_STREAM, Opener(vault=self._vault))
+        copies = Copies(self._disk, directory, KIND_STREAM, Opener(key_ring=self._key_ring))
         report.findings += copies.findings
         if copies.values is None and not copies.newer:
             self._from_segments(copies, directory)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import TextIO, TypeAlias
 
     from pyjs.base.disk import Disk
-    from pyjs.store.crypt.vault import Vault
+    from pyjs.store.crypt.keys import KeyRing
 
     RandBytes: TypeAlias = Callable[[int], bytes]
 
@@ -92,7 +92,7 @@ def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
     return files, others
 
 
-def _vault(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> Vault | None:
+def _key_ring(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> KeyRing | None:
     """Return the keys in the files; None: no file was given.
 
     Raises:
@@ -109,9 +109,9 @@ def _vault(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> Vault | N
     ]
     if FILES[0] not in files or not keys[0]:
         raise NotChecked("--key-file names no file with a key in its first line")
-    from pyjs.store.crypt.vault import CHACHA, Vault
+    from pyjs.store.crypt.keys import CHACHA, KeyRing
 
-    return Vault(keys[0], CHACHA, randbytes, keys[-1] if len(keys) > 1 else "")
+    return KeyRing(keys[0], CHACHA, randbytes, keys[-1] if len(keys) > 1 else "")
 
 
 def _lines(disk: Disk, path: str) -> list[str]:
@@ -136,8 +136,8 @@ def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandB
         return NOT_CHECKED
     progress = Bar(err) if err.isatty() and "quiet" not in flags else Progress()
     try:
-        vault = _vault(disk, files, randbytes)
-        report = StoreCheck(disk, places[0], progress, repair="repair" in flags, vault=vault).run()
+        key_ring = _key_ring(disk, files, randbytes)
+        report = StoreCheck(disk, places[0], progress, repair="repair" in flags, key_ring=key_ring).run()
     except (PyjsError, OSError) as error:
         err.write(f"pyjs-server fsck: {error}\n")
         return NOT_CHECKED

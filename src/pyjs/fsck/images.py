@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import closing, write_file
-from pyjs.store.format.form import PlainImage
 from pyjs.store.format.image import MARK, encode_file, open_image
+from pyjs.store.format.outer_header import PlainImage
 from pyjs.store.format.packed import PackedImage
 from pyjs.store.segment.index_file import decrypted, encrypted, store_index
 from pyjs.store.state.consumer_state import ConsumerStateFile, OpenLogs
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk, Image
-    from pyjs.store.crypt.vault import StreamKey
-    from pyjs.store.format.form import Buffer
+    from pyjs.store.crypt.keys import StreamKey
+    from pyjs.store.format.outer_header import Buffer
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +59,7 @@ def segment_file(files: Files, path: str) -> SegmentFile:
     """Return a segment with its plain image, which is mapped if the file is plain.
 
     Raises:
-        CorruptRecord, UnknownFormat, Locked: as in store/format/form.
+        CorruptRecord, UnknownFormat, Locked: as in store/format/outer_header.
         OSError: it cannot be read.
     """
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
@@ -93,7 +93,7 @@ def cut_segment(files: Files, path: str, end: int) -> None:
     with closing(disk, disk.open_file(path)) as fd:
         image = open_image(disk, path, fd, files.key)
         disk.truncate(fd, image.shift + end)
-        if image.form is not None:
+        if image.outer is not None:
             disk.write_at(fd, MARK, image.shift + end)
         disk.sync_file(fd)
 

@@ -10,8 +10,8 @@ from pyjs.fsck.findings import DAMAGE, LOCKED
 from pyjs.fsck.images import Files
 from pyjs.fsck.metadata import UNREAD, finding_of
 from pyjs.fsck.states import StatesCheck
-from pyjs.store.format.form import clear_problem, form_at
 from pyjs.store.format.image import open_image
+from pyjs.store.format.outer_header import clear_problem, outer_header_at
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -39,9 +39,9 @@ class LockedCheck:
         self._report.segments += 1
         try:
             with closing(self._disk, self._disk.open_read_only(path)) as fd:
-                form, problem = form_at(self._disk, fd, path)
-                if form is not None and form.cipher:  # the one line of the stream says the rest
-                    problem = problem or clear_problem(self._disk, fd, form)
+                outer, problem = outer_header_at(self._disk, fd, path)
+                if outer is not None and outer.cipher:  # the one line of the stream says the rest
+                    problem = problem or clear_problem(self._disk, fd, outer)
                     if problem:
                         self._report.find(DAMAGE, path, problem)
                     return
@@ -51,6 +51,6 @@ class LockedCheck:
         except UNREAD as error:
             self._report.findings.append(finding_of(error, path))
         else:
-            if image.form is None:
+            if image.outer is None:
                 what = "it is not encrypted, or its header is damaged; --key-file tells which"
                 self._report.find(LOCKED, path, what)

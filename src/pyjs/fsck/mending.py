@@ -26,9 +26,9 @@ from pyjs.fsck.images import (
     state_file,
 )
 from pyjs.jetstream.files.consumer_files import ListFile
-from pyjs.store.format.form import Form
 from pyjs.store.format.layout import DAMAGED, free_name, make_directory, set_aside
 from pyjs.store.format.meta import Opener, encode, save_meta
+from pyjs.store.format.outer_header import OuterHeader
 from pyjs.store.segment.census import removals_of
 from pyjs.store.segment.index_file import encode_index, index_path
 from pyjs.store.segment.recovery import contents_of
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.base.disk import Disk
-    from pyjs.store.crypt.vault import StreamKey
-    from pyjs.store.format.form import Buffer
+    from pyjs.store.crypt.keys import StreamKey
+    from pyjs.store.format.outer_header import Buffer
     from pyjs.store.segment.contents import SegmentContents
 
 RECORD = struct.Struct("<IBBHQqII")
@@ -207,7 +207,7 @@ def _written_anew(
 
 def _begun(base_seq: int, number: int, incarnation: int) -> bytearray:
     """Return the bytes of a segment without records."""
-    return bytearray(Form(0, base_seq, number, incarnation, b"", 0).plain_header())
+    return bytearray(OuterHeader(0, base_seq, number, incarnation, b"", 0).pack_plain())
 
 
 def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:

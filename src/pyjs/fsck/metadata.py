@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.mending import write_metadata
-from pyjs.store.crypt.vault import Locked
+from pyjs.store.crypt.keys import Locked
 from pyjs.store.format.meta import COPIES, UnknownFormat, decode
 
 if TYPE_CHECKING:

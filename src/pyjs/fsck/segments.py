@@ -19,7 +19,7 @@ from pyjs.fsck.findings import DAMAGE, NOTE, Finding
 from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_of
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, replace_lost, rewrite_segment
 from pyjs.fsck.metadata import finding_of
-from pyjs.store.crypt.vault import Locked
+from pyjs.store.crypt.keys import Locked
 from pyjs.store.format.layout import DAMAGED
 from pyjs.store.format.meta import UnknownFormat
 from pyjs.store.segment.census import agrees, live_in, message_ranges, next_named, removals_of, sorted_seqs
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from pyjs.fsck.findings import Mend, StreamReport
-    from pyjs.store.format.form import Buffer
+    from pyjs.store.format.outer_header import Buffer
     from pyjs.store.segment.contents import SegmentContents
 
     Live: TypeAlias = tuple[int, int, int, int, list[int]]  # of census.live_in
@@ -135,7 +135,7 @@ class MessagesCheck:
             return
         except CorruptRecord as error:
             self._unreadable(path, self._disk.read_file(path), None, f"{error.reason}: none of it is read")
-            self._mourn(path)
+            self._add_lost_segment(path)
             return
         image = file.data
         known = self._known(index_path(path)) if c is None else None
@@ -144,7 +144,7 @@ class MessagesCheck:
             c = contents_of(path, image, number, self._incarnation, base_seq, True, image=file.image)
         if c is None:
             self._unreadable(path, image, c)
-            self._mourn(path)
+            self._add_lost_segment(path)
             return
         if c.incarnation != self._incarnation or c.base_seq <= self._last_seq:
             self._unreadable(path, image, c)
@@ -323,10 +323,10 @@ class MessagesCheck:
 
     def _missing(self, path: str) -> None:
         """Note an index file without its segment."""
-        if not self._mourn(f"{path.removesuffix('.idx')}.seg"):
+        if not self._add_lost_segment(f"{path.removesuffix('.idx')}.seg"):
             self._report.find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
 
-    def _mourn(self, segment: str) -> bool:
+    def _add_lost_segment(self, segment: str) -> bool:
         """Continue after a lost segment, if it has an index file."""
         path = index_path(segment)
         known = self._known(path)

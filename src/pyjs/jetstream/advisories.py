@@ -1,7 +1,7 @@
-"""What every advisory has in common, and the advisories of streams coming, changing and going.
+"""Advisories: the fields that all of them share, and those of created, updated and deleted streams.
 
-An event without interest is never built: without a subscriber it costs one look into the subscriptions. Knows nothing
-of API calls (api/audit.py), and streams only by name.
+An advisory without a subscriber is never built: it costs one look into the subscriptions. Knows nothing of API calls
+(api/audit.py), and knows streams only by name.
 
 Source: nats.docs "JetStream advisories"; fields, their order and the order of events probed on nats-server 2.15.1.
 """
@@ -32,15 +32,17 @@ def publish(
     fields: Mapping[str, object],
     domain: str,
 ) -> None:
-    """Publish one event; `kind` is its type behind "io.nats.jetstream."."""
+    """Publish one advisory; `kind` is its type after "io.nats.jetstream."; `domain` "" means none."""
     event = {"type": f"io.nats.jetstream.{kind}", "id": nuid(rng), "timestamp": time_text(now_ns), **fields}
     if domain:
         event["domain"] = domain
     account.send(subject, orjson.dumps(event))
 
 
-def tell_of_stream(account: Account, rng: Rng, name: str, action: str, now_ns: int, domain: str) -> None:
-    """Publish what was done to a stream, if anybody wants to know; `action` is create, modify or delete."""
+def publish_stream_action(
+    account: Account, rng: Rng, name: str, action: str, now_ns: int, domain: str
+) -> None:
+    """Publish the advisory of a stream, if it has a subscriber; `action` is create, modify or delete."""
     subject = f"$JS.EVENT.ADVISORY.STREAM.{_STREAM_EVENTS[action]}.{name}".encode()
     if account.has_interest(subject):
         fields = {"stream": name, "action": action}

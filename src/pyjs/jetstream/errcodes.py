@@ -1,7 +1,7 @@
 """The JetStream API errors: one line each, with number, HTTP-like code and text.
 
-The only place that makes an ApiError: `raise errcodes.STREAM_NOT_FOUND.error()`. Knows nothing of who raises
-what or when. Numbers are those of nats-server; errors of our own start at 20001.
+The only place that makes an ApiError: `raise errcodes.STREAM_NOT_FOUND.error()`. Knows nothing of the callers.
+Numbers are those of nats-server; errors of pyjs-server start at 20001.
 
 Source: the error table of nats-server 2.15 (`server/errors.json`), texts compared in tests/conformance.
 """
@@ -12,11 +12,11 @@ from pyjs.base.errors import StoreFailed
 
 
 class ApiError(Exception):
-    """A request that is refused; becomes the `error` object of a response or of a PubAck."""
+    """The refusal of a request; becomes the `error` object of a response or of a PubAck."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(f"{description} ({err_code})")
-        self.code = code  # HTTP-like
+        self.code = code  # like an HTTP status: 400, 404, 500, 503
         self.err_code = err_code
         self.description = description
 
@@ -26,30 +26,30 @@ class ApiError(Exception):
 
 
 class ErrorCode:
-    """One row of the table; `error` fills its text."""
+    """One row of the table, with its text as a template."""
 
     __slots__ = ("code", "err_code", "template")
 
     def __init__(self, err_code: int, code: int, template: str) -> None:
         self.err_code = err_code
         self.code = code
-        self.template = template  # str.format fields for what varies
+        self.template = template  # a str.format template
 
     def error(self, **values: object) -> ApiError:
-        """Return the error to raise; `values` are the fields of the template. No client is told where files are."""
+        """Return the error to raise; `values` fill the template. Clients never see paths: those are removed."""
         failure = values.get("err")
         if isinstance(failure, StoreFailed):
             values["err"] = _as_go_says(failure.reason)
         return ApiError(self.code, self.err_code, self.template.format(**values))
 
     def raise_if(self, wrong: object, **values: object) -> None:
-        """Raise the error if something is wrong, as `error` fills it."""
+        """Raise the error if `wrong` is true; `values` fill the template."""
         if wrong:
             raise self.error(**values)
 
 
 def _as_go_says(reason: str) -> str:
-    """Return the text of an error of the system with a small first letter, as clients know it from the peer."""
+    """Return the text of an OS error as Go writes it, with a small first letter."""
     return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
 
 
@@ -255,7 +255,7 @@ CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER = _code(
 )
 MESSAGE_SOURCE_HDR_NOT_ALLOWED = _code(10227, 400, "message stream source header is not allowed")
 
-# Our own.
+# Errors of pyjs-server alone.
 BULK_NOT_ALLOWED = _code(
     20001, 503, "stream {stream} does not allow bulk reads: set allow_direct in its configuration"
 )
@@ -268,10 +268,10 @@ BULK_BAD_REQUEST = _code(20003, 400, "bad bulk read: {err}")
 
 
 def invalid_config(text: str) -> ApiError:
-    """Return the error of a configuration that cannot be; nats-server says it of streams and consumers alike."""
+    """Return the error for an invalid configuration; nats-server uses one number for streams and consumers."""
     return STREAM_INVALID_CONFIG.error(err=text)
 
 
 def refuse_config(wrong: object, text: str) -> None:
-    """Raise `invalid_config` if something is wrong."""
+    """Raise `invalid_config` if `wrong` is true."""
     STREAM_INVALID_CONFIG.raise_if(wrong, err=text)

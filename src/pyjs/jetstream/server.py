@@ -1,8 +1,7 @@
 """JetStream of a server: one engine and one API router for each account, started and stopped together.
 
-The top of the JetStream room, and the only part that knows which account has it. Reads the options at the start,
-and again when a reload changed them: accounts get JetStream, lose it (what they stored stays) and have other limits
-while the server runs.
+The top of this package, and the only part that knows which accounts have JetStream. Reads the options at the start
+and after each reload: while the server runs, accounts get JetStream, lose it (their files stay) or get other limits.
 
 Source: nats.docs "JetStream" and "Accounts".
 """
@@ -21,7 +20,7 @@ from pyjs.core.account import Account
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.faults import Faults
 from pyjs.core.sink import Sink, Turn
-from pyjs.jetstream.api.seat import ApiSeat
+from pyjs.jetstream.api.subscriptions import ApiSubscriptions
 from pyjs.jetstream.config.stream import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.files.metadata import MetadataWriter
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from pyjs.store.format.layout import StoreLock
 
     class ServiceHost(Protocol):
-        """The node, as JetStream sees it."""
+        """The parts of the node that JetStream uses."""
 
         options: Options
         clock: Clock
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
         turn_state: Turn
 
 
-SCRUB_AFTER_NS = 10_000_000_000  # a start has other things to read
+SCRUB_AFTER_NS = 10_000_000_000  # ns; the start reads other files first
 
 
 class JetStreamServer:
@@ -66,7 +65,7 @@ class JetStreamServer:
     def __init__(self, host: ServiceHost) -> None:
         self._host = host
         self._disk = host.disk
-        self.options = replace(host.options.jetstream)  # a reload changes some of them
+        self.options = replace(host.options.jetstream)  # a copy: a reload changes some of them
         self.shared = Shared(
             self.options,
             host.options.max_payload,
@@ -81,17 +80,19 @@ class JetStreamServer:
         )
         self.accounts: dict[str, JetStream] = {}
         self._mender: Mender | None = None  # None: nothing has failed
-        self._seats: dict[str, ApiSeat] = {}
-        self._stores: Stores | None = None  # None: nothing is stored yet
-        self.open_files = OpenFiles(host.disk, host.disk.open_files_max)  # of all streams and consumers
-        self.scrubber: Scrubber | None = None  # None: it has not begun, or is off
+        self._apis: dict[str, ApiSubscriptions] = {}
+        self._stores: Stores | None = None  # None: no stream was stored or recovered
+        self.open_files = OpenFiles(
+            host.disk, host.disk.open_files_max
+        )  # shared by all streams and consumers
+        self.scrubber: Scrubber | None = None  # None: not begun, or switched off
         self._scrub_timer: Timer | None = None
-        self._lock: StoreLock | None = None  # of the store directory
+        self._lock: StoreLock | None = None  # held on the store directory
 
     def mend(self, owner: object) -> None:
-        """Let a stream or consumer begin again whose work failed unexpectedly."""
+        """Close or reopen a stream or consumer after an unexpected exception in its work."""
         if self._mender is None:
-            # Loads what a server without streams needs not.
+            # Imported lazily: needed only after a fault.
             from pyjs.jetstream.manage.reopening import Mender
 
             self._mender = Mender(self.accounts)
@@ -99,7 +100,7 @@ class JetStreamServer:
 
     def expire(self, consumers: list[Sink]) -> None:
         """Remove consumers that nobody has used for their `inactive_threshold`."""
-        from pyjs.jetstream.manage.consumers import expire  # loaded since there is a consumer
+        from pyjs.jetstream.manage.consumers import expire  # already imported: a consumer exists
 
         for consumer in consumers:
             assert isinstance(consumer, Consumer)
@@ -110,19 +111,19 @@ class JetStreamServer:
 
     @property
     def memory(self) -> Usage:
-        """What memory streams of all accounts use and reserve."""
+        """The memory that memory streams of all accounts use and reserve."""
         return self.shared.usage[MEMORY]
 
     @property
     def storage(self) -> Usage:
-        """What file streams of all accounts use and reserve."""
+        """The space that file streams of all accounts use and reserve."""
         return self.shared.usage[FILE]
 
     def start_steps(self) -> Iterator[None]:
-        """Recover every stream and begin to answer requests; a step reads a segment, a consumer or some messages.
+        """Recover every stream, then answer requests; a step reads a segment, a consumer or some messages.
 
-        No turn may run before the last step. Whoever wants no more of them closes the iterator, then calls `stop`:
-        the files are as a kill at that moment leaves them.
+        No turn may run before the last step. To give up, close the iterator and call `stop`: the files are then as
+        after a kill at that moment.
 
         Raises, at any step:
             StoreLocked: another server works on the store directory.
@@ -130,19 +131,19 @@ class JetStreamServer:
         """
         self._lock = lock_store(self._disk, self.options.store_dir)
         yield from self._apply_to_accounts()
-        self._report_strangers()
+        self._log_unserved_accounts()
         if self.options.scrub_rate:
             begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
             self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)
-        for seat in self._seats.values():
-            seat.load()
+        for api in self._apis.values():
+            api.load()
 
     def _begin_scrubbing(self) -> None:
         self.scrubber = Scrubber(self.shared, self.accounts, self._disk, self._host.turn_state)
         self.scrubber.begin_pass()
 
     def clock_stepped(self) -> Iterator[None]:
-        """Look again at everything that waits for a wall time, in steps, after the wall clock was set."""
+        """Recompute, in steps, all timers for wall times; called after the wall clock was set."""
         for engine in list(self.accounts.values()):
             for stream in list(engine.streams.values()):
                 stream.clock_stepped()
@@ -152,7 +153,7 @@ class JetStreamServer:
                 yield
 
     def apply_options(self) -> None:
-        """Take over what a reload changed: what the accounts have, and larger limits of the server."""
+        """Apply reloaded options: JetStream and limits of the accounts, and the server's own limits."""
         new = self._host.options.jetstream
         self.options.max_memory, self.options.max_storage = new.max_memory, new.max_storage
         self.shared.max_payload = self._host.options.max_payload
@@ -161,7 +162,7 @@ class JetStreamServer:
             pass
 
     def _apply_to_accounts(self) -> Iterator[None]:
-        """Make every account have what the options say, in steps."""
+        """Start, stop or limit JetStream of each account as the options say, in steps."""
         for name, account in self._host.accounts.items():
             limits, engine = self._limits_of(name), self.accounts.get(name)
             if limits is None or engine is None:
@@ -170,23 +171,23 @@ class JetStreamServer:
                 engine.change_limits(limits)
 
     def _switch(self, account: Account, limits: AccountJetStreamOptions | None) -> Iterator[None]:
-        """Start JetStream of an account that has none, or end it, in steps."""
+        """Start JetStream of an account, or stop it if `limits` is None, in steps."""
         engine = self.accounts.get(account.name)
-        seat = self._seats.get(account.name)
-        if seat is not None and engine is None and limits is None:
+        api = self._apis.get(account.name)
+        if api is not None and engine is None and limits is None:
             return
-        if seat is not None:
-            seat.close()
+        if api is not None:
+            api.close()
         if engine is not None:
             self._stop_account(engine)
         engine = None if limits is None else self._start_account(account, limits)
-        self._seats[account.name] = ApiSeat(account, self.shared, engine)
+        self._apis[account.name] = ApiSubscriptions(account, self.shared, engine)
         directory = streams_directory(self.options.store_dir, account.name)
         if engine is not None and self._disk.list_dir(directory):
             yield from engine.recover_steps()
 
-    def _report_strangers(self) -> None:
-        """Name what is stored for accounts that this configuration does not have: it stays, and is not served."""
+    def _log_unserved_accounts(self) -> None:
+        """Log each stored account that has no JetStream in this configuration; its files stay and are not served."""
         known = {file_name(name) for name in self.accounts}
         for name in self._disk.list_dir(self.options.store_dir):
             if not name.startswith(".") and name not in known:
@@ -195,23 +196,23 @@ class JetStreamServer:
 
     @property
     def is_changing(self) -> bool:
-        """Return whether changes of metadata are under way whose requests have not been answered."""
+        """Return whether changes of metadata are being written, so that their requests are unanswered."""
         return self.shared.metadata.pending > 0
 
     def begin_stop(self) -> None:
-        """Refuse changes of metadata from now on; `stop` may be called when those under way are over."""
+        """Refuse changes of metadata from now on; call `stop` when `is_changing` is False."""
         self.shared.metadata.close()
 
     def stop(self) -> None:
-        """Close every stream; what they hold is on disk. No thread may be at work on metadata."""
+        """Close every stream and make its messages durable; `is_changing` must be False."""
         self.shared.metadata.close()
         self.shared.metadata.finish_now()
         if self._scrub_timer is not None:
             self._scrub_timer.cancel()
         if self.scrubber is not None:
             self.scrubber.stop()
-        for seat in self._seats.values():
-            seat.close()
+        for api in self._apis.values():
+            api.close()
         for engine in list(self.accounts.values()):
             self._stop_account(engine)
         if self._stores is not None:
@@ -227,7 +228,7 @@ class JetStreamServer:
         return engine
 
     def _open_files(self, account: str) -> AccountFiles:
-        # Imported with the first stream: a store directory without streams needs nothing that reads and writes them.
+        # Imported with the first stream: a server without streams does not need it.
         from pyjs.jetstream.manage.persist import AccountFiles
 
         if self._stores is None:
@@ -241,17 +242,19 @@ class JetStreamServer:
         from pyjs.store.state.consumer_state import OpenLogs
         from pyjs.store.state.log_sync import LogSync
 
-        host, options, vault = self._host, self.options, None
+        host, options, key_ring = self._host, self.options, None
         turn = host.turn_state
         sync = LogSync(host.disk, lambda logs: turn.unsynced.append(logs), options.sync_always)
         logs = OpenLogs(host.disk, self.open_files, sync=sync)
         if options.key:
-            from pyjs.store.crypt.vault import ALGORITHMS, Vault
+            from pyjs.store.crypt.keys import ALGORITHMS, KeyRing
 
-            vault = Vault(options.key, ALGORITHMS[options.cipher], host.rng.randbytes, options.prev_key)
+            key_ring = KeyRing(options.key, ALGORITHMS[options.cipher], host.rng.randbytes, options.prev_key)
         removals = Removals(host.disk, host.log, turn)
         root, now_ns = options.store_dir, host.clock.now_ns
-        return Stores(host.disk, root, host.log, now_ns, self.open_files, logs, ViewCache(), vault, removals)
+        return Stores(
+            host.disk, root, host.log, now_ns, self.open_files, logs, ViewCache(), key_ring, removals
+        )
 
     def _stop_account(self, engine: JetStream) -> None:
         engine.stop()
@@ -259,7 +262,7 @@ class JetStreamServer:
         del self.accounts[engine.account.name]
 
     def _limits_of(self, name: str) -> AccountJetStreamOptions | None:
-        """Return the limits of an account, None: it has no JetStream."""
+        """Return the JetStream limits of an account; None: it has no JetStream."""
         configured = self._host.options.accounts.get(name)
         if configured is not None and configured.jetstream is not None:
             return configured.jetstream

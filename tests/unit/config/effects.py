@@ -20,7 +20,7 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
 from pyjs.jetstream.config.stream import StreamConfig
-from pyjs.store.crypt.vault import CHACHA, Vault
+from pyjs.store.crypt.keys import CHACHA, KeyRing
 from pyjs.testing import RawClient
 
 KEY = "<<key>>"  # in a text: where the key stands
@@ -197,8 +197,8 @@ def store_of(site: Site) -> str:
 
 def kept_with_another_key(site: Site) -> object:
     """Look at whether a stream comes back that was encrypted with the key `before`."""
-    vault = Vault("before", CHACHA, os.urandom)
-    files = account_files(OsDisk(), store_of(site), "$G", ListLog(), lambda: 1, vault)
+    key_ring = KeyRing("before", CHACHA, os.urandom)
+    files = account_files(OsDisk(), store_of(site), "$G", ListLog(), lambda: 1, key_ring)
     create_stream(files, WriterAtOnce(store_of(site)), StreamConfig("S"), 1).close()
     assert site.node.jetstream is not None
     for _ in site.node.jetstream.accounts["$G"].recover_steps():

@@ -15,7 +15,7 @@ from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.fsck.check import Progress, StoreCheck
 from pyjs.fsck.findings import StoreReport
-from pyjs.store.crypt.vault import CHACHA, Vault
+from pyjs.store.crypt.keys import CHACHA, KeyRing
 from pyjs.store.file.store import FileStore
 
 STREAM = "jetstream/$G/streams/S"
@@ -25,19 +25,19 @@ CIPHERS = {"plain": "", "s2": "", "chacha": "chacha", "aes": "aes", "s2 and chac
 Damage = Callable[[Path], None]
 
 
-def start(root: Path, form: str = "plain") -> JetStreamFixture:
-    """Start a server on `root`, as its store_dir would name it; one that encrypts if the form does."""
+def start(root: Path, encoding: str = "plain") -> JetStreamFixture:
+    """Start a server on `root`, as its store_dir would name it; one that encrypts if `encoding` says so."""
     options = Options()
     options.jetstream = JetStreamOptions(enabled=True, store_dir=str(root / "jetstream"))
-    if CIPHERS[form]:
-        options.jetstream.key, options.jetstream.cipher = KEY, CIPHERS[form]
+    if CIPHERS[encoding]:
+        options.jetstream.key, options.jetstream.cipher = KEY, CIPHERS[encoding]
     return JetStreamFixture(options)
 
 
-def fill(root: Path, form: str = "plain") -> None:
+def fill(root: Path, encoding: str = "plain") -> None:
     """Make a stream of several segments with removed messages, a source, and two consumers with a state."""
-    js = start(root, form)
-    compression = "s2" if "s2" in form else "none"
+    js = start(root, encoding)
+    compression = "s2" if "s2" in encoding else "none"
     js.add("ORIGIN", subjects=["o.>"], storage="file")
     js.add(
         "S",
@@ -71,7 +71,7 @@ def fill(root: Path, form: str = "plain") -> None:
 
 
 def keep_up(js: JetStreamFixture) -> None:
-    """Give sealed segments the form that their stream wants."""
+    """Give sealed segments the encoding that their stream wants."""
     store = js.stream("S").store
     assert isinstance(store, FileStore)
     store.sync_now()
@@ -87,12 +87,12 @@ def without_indexes(root: Path) -> Path:
     return root
 
 
-def served(root: Path, form: str = "plain") -> dict[str, Any]:
+def served(root: Path, encoding: str = "plain") -> dict[str, Any]:
     """Start a server on a copy of `root` and return what it has."""
     copy = root.with_name("served")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(root, copy)
-    js = start(without_indexes(copy), form)
+    js = start(without_indexes(copy), encoding)
     out: dict[str, Any] = {}
     for name, stream in js.engine.streams.items():
         state = js.state(name)
@@ -113,10 +113,10 @@ def consumer_of(js: JetStreamFixture, stream: str, name: str) -> dict[str, Any]:
     return {key: info[key] for key in ("delivered", "ack_floor", "num_ack_pending", "num_pending", "config")}
 
 
-def check(root: Path, form: str = "plain", *, repair: bool = False, key: str = KEY) -> StoreReport:
-    """Run the check, with a key if the form has one; `key` is it, or "" for none."""
-    vault = Vault(key, CHACHA, os.urandom) if CIPHERS[form] and key else None
-    return StoreCheck(OsDisk(), str(root), Progress(), repair=repair, vault=vault).run()
+def check(root: Path, encoding: str = "plain", *, repair: bool = False, key: str = KEY) -> StoreReport:
+    """Run the check, with a key if the encoding has one; `key` is it, or "" for none."""
+    key_ring = KeyRing(key, CHACHA, os.urandom) if CIPHERS[encoding] and key else None
+    return StoreCheck(OsDisk(), str(root), Progress(), repair=repair, key_ring=key_ring).run()
 
 
 def tree(root: Path) -> dict[str, tuple[int, int, bytes]]:

@@ -27,7 +27,7 @@ from tests.unit.store.segment_files import MSG, records
 from pyjs.fsck.mending import _seal
 
 ONE, TWO, LAST = "msgs/00000001.seg", "msgs/00000002.seg", "msgs/00000003.seg"
-FORMS = pytest.mark.parametrize("form", ["plain", "s2", "chacha", "s2 and chacha"])
+ENCODINGS = pytest.mark.parametrize("encoding", ["plain", "s2", "chacha", "s2 and chacha"])
 MATRIX: dict[str, Damage] = {
     "the header and more of the first": overwritten(ONE, 32, 3000, b"\x55"),
     "the first is missing": removed(ONE),
@@ -47,22 +47,22 @@ MATRIX: dict[str, Damage] = {
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
-    for form in ("plain", "s2", "chacha", "s2 and chacha"):
-        made[form] = tmp_path_factory.mktemp("template") / "store"
-        fill(made[form], form)
+    for encoding in ("plain", "s2", "chacha", "s2 and chacha"):
+        made[encoding] = tmp_path_factory.mktemp("template") / "store"
+        fill(made[encoding], encoding)
     return made
 
 
 @pytest.fixture
-def root(templates: dict[str, Path], form: str, tmp_path: Path) -> Path:
-    shutil.copytree(templates[form], tmp_path / "store")
+def root(templates: dict[str, Path], encoding: str, tmp_path: Path) -> Path:
+    shutil.copytree(templates[encoding], tmp_path / "store")
     return tmp_path / "store"
 
 
-def served(root: Path, form: str) -> dict[str, Any]:
+def served(root: Path, encoding: str) -> dict[str, Any]:
     """Start a server on a copy of `root`, index files and all, and return what its stream has."""
     copy = shutil.copytree(root, root.with_name("served"))
-    js = start(copy, form)
+    js = start(copy, encoding)
     state = js.state("S")
     found = {key: state[key] for key in ("messages", "bytes", "first_seq", "last_seq")}
     found |= {"lost": js.stream("S").store.lost, "payloads": js.payloads("S")}
@@ -71,17 +71,17 @@ def served(root: Path, form: str) -> dict[str, Any]:
     return found
 
 
-@FORMS
+@ENCODINGS
 @pytest.mark.parametrize("name", MATRIX)
-def test_a_check_tells_what_a_start_will_count_as_lost(name: str, root: Path, form: str) -> None:
+def test_a_check_tells_what_a_start_will_count_as_lost(name: str, root: Path, encoding: str) -> None:
     MATRIX[name](root)
     before = tree(root)
 
-    report = check(root, form)
+    report = check(root, encoding)
 
     assert tree(root) == before
     found = {stream.name: stream for stream in report.streams}["S"]
-    state = served(root, form)
+    state = served(root, encoding)
     assert state["lost"] is not None
     assert sorted(seq for first, last in found.lost for seq in range(first, last + 1)) == state["lost"][1]
     assert (found.messages, found.bytes, found.first_seq, found.last_seq) == tuple(
@@ -90,27 +90,27 @@ def test_a_check_tells_what_a_start_will_count_as_lost(name: str, root: Path, fo
     assert report.exit_code() == 1
 
 
-@FORMS
+@ENCODINGS
 @pytest.mark.parametrize("name", MATRIX)
-def test_a_repair_keeps_what_only_the_index_file_told(name: str, root: Path, form: str) -> None:
+def test_a_repair_keeps_what_only_the_index_file_told(name: str, root: Path, encoding: str) -> None:
     MATRIX[name](root)
-    expected = served(root, form)
+    expected = served(root, encoding)
 
-    repaired = check(root, form, repair=True)
-    again = check(root, form)
+    repaired = check(root, encoding, repair=True)
+    again = check(root, encoding)
 
     gone = {stream.name: stream for stream in repaired.streams}["S"].gone
     assert sorted(seq for first, last in gone for seq in range(first, last + 1)) == expected["lost"][1]
     assert [each.what for each in again.all_findings() if each.level != "note" and "/msgs" in each.path] == []
-    found = served(root, form)
+    found = served(root, encoding)
     assert found.pop("lost") is None
     expected.pop("lost")
     assert found == expected
 
 
-@pytest.mark.parametrize("form", ["plain"])
-def test_an_index_file_of_which_nothing_is_left_is_no_damage(root: Path, form: str) -> None:
-    js = start(root, form)
+@pytest.mark.parametrize("encoding", ["plain"])
+def test_an_index_file_of_which_nothing_is_left_is_no_damage(root: Path, encoding: str) -> None:
+    js = start(root, encoding)
     stream = root / STREAM
     kept = (stream / "msgs/00000001.idx").read_bytes()
     js.api("STREAM.PURGE.S", {"keep": 2})
@@ -119,41 +119,41 @@ def test_an_index_file_of_which_nothing_is_left_is_no_damage(root: Path, form: s
     assert not (stream / ONE).exists()
     (stream / "msgs/00000001.idx").write_bytes(kept)
 
-    report = check(root, form)
+    report = check(root, encoding)
 
     told = [each for each in report.all_findings() if each.path.endswith("00000001.idx")]
     assert [(each.level, each.what) for each in told] == [
         ("note", "its segment is gone, and so is all that was in it; a start removes it")
     ]
     assert report.exit_code() == 0
-    start(root, form).node.stop()
+    start(root, encoding).node.stop()
     assert not (stream / "msgs/00000001.idx").exists()
 
 
-@pytest.mark.parametrize("form", ["plain"])
-def test_an_index_file_that_says_nothing_is_removed_by_a_start(root: Path, form: str) -> None:
+@pytest.mark.parametrize("encoding", ["plain"])
+def test_an_index_file_that_says_nothing_is_removed_by_a_start(root: Path, encoding: str) -> None:
     path = root / STREAM / "msgs/00000007.idx"
     path.write_bytes(b"nothing")
 
-    report = check(root, form)
+    report = check(root, encoding)
 
     told = [each for each in report.all_findings() if each.path == str(path)]
     assert [(each.level, each.what) for each in told] == [
         ("note", "it tells nothing, and there is no segment; a start removes it")
     ]
-    start(root, form).node.stop()
+    start(root, encoding).node.stop()
     assert not path.exists()
 
 
-@pytest.mark.parametrize("form", ["plain"])
-def test_segments_are_taken_in_the_order_of_their_numbers(root: Path, form: str) -> None:
+@pytest.mark.parametrize("encoding", ["plain"])
+def test_segments_are_taken_in_the_order_of_their_numbers(root: Path, encoding: str) -> None:
     messages = root / STREAM / "msgs"
     for path in messages.glob("*.idx"):
         path.unlink()
     for number, name in ((1, "99999998"), (2, "99999999"), (3, "100000000")):
         renumber(messages / f"{number:08d}.seg", messages / f"{name}.seg")
 
-    report = check(root, form)
+    report = check(root, encoding)
 
     assert [each.what for each in report.all_findings() if each.level == "damage"] == []
     found = {stream.name: stream for stream in report.streams}["S"]
@@ -174,25 +174,25 @@ def renumber(path: Path, to: Path) -> None:
     to.write_bytes(out)
 
 
-@pytest.mark.parametrize("form", ["plain"])
+@pytest.mark.parametrize("encoding", ["plain"])
 @pytest.mark.parametrize("count", [1, 5])
-def test_whole_records_that_are_missing_at_an_end_are_lost(root: Path, form: str, count: int) -> None:
+def test_whole_records_that_are_missing_at_an_end_are_lost(root: Path, encoding: str, count: int) -> None:
     data = (root / STREAM / TWO).read_bytes()
     ends = [at for at, _, _ in records(data)]
     (root / STREAM / TWO).write_bytes(data[: ends[-count]])
     without_indexes(root)
 
-    report = check(root, form)
+    report = check(root, encoding)
 
     found = {stream.name: stream for stream in report.streams}["S"]
-    state = served(root, form)
+    state = served(root, encoding)
     lost: list[int] = state["lost"][1] if state["lost"] else []
     assert bool(lost) == (count > 1)
     assert sorted(seq for first, last in found.lost for seq in range(first, last + 1)) == lost
     assert [each.what for each in report.all_findings() if each.level == "damage"] == [
         "the end of the segment is missing"
     ]
-    check(root, form, repair=True)
-    assert check(root, form).exit_code() == 0
-    again = served(root, form)
+    check(root, encoding, repair=True)
+    assert check(root, encoding).exit_code() == 0
+    again = served(root, encoding)
     assert (again["messages"], again["last_seq"]) == (state["messages"], state["last_seq"])

@@ -21,7 +21,7 @@ from pyjs.base.log import ListLog
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.stream import S2, StreamConfig
 from pyjs.jetstream.manage.persist import StoredConsumer
-from pyjs.store.crypt.vault import AES, ALGORITHMS, CHACHA, Vault
+from pyjs.store.crypt.keys import AES, ALGORITHMS, CHACHA, KeyRing
 from pyjs.store.file.store import FileStore
 
 CONFIG = StreamConfig(
@@ -54,9 +54,9 @@ class Files:
     ) -> None:
         self.root = root
         self.log = ListLog()
-        vault = Vault(key, algorithm, os.urandom, prev_key) if key else None
+        key_ring = KeyRing(key, algorithm, os.urandom, prev_key) if key else None
         self.disk = disk or OsDisk()
-        self.files = account_files(self.disk, str(root), "A", self.log, lambda: 5, vault)
+        self.files = account_files(self.disk, str(root), "A", self.log, lambda: 5, key_ring)
         self.writer = WriterAtOnce(root, disk)
 
     @property

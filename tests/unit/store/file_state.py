@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
-from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.crypt.keys import StreamKey
 from pyjs.store.file.store import FileStore
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.index.subject_walk import SubjectWalk

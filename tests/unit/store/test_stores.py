@@ -12,14 +12,14 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.store.encodings import ENCODINGS, image_of, plain_index, upkeep
 from tests.unit.store.file_state import MANY, open_store, state_of
-from tests.unit.store.forms import FORMS, image_of, plain_index, upkeep
 from tests.unit.store.reference import ReferenceStore
 from tests.unit.store.segment_files import index_of, without_erasures
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
-from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.crypt.keys import StreamKey
 from pyjs.store.file.store import FileStore
 from pyjs.store.memory import MemStore
 from pyjs.store.store import StreamStore
@@ -131,13 +131,13 @@ class FileStoreMachine(StoreMachine):
         return self.directory / str(self.generation)
 
     def open(self) -> StreamStore:
-        store = open_store(self.files, self.log, SEGMENT_SIZE, *self.form)
+        store = open_store(self.files, self.log, SEGMENT_SIZE, *self.encoding)
         store.many = 2  # so that a purge of three messages is one of many
         return store
 
     @property
-    def form(self) -> tuple[StreamKey | None, int]:
-        return FORMS[self.form_name]
+    def encoding(self) -> tuple[StreamKey | None, int]:
+        return ENCODINGS[self.form_name]
 
     @rule()
     def upkeep(self) -> None:
@@ -157,8 +157,8 @@ class FileStoreMachine(StoreMachine):
     def restart(self) -> None:
         self.store.close()
         for path in self.files.glob("*.seg"):
-            index = plain_index(path.with_suffix(".idx"), self.form[0])
-            image = image_of(OsDisk(), path, self.form[0])
+            index = plain_index(path.with_suffix(".idx"), self.encoding[0])
+            image = image_of(OsDisk(), path, self.encoding[0])
             assert without_erasures(index) == without_erasures(index_of(image))
         self.store = self.open()
 
@@ -181,7 +181,7 @@ class FileStoreMachine(StoreMachine):
         if stop:
             self.store.close()
         self.copy_files("*.idx")
-        bare = open_store(self.files, self.log, SEGMENT_SIZE, *self.form)
+        bare = open_store(self.files, self.log, SEGMENT_SIZE, *self.encoding)
         expected = state_of(bare)
         bare.close()
         self.generation -= 1

@@ -6,7 +6,7 @@
 Bytes that the disk cannot read count as zeros, and a compressed chunk that does not check out as bytes of 255: the
 records in both are found damaged by whoever reads them. Knows nothing of records.
 
-Source: docs/storage-format.md, "Other forms of a segment".
+Source: docs/storage-format.md, "Encodings of a segment".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every value of every byte is tried until they fit, so nothing is guessed. The pieces are records that tell of
 removals, and the headers of files that are encrypted or compressed. The server does so too.
 
-Source: docs/storage-format.md, "Reading back" and "Other forms of a segment".
+Source: docs/storage-format.md, "Reading back" and "Encodings of a segment".
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Snapshot:
                 self._add(number, number == last)
             else:
                 known = _index_of(self.stream, number)
-                self._mourn(number, known, "is missing")
+                self._add_lost_segment(number, known, "is missing")
         if self._end_lost:
             self.last_seq += 1
             self.lost.append(Lost(self.last_seq, self.last_seq + 1, self._end_lost))
@@ -144,7 +144,7 @@ class Snapshot:
             return  # just made, or never used
         if found is None:
             self.problems.append(f"{path} cannot be read: its header or its table is damaged")
-            self._mourn(number, known, "cannot be read")
+            self._add_lost_segment(number, known, "cannot be read")
             return
         if found.incarnation != self.stream.metadata.created_ns or found.base_seq <= self.last_seq:
             self.problems.append(f"{path} belongs to another stream or repeats sequences: it is left out")
@@ -191,7 +191,7 @@ class Snapshot:
                 rows = contents.entries[contents.entries["seq"] < np.uint64(end_seq)]
                 self._removals.append(rows["seq"][matching(contents, rows, image, filters)])
 
-    def _mourn(self, number: int, known: Contents | None, what: str) -> None:
+    def _add_lost_segment(self, number: int, known: Contents | None, what: str) -> None:
         """Count the messages of a segment that is gone as lost, as far as its index file tells of them."""
         path = f"{self.stream.messages}/{number:08d}.seg"
         if (

@@ -1,4 +1,4 @@
-"""$JS.API.INFO: what an account has and may have."""
+"""$JS.API.INFO: usage and limits of an account."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyjs.jetstream.config.stream import API_LEVEL, FILE, MEMORY
 
 
 def info(call: ApiCall) -> JsonDict:
-    """Answer with usage, limits and API counters of the account."""
+    """Return usage, limits and API counters of the account."""
     js = call.js
     limits = js.limits
     out: JsonDict = {

@@ -1,6 +1,6 @@
-"""The audit of the API: an advisory for each answer, with who asked, for what, and what the answer was.
+"""The audit of the API: one advisory for each answer, with the client, the request and the response.
 
-Only for whoever subscribes to it: nothing here runs otherwise. The answer is the text that was sent.
+Runs only if the advisory has a subscriber. The response in it is the text that was sent.
 
 Source: nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
 """
@@ -23,7 +23,7 @@ SUBJECT = b"$JS.EVENT.ADVISORY.API"
 
 
 def send(account: Account, shared: Shared, request: Request, response: bytes) -> None:
-    """Publish what was asked and answered."""
+    """Publish the audit advisory of one request and its response."""
     fields: JsonDict = {"server": shared.server_name}
     if isinstance(request.session, ClientSession):
         fields["client"] = client_info(request.session, account.name, shared.server_name)
@@ -38,13 +38,13 @@ def send(account: Account, shared: Shared, request: Request, response: bytes) ->
 
 
 def _plain(subject: str, domain: str) -> str:
-    """Return the subject that a request would have without a domain."""
+    """Return `subject` without the domain in its prefix."""
     prefix = f"$JS.{domain}.API."
     return "$JS.API." + subject[len(prefix) :] if domain and subject.startswith(prefix) else subject
 
 
 def client_info(session: ClientSession, account: str, server: str) -> JsonDict:
-    """Return what an advisory says of a client; what it did not tell is left out."""
+    """Return the fields that describe a client in an advisory, without those that the client did not send."""
     options = session.options
     said = {"user": _user(session), "name": options.name, "lang": options.lang, "ver": options.version}
     fields: JsonDict = {
@@ -61,6 +61,6 @@ def client_info(session: ClientSession, account: str, server: str) -> JsonDict:
 
 
 def _user(session: ClientSession) -> str:
-    """Return by what the client asked to be known; a token is a secret."""
+    """Return the name under which the client logged in; never a token, which is a secret."""
     options = session.options
     return options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")

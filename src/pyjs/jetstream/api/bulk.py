@@ -1,8 +1,8 @@
-"""$JS.API.PYJS.BULK.*: whole ranges of a stream as raw records, for readers of everything.
+"""$JS.API.PYJS.BULK.*: ranges of a stream as raw records, for programs that read all of it.
 
-Our own: nats-server does not answer these subjects. A stream serves bulk reads when it allows direct gets, which
-show as much. One request is one bounded piece of work, and leaves nothing behind: the reader asks again for what
-follows. docs/bulk-read.md has both requests, the form of a chunk and an example.
+An extension of pyjs-server: nats-server does not answer these subjects. A stream serves bulk reads if it allows
+direct gets, which reveal the same. Each request does a bounded amount of work and leaves no state: the reader asks
+again for the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 TYPE_PREFIX = "io.pyjs.api.v1."
 LIST_PAGE = 1024  # segments
-SIZE_DEFAULT = 1024 * 1024  # of all chunks that answer one request
-SIZE_MAX = 2 * 1024 * 1024  # more would keep everybody else waiting for more than two milliseconds
+SIZE_DEFAULT = 1024 * 1024  # bytes of all chunks that answer one request
+SIZE_MAX = 2 * 1024 * 1024  # bytes; more would delay other clients by over two milliseconds
 CHUNK_DEFAULT = 256 * 1024
 CHUNK_MIN, CHUNK_MAX = 4 * 1024, 1024 * 1024
-FILTERS_MAX = 1000  # each is tried on each subject
+FILTERS_MAX = 1000  # each is matched with each subject
 
 
 def list_segments(call: ApiCall) -> JsonDict:
-    """Report a stream's segments, oldest first, a page at a time."""
+    """Return a stream's segments, oldest first, one page per request."""
     given = stream_requests.read(call.body, stream_requests.BULK_LIST_REQUEST, True)
     stream = _allowed(call)
     store, offset = stream.store, given.get("offset", 0)
@@ -56,7 +56,7 @@ def list_segments(call: ApiCall) -> JsonDict:
 
 
 def read(call: ApiCall) -> None:
-    """Answer with the next chunks of a range."""
+    """Send the next chunks of a range."""
     given = stream_requests.read(call.body, stream_requests.BULK_READ_REQUEST, True)
     stream = _allowed(call)
     _check_created(stream, given.get("created", ""))
@@ -88,14 +88,14 @@ def read(call: ApiCall) -> None:
 
 
 def _allowed(call: ApiCall) -> Stream:
-    """Return the stream, which must allow direct gets."""
+    """Return the stream of a request; refuse a stream that does not allow direct gets."""
     stream = call.stream()
     errcodes.BULK_NOT_ALLOWED.raise_if(not stream.config.allow_direct, stream=stream.name)
     return stream
 
 
 def _check_created(stream: Stream, wanted: str) -> None:
-    """Refuse a reader that began with another stream of this name."""
+    """Refuse a reader that started with an earlier stream of the same name."""
     if not wanted:
         return
     try:
@@ -115,7 +115,7 @@ def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -
 
 
 def _fitting(size: int, room: int) -> int:
-    """Return how much to send to a client that may have `room` bytes more waiting for it: too much would end it."""
+    """Return how many bytes to send; `room` is how many more may wait for the client before it counts as slow."""
     return min(size, room // 2) if room // 2 >= CHUNK_MIN else 0
 
 

@@ -1,6 +1,6 @@
-"""$JS.API.CONSUMER.*: create, change, report, pause, unpin and delete consumers.
+"""$JS.API.CONSUMER.*: create, update, report, pause, unpin and delete consumers.
 
-Pull requests are not here: each consumer listens to its own MSG.NEXT subject.
+Pull requests are not here: each consumer subscribes to its own MSG.NEXT subject.
 
 Source: nats.docs "JetStream wire API Reference"; order of checks, texts and extra fields probed on
 nats-server 2.15.1.
@@ -35,7 +35,7 @@ LIST_STEP = 16  # consumers reported in one turn: half a millisecond
 
 
 def create(call: ApiCall) -> Steps:
-    """Make or change a consumer: CREATE.<stream>[.<consumer>[.<filter>]]."""
+    """Create or update a consumer: CREATE.<stream>[.<consumer>[.<filter>]]."""
     request = read_create(call.body, call.js.options.strict)
     name = call.args[1] if len(call.args) > 1 else request.config.name
     _check_names(call, request, name)
@@ -53,7 +53,7 @@ def create(call: ApiCall) -> Steps:
 
 
 def create_durable(call: ApiCall) -> Steps:
-    """Make or change a durable consumer: DURABLE.CREATE.<stream>.<consumer>."""
+    """Create or update a durable consumer: DURABLE.CREATE.<stream>.<consumer>."""
     request = read_create(call.body, call.js.options.strict)
     name = call.args[1]
     _check_names(call, request, name)
@@ -63,20 +63,20 @@ def create_durable(call: ApiCall) -> Steps:
 
 
 def info(call: ApiCall) -> JsonDict:
-    """Report one consumer."""
+    """Return the info of one consumer."""
     call.require_empty()
     return consumer_info(_consumer(call), call.js.shared.clock.now_ns())
 
 
 def names(call: ApiCall) -> JsonDict:
-    """List the names of a stream's consumers."""
+    """Return the names of a stream's consumers, one page per request."""
     found, offset = _page(call)
     page = found[offset : offset + NAMES_PAGE]
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "consumers": page}
 
 
 def list_consumers(call: ApiCall) -> Steps:
-    """Report a stream's consumers."""
+    """Return the infos of a stream's consumers, one page per request."""
     found, offset = _page(call)
     now_ns = call.js.shared.clock.now_ns()
     page: list[JsonDict] = []
@@ -91,7 +91,7 @@ def list_consumers(call: ApiCall) -> Steps:
 
 
 def delete(call: ApiCall) -> Steps:
-    """Remove a consumer."""
+    """Delete a consumer."""
     call.require_empty()
     stream = call.stream()
     yield from consumers.delete(call.js, stream, _consumer(call))
@@ -99,7 +99,7 @@ def delete(call: ApiCall) -> Steps:
 
 
 def pause(call: ApiCall) -> Steps:
-    """Hold back deliveries until a time, or go on."""
+    """Pause deliveries until a time, or resume them."""
     text = call.read_optional(PAUSE_REQUEST).get("pause_until", ZERO_TIME)
     until_ns = None if text == ZERO_TIME else parse_time_ns(text)
     consumer = _consumer(call)
@@ -114,7 +114,7 @@ def pause(call: ApiCall) -> Steps:
 
 
 def unpin(call: ApiCall) -> JsonDict:
-    """Take the pin from the client that has it."""
+    """Unpin the pinned client of a priority group."""
     errcodes.INVALID_JSON.raise_if(not call.body.strip(), err="unexpected end of JSON input")
     try:
         given = decode(call.body, UNPIN_REQUEST, strict=False)
@@ -130,7 +130,7 @@ def unpin(call: ApiCall) -> JsonDict:
 
 
 def reset(call: ApiCall) -> JsonDict | None:
-    """Refuse to start a consumer over, which a later version will do; unknown consumers are not answered."""
+    """Refuse a reset, which is not implemented yet; as on nats-server, an unknown consumer gets no answer."""
     stream = call.js.streams.get(call.args[0])
     if stream is None or call.args[1] not in stream.consumers:
         return None
@@ -144,7 +144,7 @@ def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
 
 
 def _alone(call: ApiCall, request: CreateRequest) -> Steps:
-    """Make or change a consumer while nobody else works with one of its name; one without is made, and unknown."""
+    """Create or update a consumer with exclusive access to its name; one without a name gets a new one."""
     name = request.config.durable_name or request.config.name
     if not name:
         return (yield from _answer(call, request))
@@ -172,7 +172,7 @@ def _consumer(call: ApiCall) -> Consumer:
 
 
 def _page(call: ApiCall) -> tuple[list[str], int]:
-    """Return the names of all consumers that are listed, and the offset in effect."""
+    """Return the names of all listed consumers, and the offset in effect."""
     offset = call.read_optional(OFFSET_REQUEST).get("offset", 0)
     names = call.stream().listing
     return names, min(max(offset, 0), len(names))

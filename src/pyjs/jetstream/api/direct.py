@@ -1,6 +1,6 @@
-"""$JS.API.DIRECT.GET.*: stored messages as they are, without an envelope.
+"""$JS.API.DIRECT.GET.*: stored messages with their own headers and payload, without a JSON envelope.
 
-Loaded with the first request; direct_seat.py has the subscriptions.
+Imported by the first request; the subscriptions are in direct_subscriptions.py.
 
 Source: ADR-31; statuses and headers probed on nats-server 2.15.1.
 """
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # messages of one batch
-NOT_NOW = "500 Insufficient Resources"  # not 503, which clients take for nobody being there
-REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch that sets no limit
-STEP_SIZE = 256 * 1024  # of messages sent in one step, each of which counts as
-MESSAGE_COST = 1500  # bytes more: five microseconds
-# Each says which message.
+NOT_NOW = "500 Insufficient Resources"  # not 503, which clients read as "no responders"
+REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch, if the request sets no limit
+STEP_SIZE = 256 * 1024  # bytes sent in one step; each message also costs MESSAGE_COST
+MESSAGE_COST = 1500  # in bytes: the work of a message, five microseconds
+# Each of these fields names a message or a start.
 MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_time")
 
 
 def _is_contradiction(given: dict[str, Any]) -> bool:
-    """Return whether a request names its messages in two ways at once."""
+    """Return whether a request names its messages in two ways."""
     last, following = given.get("last_by_subj"), given.get("next_by_subj")
     several = given.get("multi_last")
     if (given.get("up_to_seq") and "up_to_time" in given) or (several and (last or following)):
@@ -57,10 +57,10 @@ class DirectGet:
         self._account = account
         self._stream = stream
         self._answers = DirectAnswers(stream.name.encode())
-        self._prefixes = prefixes  # of subjects that end with the subject asked for
+        self._prefixes = prefixes  # each ends before the subject of the wanted message
 
     def get(self, request: Request) -> Iterator[None] | None:
-        """Answer a request whose body says which message; several messages are sent in steps."""
+        """Answer a request that names its message in the body; a batch is sent in steps."""
         given = self._read(request)
         if given is None:
             return None
@@ -71,7 +71,7 @@ class DirectGet:
         return self._answer(request, given)
 
     def _answer_later(self, request: Request, wanted: StoreFilter, given: dict[str, Any]) -> Iterator[None]:
-        """Answer when the store is ready to search among its many subjects."""
+        """Answer after the store has indexed its subjects for the search."""
         yield
         yield from know_subjects(self._stream.store, wanted)
         steps = self._answer(request, given)
@@ -93,7 +93,7 @@ class DirectGet:
         return None
 
     def get_last(self, request: Request) -> None:
-        """Answer with the last message of the subject that the request's subject ends with."""
+        """Answer with the last message of the subject after the prefix."""
         no_hdr = False
         if request.headers and request.reply and needs_higher_level(request.headers):
             self._status(request, "412 Required Api Level")
@@ -116,7 +116,7 @@ class DirectGet:
         self._reply_found(request, lambda: self._stream.store.get_last(subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
-        """Return the fields of a request, None: it has been answered."""
+        """Return the fields of a request; None: it was refused and answered."""
         if not request.reply:
             return None
         if needs_higher_level(request.headers):
@@ -143,7 +143,7 @@ class DirectGet:
             self._send(request, message, no_hdr)
 
     def _send(self, request: Request, message: StoredMessage, no_hdr: bool, more: bytes = b"") -> int:
-        """Send one stored message; return its stored size, which is what counts against `max_bytes`."""
+        """Send one stored message; return its stored size, which `max_bytes` limits."""
         headers = b"" if no_hdr else self._headers(message, more)
         self._account.send(request.reply, message.payload, headers)
         return len(message.subject) + len(message.headers) + len(message.payload)
@@ -215,9 +215,9 @@ class DirectGet:
     def _send_each(
         self, request: Request, given: dict[str, Any], seqs: Iterator[int], pending: int, up_to: int
     ) -> Iterator[None]:
-        """Send messages until the batch or its bytes are used up, then the end-of-batch status.
+        """Send messages until `batch` or `max_bytes` is used up, then the end-of-batch status.
 
-        The last messages of several subjects, which have an `up_to`, always come with headers. Yields between steps.
+        Messages of a request with `multi_last` always have headers: they carry `up_to`. Yields between steps.
         """
         size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
         bare = given.get("no_hdr", False) and not up_to
@@ -226,7 +226,7 @@ class DirectGet:
             if step_left <= 0:
                 yield
                 if not self._account.has_interest(request.reply):
-                    return  # who asked has left
+                    return  # the client disconnected
                 step_left = STEP_SIZE
             try:
                 message = self._stream.store.get(seq)
@@ -235,7 +235,7 @@ class DirectGet:
                 return
             if message is None:
                 continue
-            pending -= not bare  # nor does the peer count what it sends without headers
+            pending -= not bare  # nats-server does not count messages that it sends without headers
             more = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last)
             size = self._send(request, message, bare, more)
             size_left -= size

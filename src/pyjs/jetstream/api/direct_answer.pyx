@@ -1,7 +1,7 @@
-"""Direct gets of the last message of a subject: found, framed and sent without an object per message.
+"""Direct gets of the last message of a subject, sent without a Python object per message.
 
-This is what every read of a key-value bucket asks for. Whatever is not as plain (nothing found, a wildcard, damage)
-is left to api/direct.py, which knows all forms and answers the same in Python.
+Every read of a key-value bucket is such a request. All other cases (no message, a wildcard, damage) are left to
+api/direct.py, which handles every request and sends the same answers.
 
 Source: ADR-31. Compiled because a client waits for each of these answers (benchmarks/: direct-1, direct-16).
 """
@@ -21,7 +21,7 @@ from pyjs.base.gotext import time_text
 
 cdef enum:
     FIELDS_SIZE_MAX = 128               # sequence, time and the names of the header fields
-    KEEP_MAX = 1048576                  # a larger buffer is given back
+    KEEP_MAX = 1048576                  # a larger buffer is freed after use
 cdef int64_t NS_PER_S = 1000000000
 cdef int64_t S_PER_DAY = 86400
 cdef bytes FIRST_LINE = b"NATS/1.0\r\n"
@@ -43,7 +43,7 @@ cdef inline void put_padded(char* out, int value, int digits) noexcept nogil:
 
 
 cdef class DirectAnswers:
-    """Composes the answers of one stream."""
+    """The answers of one stream."""
 
     cdef bytes name_line                # "Nats-Stream: <name>\r\nNats-Subject: "
     cdef char* buffer                   # one answer: headers, then payload
@@ -59,7 +59,7 @@ cdef class DirectAnswers:
         free(self.buffer)
 
     def send_last(self, Account account not None, StreamStore store not None, bytes subject, bytes reply) -> bool:
-        """Send the last message of the literal `subject` to `reply`; False: nothing was sent, answer otherwise."""
+        """Send the last message of the literal `subject` to `reply`; False: nothing was sent, use api/direct.py."""
         cdef Subject* s = subjects_find(&store.catalogue.subjects.table, subject, len(subject))
         cdef Record r
         cdef Msg m
@@ -94,7 +94,7 @@ cdef class DirectAnswers:
         return True
 
     cdef size_t compose_time(self, char* out, int64_t ts) except 0:
-        """Write RFC 3339 in UTC with the digits of the second that are not zero; return the size."""
+        """Write `ts` as RFC 3339 in UTC, without zeros at the end of the fraction; return the size."""
         cdef int64_t second = ts // NS_PER_S
         cdef int64_t day = second // S_PER_DAY
         cdef int rest = <int> (ts - second * NS_PER_S)

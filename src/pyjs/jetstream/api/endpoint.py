@@ -1,9 +1,9 @@
-"""What an API endpoint is: its subject, its response type, and the function that answers.
+"""API endpoints: their subjects, response types and handlers.
 
-Each module of this package lists its endpoints in ENDPOINTS; router.py finds them by subject and wraps answers
-into envelopes. A handler returns the fields of the response behind `type`, raises ApiError to refuse, or returns
-None to stay silent. One that may have to do more than fits between two reads of the connections is a generator: it
-yields each time it did enough for one turn, and returns the same; others with the same stream wait for its end.
+Each module of this package lists its endpoints in ENDPOINTS; router.py finds them by subject and adds the envelope. A
+handler returns the fields of the response after `type`, raises ApiError to refuse, or returns None for no answer. A
+handler whose work may not fit into one turn is a generator: it yields when the turn is used up, and returns the same.
+Later requests for the same stream wait until it is done.
 
 Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nats-server 2.15.1.
 """
@@ -35,7 +35,7 @@ Steps: TypeAlias = "Generator[Step, None, JsonDict]"
 
 @dataclass(eq=False, repr=False, slots=True)
 class ApiCall:
-    """One request: the account's engine, what the subject says behind the endpoint's words, and the message."""
+    """One request: the account's engine, the tokens after the endpoint's words, and the message."""
 
     js: JetStream
     args: tuple[str, ...]
@@ -47,7 +47,7 @@ class ApiCall:
         return self.request.payload
 
     def stream(self) -> Stream:
-        """Return the stream that the first argument names.
+        """Return the stream of the first argument.
 
         Raises:
             ApiError: 10059.
@@ -63,7 +63,7 @@ class ApiCall:
         errcodes.NOT_EMPTY_REQUEST.raise_if(not is_empty(self.body))
 
     def read(self, fields: Struct) -> JsonDict:
-        """Return the fields that the payload sets.
+        """Return the decoded fields of the payload.
 
         Raises:
             ApiError: 10025, it is not JSON or holds something unknown.
@@ -71,35 +71,36 @@ class ApiCall:
         return read(self.body, fields, self.js.options.strict)
 
     def read_optional(self, fields: Struct) -> JsonDict:
-        """Return as `read` does; a payload that does not look like JSON is ignored."""
+        """Like `read`, but ignore a payload that does not look like JSON."""
         body = self.body if looks_like_json(self.body) else b""
         return read(body, fields, self.js.options.strict)
 
     def read_required(self, fields: Struct) -> JsonDict:
-        """Return as `read` does, of a request that must have a payload. Raises ApiError: 10003."""
+        """Like `read`, but refuse an empty payload. Raises ApiError: 10003."""
         errcodes.BAD_REQUEST.raise_if(is_empty(self.body))
         return self.read(fields)
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Endpoint:
-    """One kind of request."""
+    """One API subject, with its handler and its rules."""
 
-    words: str  # of the subject, behind "$JS.API."
+    words: str  # of the subject, after "$JS.API."
     handle: Callable[[ApiCall], JsonDict | Steps | None]
-    min_args: int = 1  # tokens behind the words
+    min_args: int = 1  # tokens after the words
     max_args: int = 1
-    on_error: JsonDict = field(default_factory=dict)  # fields that an error response shows as well
-    unsynced: ErrorCode | None = None  # set: the answer waits until it is durable, or is this error
+    on_error: JsonDict = field(default_factory=dict)  # extra fields of an error response
+    # If set, the answer waits until the change is durable; after a failed sync it is this error.
+    unsynced: ErrorCode | None = None
     type_prefix: str = TYPE_PREFIX  # of the response's `type`
-    response: str = ""  # what is behind it; by the words unless said: "stream_info_response"
-    counted: bool = True  # whether an answer without error counts in `api.total` and is audited
-    changes: bool = True  # whether others may not look at what it is about, or change it, between two steps
-    # Others may change other consumers of the stream meanwhile; the handler sees to its own.
+    response: str = ""  # the rest of `type`; by default made of the words: "stream_info_response"
+    counted: bool = True  # whether success counts in `api.total` and is audited
+    changes: bool = True  # whether the handler has exclusive access to the stream between two steps
+    # Other consumers of the stream may change meanwhile; the handler checks for that.
     beside: bool = False
-    # It is about the consumer that the second argument names: beside, and alone with it.
+    # Like `beside`, with exclusive access to the consumer of the second argument.
     of_consumer: bool = False
-    in_steps: bool = field(init=False)  # whether the handler may take more than one
+    in_steps: bool = field(init=False)  # whether the handler is a generator
 
     def __post_init__(self) -> None:
         self.in_steps = isgeneratorfunction(self.handle)
@@ -107,7 +108,7 @@ class Endpoint:
 
 
 def is_empty(body: bytes) -> bool:
-    """Return whether a payload counts as none: blanks, or an object without fields."""
+    """Return whether a payload counts as empty: blanks, or an object without fields."""
     text = body.strip()
     return not text or (text[:1] == b"{" and text[-1:] == b"}" and not text[1:-1].strip())
 
@@ -118,7 +119,7 @@ def looks_like_json(body: bytes) -> bool:
 
 
 def needs_cluster(call: ApiCall) -> JsonDict:
-    """Refuse what only a cluster can do."""
+    """Refuse an endpoint that needs a cluster."""
     raise errcodes.CLUSTER_REQUIRED.error()
 
 

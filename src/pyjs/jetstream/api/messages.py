@@ -1,4 +1,4 @@
-"""$JS.API.STREAM.MSG.*: one stored message, read or deleted.
+"""$JS.API.STREAM.MSG.*: read or delete one stored message.
 
 Source: nats.docs "JetStream wire API Reference"; forms and errors probed on nats-server 2.15.1.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def get(call: ApiCall) -> JsonDict | Steps:
-    """Return the message that a sequence, a subject or a time leads to; the first search among many takes steps."""
+    """Return the message for a sequence, subject or time; takes steps if the store must index its subjects first."""
     given = call.read_required(stream_requests.GET_MSG_REQUEST)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
@@ -60,7 +60,7 @@ def _get(store: StreamStore, given: dict[str, Any]) -> JsonDict:
 
 
 def is_conflicting(given: dict[str, Any]) -> bool:
-    """Return whether a request names no message, or more than one way to it."""
+    """Return whether a request names no message, or names it in more than one way."""
     seq, start = given.get("seq", 0), "start_time" in given
     last, following = given.get("last_by_subj", ""), given.get("next_by_subj", "")
     if not (seq or last or following or start):
@@ -69,13 +69,13 @@ def is_conflicting(given: dict[str, Any]) -> bool:
 
 
 def subjects_of(given: dict[str, Any]) -> tuple[bytes, ...]:
-    """Return the subjects that a request names."""
+    """Return the subjects of a request."""
     names = [given.get("last_by_subj"), given.get("next_by_subj"), *(given.get("multi_last") or ())]
     return tuple(name.encode() for name in names if name)
 
 
 def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
-    """Return the message that a request without conflicts means, None: there is none.
+    """Return the message of a request without conflicts; None: there is no such message.
 
     Raises:
         NotNow: it cannot be read at present.
@@ -95,18 +95,18 @@ def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
 
 
 def delete(call: ApiCall) -> JsonDict:
-    """Remove one message; its bytes are overwritten unless the request says not to."""
+    """Remove one message, and erase its bytes unless the request has `no_erase`."""
     given = call.read_required(stream_requests.DELETE_MSG_REQUEST)
     stream = call.stream()
     errcodes.STREAM_SEALED.raise_if(stream.config.sealed)
     errcodes.STREAM_MSG_DELETE_FAILED.raise_if(stream.config.deny_delete, err="message delete not permitted")
-    # The peer does not count a removal that fails as an API error, see tests/unit/jetstream/api/test_api.py.
+    # nats-server does not count a failed removal as an API error, see tests/unit/jetstream/api/test_api.py.
     failure = _remove(stream, given.get("seq", 0), not given.get("no_erase", False))
     return {"success": True} if failure is None else {"error": failure.as_json()}
 
 
 def _not_there(stream: Stream, seq: int) -> ApiError | None:
-    """Return what the peer's store answers outside of its sequences, None: `seq` is one of them.
+    """Return nats-server's error for a sequence outside of the stream; None: `seq` is inside.
 
     Source: tests/conformance/scenarios/stream/message_delete_not_there.txt.
     """
@@ -131,6 +131,6 @@ def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
 
 
 ENDPOINTS = (
-    Endpoint("STREAM.MSG.GET", get, counted=False, changes=False),  # nor does the peer
+    Endpoint("STREAM.MSG.GET", get, counted=False, changes=False),  # nats-server does not count it either
     Endpoint("STREAM.MSG.DELETE", delete, unsynced=errcodes.STREAM_MSG_DELETE_FAILED),
 )

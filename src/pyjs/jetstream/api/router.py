@@ -1,7 +1,7 @@
-"""Requests on $JS.API.>: found by subject, answered in an envelope, counted.
+"""Requests on $JS.API.>: find the endpoint by subject, call it, count, and answer in an envelope.
 
-One per account, made with the first request (seat.py), since everything that reads requests and serves streams hangs
-on this module. A subject that no endpoint knows gets no answer at all, as the peer does it.
+One per account, made by the first request (subscriptions.py): this module imports everything that reads requests and
+serves streams. A subject without an endpoint gets no answer, as on nats-server.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -42,7 +42,7 @@ class Router:
         self._js = js  # None: JetStream is off for the account
 
     def find(self, tokens: tuple[str, ...]) -> tuple[Endpoint, tuple[str, ...]] | None:
-        """Return the endpoint of a subject (its tokens behind the prefix) and its arguments."""
+        """Return the endpoint and the arguments for the tokens after the prefix; None: there is no such endpoint."""
         for length in range(min(3, len(tokens)), 0, -1):
             endpoint = ENDPOINT_BY_WORDS.get(tokens[:length])
             if endpoint is not None and endpoint.min_args <= len(tokens) - length <= endpoint.max_args:
@@ -50,13 +50,13 @@ class Router:
         return None
 
     def handle(self, request: Request, depth: int) -> Iterator[Step] | None:
-        """Answer a request whose subject has `depth` tokens before the words of its endpoint, in steps."""
+        """Answer a request, in steps; `depth` is the number of tokens before the endpoint's words."""
         tokens = tuple(request.subject.decode("utf-8", "replace").split(".")[depth:])
         found = self.find(tokens)
         return None if found is None else self._work(request, *found)
 
     def _work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[Step]:
-        """Answer a request, in steps where its handler takes more than one; every request gets an answer."""
+        """Answer a request, in steps if its handler is a generator; an unexpected exception is answered too."""
         try:
             fields = yield from self._ordered(endpoint, args, request)
             if endpoint.unsynced is not None and self._js is not None:
@@ -79,7 +79,7 @@ class Router:
     def _ordered(
         self, endpoint: Endpoint, args: tuple[str, ...], request: Request
     ) -> Generator[Step, None, JsonDict | None]:
-        """Do what a request asks for when earlier work with its stream is done."""
+        """Call the handler after earlier work on its stream."""
         if self._js is None or not args or not (endpoint.in_steps or self._js.gates.is_busy(args[0])):
             return (yield from self._steps(endpoint, args, request))
         gates, gate = self._js.gates, consumer_gate(*args[:2])
@@ -105,7 +105,7 @@ class Router:
     def _done(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None
     ) -> None:
-        """Answer a request that was carried out; `failure`: what it did may not last."""
+        """Answer a request that succeeded; `failure`: its change may not be durable."""
         if failure is not None and endpoint.unsynced is not None:
             self._refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return

@@ -34,7 +34,7 @@ LIST_STEP = 16  # streams reported in one turn: half a millisecond
 
 
 def create(call: ApiCall) -> Steps:
-    """Make a stream, or confirm the one that is there."""
+    """Create a stream, or confirm an equal one that exists."""
     request = stream_requests.read_stream(call.body, call.js.options.strict)
     errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
     verdict = yield from streams.judge_subjects(call.js, request.config)
@@ -48,7 +48,7 @@ def create(call: ApiCall) -> Steps:
 
 
 def update(call: ApiCall) -> Steps:
-    """Change a stream."""
+    """Update the configuration of a stream."""
     request = stream_requests.read_stream(call.body, call.js.options.strict)
     verdict = yield from streams.judge_subjects(call.js, request.config)
     config = streams.check(call.js, request.config, request.pedantic, request.unsupported, verdict)
@@ -61,7 +61,7 @@ def update(call: ApiCall) -> Steps:
 
 
 def info(call: ApiCall) -> Steps:
-    """Report one stream; its subjects and deleted sequences on demand."""
+    """Return the info of one stream, with its subjects and deleted sequences on request."""
     given = call.read_optional(stream_requests.INFO_REQUEST)
     stream = call.stream()
     subjects, deleted, total, offset = None, None, 0, 0
@@ -76,7 +76,7 @@ def info(call: ApiCall) -> Steps:
 
 
 def names(call: ApiCall) -> JsonDict:
-    """List the names of streams, by subject on demand."""
+    """Return the names of streams, filtered by subject on request, one page per request."""
     given = call.read_optional(stream_requests.NAMES_REQUEST)
     found = [stream.name for stream in _matching(call.js, given.get("subject", ""))]
     page, offset = _page(found, given.get("offset", 0), NAMES_PAGE)
@@ -84,7 +84,7 @@ def names(call: ApiCall) -> JsonDict:
 
 
 def list_streams(call: ApiCall) -> Steps:
-    """Report streams, by subject on demand."""
+    """Return the infos of streams, filtered by subject on request, one page per request."""
     given = call.read_optional(stream_requests.LIST_REQUEST)
     found = _matching(call.js, given.get("subject", ""))
     page, offset = _page(found, given.get("offset", 0), LIST_PAGE)
@@ -97,7 +97,7 @@ def list_streams(call: ApiCall) -> Steps:
 
 
 def delete(call: ApiCall) -> Steps:
-    """Remove a stream with everything in it."""
+    """Delete a stream and its messages."""
     call.require_empty()
     try:
         yield from streams.delete(call.js, call.args[0])
@@ -107,7 +107,7 @@ def delete(call: ApiCall) -> Steps:
 
 
 def purge(call: ApiCall) -> Steps:
-    """Remove messages of a stream."""
+    """Purge messages of a stream."""
     given = call.read_optional(stream_requests.PURGE_REQUEST)
     before_seq, keep = given.get("seq", 0), given.get("keep", 0)
     errcodes.BAD_REQUEST.raise_if(before_seq and keep)
@@ -117,7 +117,7 @@ def purge(call: ApiCall) -> Steps:
     subjects = given.get("filter", "").encode()
     if subjects:
         yield from know_subjects(stream.store, stream.store.make_filter((subjects,)))
-        stream = call.stream()  # it may have been deleted between the steps
+        stream = call.stream()  # look it up again: it may have been deleted between two steps
     try:
         purged = yield from purging.purge(call.js, stream, subjects, before_seq, keep)
     except StoreFailed as error:
@@ -126,7 +126,7 @@ def purge(call: ApiCall) -> Steps:
 
 
 def snapshot(call: ApiCall) -> JsonDict:
-    """Refuse a snapshot, which a later version will make, after what makes no sense at all."""
+    """Refuse a snapshot, which is not implemented yet; an invalid request gets its own error."""
     given = call.read_required(stream_requests.SNAPSHOT_REQUEST)
     call.stream()
     deliver = given.get("deliver_subject", "").encode()
@@ -136,7 +136,7 @@ def snapshot(call: ApiCall) -> JsonDict:
 
 
 def restore(call: ApiCall) -> JsonDict:
-    """Refuse a restore, which a later version will take, after what makes no sense at all."""
+    """Refuse a restore, which is not implemented yet; an invalid request gets its own error."""
     given = call.read_required(stream_requests.RESTORE_REQUEST)
     errcodes.STREAM_MISMATCH.raise_if(given.get("config", {}).get("name", "") != call.args[0])
     errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(call.args[0] in call.js.streams)

@@ -1,7 +1,7 @@
-"""Every endpoint of the API. Loaded for the first request.
+"""The table of all endpoints of the API.
 
-Everything that reads JSON requests hangs on this module, and nothing of it is needed to recover streams and to
-take publishes: a start need not wait for it.
+Imported by the first request, not at the start: it imports every reader of JSON requests, which neither recovery nor
+publishing needs.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What an option is, and the requests that hold options."""
+"""Options of streams and consumers, and the requests that set them."""

@@ -1,8 +1,7 @@
 """The configuration of a consumer: its options, each declared once, in the field order of nats-server.
 
-Knows nothing of what is allowed (jetstream/rules/consumer.py) and of how a request is read
-(jetstream/config/consumer_requests.py). The JSON leaves out what is unset, exactly as the peer does, and is also
-the form kept on disk.
+Knows nothing of the checks (jetstream/rules/consumer.py) and of requests (jetstream/config/consumer_requests.py). The
+JSON leaves out unset options, exactly as nats-server does; the same JSON is stored.
 
 Source: nats.docs "Consumer configuration"; field order and omissions probed on nats-server 2.15.1.
 """
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """What a consumer was asked to be. Durations are ns, 0 means unset, times are ns since the epoch."""
+    """A consumer's configuration. Durations are ns, 0 means unset, times are ns since the epoch."""
 
     durable_name: str = option(
         STRING,
@@ -104,12 +103,12 @@ class ConsumerConfig:
 
     @property
     def durable(self) -> bool:
-        """Whether the consumer outlives its users until it is deleted (or idle for inactive_threshold)."""
+        """Whether the consumer is durable: it stays until it is deleted, or unused for inactive_threshold."""
         return bool(self.durable_name)
 
     @property
     def push(self) -> bool:
-        """Whether messages go to a deliver subject instead of to pull requests."""
+        """Whether it is a push consumer, with a deliver subject."""
         return bool(self.deliver_subject)
 
     @property
@@ -119,12 +118,12 @@ class ConsumerConfig:
 
 
 def from_json(given: Mapping[str, Any]) -> ConsumerConfig:
-    """Return the configuration that `given` (checked JSON) describes; what is missing is unset."""
+    """Return the configuration in checked JSON; a missing option is unset."""
     made = declared.from_json(ConsumerConfig, given)
     return replace(made, deliver_policy="all") if made.deliver_policy == "undefined" else made
 
 
 def shown(config: ConsumerConfig, version: str, api_level: int) -> dict[str, Any]:
-    """Return the JSON of responses, with the metadata that tells the server's version and level."""
+    """Return the configuration as responses show it, with the server's version and API level as metadata."""
     metadata = {**config.metadata, META_VERSION: version, META_LEVEL: str(api_level)}
     return as_json(replace(config, metadata=metadata))

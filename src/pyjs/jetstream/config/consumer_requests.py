@@ -1,4 +1,4 @@
-"""What a consumer request may hold: fields and kinds for the strict decoder, and the decoded request.
+"""Consumer requests: the table of fields for the strict decoder, and the decoded request.
 
 Knows nothing of limits and conflicts (jetstream/rules/consumer.py).
 
@@ -47,7 +47,7 @@ PRIORITY_FIELDS = {
     "priority": INT,
 }
 NEXT_REQUEST = Struct(
-    "",  # as the peer words it: "Go struct field .batch"
+    "",  # as nats-server writes it: "Go struct field .batch"
     {
         "expires": DURATION,
         "batch": INT,
@@ -70,7 +70,7 @@ class CreateRequest:
 
 
 def read_create(body: bytes, strict: bool) -> CreateRequest:
-    """Return the request in `body`.
+    """Decode a create request.
 
     Raises:
         ApiError: 10025, the body is not JSON or holds something unknown.

@@ -1,10 +1,10 @@
 """Options of streams and consumers, each declared once as a field of a dataclass.
 
 `option` states the kind (JSON type, unit and nats-server's name of the type), one line of documentation, the default,
-the first API level and whether an update may change it. The reader of requests, the JSON of answers, the stored form
-and the tables and schemas in docs/ come from that. The name in JSON is the name of the field without `_ns`.
+the first API level and whether an update may change it. Request decoding, answers in JSON, stored configurations, and
+the tables and schemas in docs/ are derived from that. The JSON name is the name of the field without `_ns`.
 
-Knows nothing of single options (stream.py, consumer.py) and of what is allowed (jetstream/rules).
+Knows nothing of single options (stream.py, consumer.py) or of their limits (jetstream/rules).
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ class Option:
     kind: Kind
     doc: str
     default: Any
-    level: int  # first API level that has it
-    always: bool  # shown in answers even when it is zero
+    level: int  # first API level that knows it
+    always: bool  # whether answers show it even if it is zero
     updatable: bool
     stored: bool
-    refused: str  # the feature that is missing, as an error text names it; "": it is there
+    refused: str  # name of the missing feature in error texts; "": it is implemented
 
     @property
     def zero(self) -> Any:
-        """The value of a request that does not name the option."""
+        """The value of an option that a request does not set."""
         return zero_of(self.kind)
 
 
 def zero_of(kind: Kind) -> Any:
-    """Return the value of a kind that counts as unset."""
+    """Return the unset value of a kind."""
     if kind.name == "enum":
         return kind.words[0]
     return {} if kind.name == "map" else _ZERO.get(kind.name, 0)
@@ -69,7 +69,7 @@ def option(
     stored: bool = True,
     refused: str = "",
 ) -> Any:
-    """Declare an option: a field of a dataclass. Without a `default` it starts as the zero of its kind."""
+    """Declare an option as a field of a dataclass; its `default` is the zero of its kind unless given."""
     told = {"kind": kind, "doc": doc, "level": level, "always": always}
     told |= {"updatable": updatable, "stored": stored, "refused": refused}
     start = zero_of(kind) if default is _KIND_DEFAULT else default
@@ -79,7 +79,7 @@ def option(
 
 
 def options_of(of: type[DataclassInstance]) -> tuple[Option, ...]:
-    """Return the options that the fields of a dataclass declare, in the order of answers."""
+    """Return the options of a dataclass, in the order of answers."""
     return tuple(
         Option(name=each.name.removesuffix("_ns"), attribute=each.name, default=each.default, **each.metadata)
         for each in fields(of)
@@ -87,12 +87,12 @@ def options_of(of: type[DataclassInstance]) -> tuple[Option, ...]:
 
 
 def struct_of(of: type[DataclassInstance], go_name: str = "") -> Struct:
-    """Return the fields that a request may set; `go_name` is nats-server's name of the type, if it differs."""
+    """Return the fields for the decoder; `go_name` is nats-server's name of the type, if it differs."""
     return Struct(go_name or of.__name__, {each.name: each.kind for each in options_of(of)}, of)
 
 
 def part(of: type[DataclassInstance], go_name: str = "") -> Kind:
-    """Return the kind of an option that is an object of options."""
+    """Return the kind of an option that is itself an object of options."""
     return struct(struct_of(of, go_name))
 
 
@@ -117,12 +117,12 @@ class _Shape:
 
 @cache
 def shape_of(of: type[DataclassInstance]) -> _Shape:
-    """Return the options of a dataclass, prepared once."""
+    """Return the prepared options of a dataclass; cached."""
     return _Shape(of)
 
 
 def as_json(config: DataclassInstance) -> dict[str, Any]:
-    """Return a configuration, or a part of one, as answers show it."""
+    """Return a configuration, or a part of one, as JSON for an answer."""
     out: dict[str, Any] = {}
     shape = shape_of(type(config))
     for (name, always, zero, write), value in zip(shape.shown, shape.values(config), strict=True):
@@ -144,7 +144,7 @@ _WRITERS: dict[str, Callable[[Any], object]] = {
 
 
 def from_json(of: type[T], given: Mapping[str, Any]) -> T:
-    """Return the configuration that checked JSON describes; an option that is missing keeps its default."""
+    """Return the configuration in checked JSON; a missing option keeps its default."""
     shape = shape_of(of)
     values = {each.attribute: given[each.name] for each in shape.options if each.name in given}
     return of(**_with_parts(shape, values, from_json))
@@ -158,7 +158,7 @@ def _with_parts(shape: _Shape, values: dict[str, Any], read: Callable[..., Any])
 
 
 def _made(kind: Kind, value: Any, read: Callable[..., Any]) -> Any:
-    """Return the value of a field; a value of another kind stays as it is."""
+    """Return the converted value of a field; a value of another kind is returned as it is."""
     if kind.name == "list" and isinstance(value, list):
         assert kind.item is not None
         return tuple(_made(kind.item, each, read) for each in value)
@@ -171,7 +171,7 @@ def _made(kind: Kind, value: Any, read: Callable[..., Any]) -> Any:
 
 
 def to_meta(config: DataclassInstance) -> dict[str, Any]:
-    """Return a configuration as plain values to be stored, by the names of the attributes."""
+    """Return a configuration as plain values to store, under the names of its attributes."""
     shape = shape_of(type(config))
     pairs = zip(shape.options, shape.values(config), strict=True)
     return {each.attribute: _stored(each.kind, value) for each, value in pairs if each.stored}
@@ -182,15 +182,15 @@ def _stored(kind: Kind, value: Any) -> Any:
         assert kind.item is not None
         return [_stored(kind.item, each) for each in value]
     if kind.name == "time.Time" and value is not None and wrapped_ns(value) != value:
-        return moment_text(value)  # more than a stored number holds
+        return moment_text(value)  # as text: a stored number cannot hold it
     return to_meta(value) if kind.name == "struct" and value is not None else value
 
 
 def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
-    """Return the configuration that `to_meta` wrote.
+    """Return a configuration from the values that `to_meta` returned.
 
     Raises:
-        ValueError: an option is unknown, as written by a newer version, or a value is not of its kind.
+        ValueError: an option is unknown (a newer version wrote it), or a value is not of its kind.
     """
     shape = shape_of(of)
     if unknown := sorted(meta.keys() - shape.attributes.keys()):
@@ -198,7 +198,7 @@ def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
     made = of(**_with_parts(shape, dict(meta), from_meta))
     for each, value in zip(shape.options, shape.values(made), strict=True):
         if value == each.default and type(value) is type(each.default):
-            continue  # most are: a start reads thousands of configurations
+            continue  # the usual case; a start reads thousands of configurations
         if not (value is None and each.default is None) and not _fits(each.kind, value):
             raise ValueError(f"{each.attribute} of the stream configuration is {value!r}")
     return made
@@ -224,5 +224,5 @@ def _fits(kind: Kind, value: Any) -> bool:
 def _is_text(value: object) -> bool:
     if type(value) is not str:
         return False
-    value.encode()  # half a surrogate pair is no text; raises a ValueError
+    value.encode()  # raises ValueError (UnicodeEncodeError) for half a surrogate pair
     return True

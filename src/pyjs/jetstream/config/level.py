@@ -8,7 +8,7 @@ _HEADER = b"\r\nNats-Required-Api-Level:"
 
 
 def needs_higher_level(headers: bytes) -> bool:
-    """Tell whether a request asks for more than this server implements; what is no number counts as more."""
+    """Return whether a request needs a higher API level than this server's; a value that is not a number does."""
     at = headers.find(_HEADER)
     if at < 0:
         return False

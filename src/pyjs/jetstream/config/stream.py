@@ -1,8 +1,8 @@
 """The configuration of a stream: its options, each declared once.
 
-A StreamConfig is a cold value, never changed once made: the compiled Stream copies what it needs once, at
-creation and update. (It is not frozen: `same_as` changes copies of its own.) Knows nothing of limits
-and conflicts (jetstream/rules/stream.py) or of request bodies (jetstream/config/stream_requests.py).
+A StreamConfig is a value, not changed after its creation: the compiled Stream copies the options it needs when it is
+created and updated. (It is not frozen, because `same_as` edits its own copies.) Knows nothing of limits and conflicts
+(jetstream/rules/stream.py) or of request bodies (jetstream/config/stream_requests.py).
 
 Source: nats.docs "Streams"; field order, names and what is left out when empty probed on nats-server 2.15.1.
 """
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
 OLD, NEW = "old", "new"
 FILE, MEMORY = "file", "memory"
-NONE, S2 = "none", "s2"  # of compression
+NONE, S2 = "none", "s2"  # compression
 
 API_LEVEL = 5
-PEER_VERSION = "2.15.1"  # the nats-server whose behaviour is implemented; shown to clients
+PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
 COUNTERS, ATOMIC = "message counters are", "atomic batch publish is"
@@ -47,7 +47,7 @@ PERSIST_ASYNC = "persist mode async is"
 
 @dataclass(repr=False, slots=True)
 class Placement:
-    """Where a stream should live; stored and shown, a single server has nothing to choose."""
+    """The wanted cluster and tags; stored and shown, without effect on a single server."""
 
     cluster: str = option(STRING, "The name of the cluster.")
     tags: tuple[str, ...] = option(STRINGS, "Tags that the server must have.")
@@ -56,7 +56,7 @@ class Placement:
 
 @dataclass(repr=False, slots=True)
 class ConsumerLimits:
-    """What consumers of the stream may ask for; 0: anything."""
+    """The stream's limits for options of its consumers; 0: none."""
 
     inactive_threshold_ns: int = option(DURATION, "The largest `inactive_threshold`, and its default.")
     max_ack_pending: int = option(INT, "The largest `max_ack_pending`, and its default.")
@@ -64,7 +64,7 @@ class ConsumerLimits:
 
 @dataclass(repr=False, slots=True)
 class SubjectTransformConfig:
-    """Under which subject a message is stored; an empty source is every subject, an empty destination none."""
+    """The transform from published to stored subjects; an empty source means all, an empty destination none."""
 
     src: str = option(STRING, "The subjects to transform.", always=True)
     dest: str = option(STRING, "The subject that replaces them.", always=True)
@@ -72,7 +72,7 @@ class SubjectTransformConfig:
 
 @dataclass(repr=False, slots=True)
 class RepublishConfig:
-    """Where messages are published once they are stored; an empty destination is nowhere."""
+    """The transform from stored to republished subjects; an empty destination means none."""
 
     src: str = option(STRING, "The subjects to publish again.", always=True)
     dest: str = option(STRING, "The subject to publish under.", always=True)
@@ -81,7 +81,7 @@ class RepublishConfig:
 
 @dataclass(repr=False, slots=True)
 class ExternalStream:
-    """Where the API of another account or domain is found, and where it delivers to."""
+    """The API prefix and deliver prefix of another account or domain."""
 
     api: str = option(STRING, "The prefix of its API subjects.", always=True)
     deliver: str = option(STRING, "The prefix of its deliver subjects.", always=True)
@@ -89,7 +89,7 @@ class ExternalStream:
 
 @dataclass(repr=False, slots=True)
 class SourceConsumer:
-    """A consumer of the origin that is there already; read for its checks, and then refused."""
+    """An existing consumer of the origin; checked like nats-server does, then refused."""
 
     name: str = option(STRING, "The name of the consumer.")
     deliver_subject: str = option(STRING, "The subject that it delivers to.")
@@ -97,7 +97,7 @@ class SourceConsumer:
 
 @dataclass(repr=False, slots=True)
 class StreamSource:
-    """A stream that another one takes its messages from: its mirror, or one of its sources."""
+    """The origin of a stream: its mirror, or one of its sources."""
 
     name: str = option(STRING, "The name of the origin.", always=True)
     opt_start_seq: int = option(UINT64, "The sequence to start at.")
@@ -114,7 +114,7 @@ class StreamSource:
 
     @property
     def filters(self) -> tuple[bytes, ...]:
-        """The subjects to take; empty: every subject."""
+        """The subject filters; empty: every subject."""
         if self.subject_transforms:
             return tuple((each.src or ">").encode() for each in self.subject_transforms)
         return (self.filter_subject.encode(),) if self.filter_subject else ()
@@ -122,7 +122,7 @@ class StreamSource:
 
 @dataclass(repr=False, slots=True)
 class StreamConfig:
-    """One stream's configuration; -1 is "no limit" in every limit."""
+    """The configuration of a stream; -1 is "no limit" in every limit."""
 
     name: str = option(STRING, "The name of the stream.", always=True, updatable=False)
     description: str = option(STRING, "A text for people.")
@@ -191,7 +191,7 @@ class StreamConfig:
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
-        """Return the configuration to store: the API level it needs is noted, what responses add is dropped."""
+        """Return the configuration to store: with the required API level, without the metadata of responses."""
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
         shape = shape_of(StreamConfig)
         pairs = zip(shape.options, shape.values(self), strict=True)
@@ -204,7 +204,7 @@ class StreamConfig:
         return replace(self, metadata=shown)
 
     def same_as(self, other: StreamConfig) -> bool:
-        """Return whether both mean the same stream, whatever server versions they went through."""
+        """Return whether both are equal, apart from the metadata that servers add."""
         level = {META_REQUIRED_LEVEL: ""}
         mine, theirs = self.with_required_level(), other.with_required_level()
         mine.metadata, theirs.metadata = {**mine.metadata, **level}, {**theirs.metadata, **level}
@@ -213,7 +213,7 @@ class StreamConfig:
 
 @dataclass(repr=False, slots=True)
 class UnsupportedOptions:
-    """Options of nats-server that are read, so that wrong types get the usual answer, and then refused."""
+    """Options of nats-server that are decoded, so that wrong types get the usual error, and then refused."""
 
     allow_msg_counter: bool = option(
         BOOL, "A message adds to a number.", level=2, updatable=False, refused=COUNTERS

@@ -1,7 +1,7 @@
-"""What a stream request may hold: fields and kinds for the strict decoder, and the decoded requests.
+"""Stream requests: the tables of fields for the strict decoder, and the decoded requests.
 
-Knows nothing of limits and conflicts (jetstream/rules/stream.py). Features that are not there yet are read, so that
-wrong types get the usual answer, and listed in `StreamRequest.unsupported`.
+Knows nothing of limits and conflicts (jetstream/rules/stream.py). Features that are not implemented are decoded, so
+that wrong types get the usual error, and listed in `StreamRequest.unsupported`.
 
 Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API Reference".
 """
@@ -88,7 +88,7 @@ BULK_READ_REQUEST = Struct(
     },
 )
 
-# Numbers that are 0 in a request that does not name them, whatever their default.
+# 0 in a request that does not set them, whatever their default.
 _ZERO = {
     each.name: 0 for each in options_of(StreamConfig) if each.zero == 0 and each.default not in (0, MISSING)
 }
@@ -98,13 +98,13 @@ _ZERO = {
 class StreamRequest:
     """A decoded STREAM.CREATE or STREAM.UPDATE body."""
 
-    config: StreamConfig  # as asked for: not checked, limits not normalised
+    config: StreamConfig  # as requested: unchecked, limits not normalised
     pedantic: bool
-    unsupported: tuple[str, ...]  # "mirrors are" and so on: what the request uses and the server lacks
+    unsupported: tuple[str, ...]  # features of the request that the server lacks: "mirrors are" and so on
 
 
 def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
-    """Return the fields that `body` sets.
+    """Return the decoded fields of `body`.
 
     Raises:
         ApiError: 10025, the body is not JSON or holds something unknown.
@@ -116,7 +116,7 @@ def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
 
 
 def read_stream(body: bytes, strict: bool) -> StreamRequest:
-    """Return the stream request in `body`.
+    """Decode a create or update request.
 
     Raises:
         ApiError: 10025, the body is not JSON or holds something unknown.

@@ -8,7 +8,7 @@ from pyjs.jetstream.consumer.delivery.cursor import DeliveryCursor
 from pyjs.jetstream.consumer.delivery.pull_requests import PullRequests
 from pyjs.jetstream.consumer.delivery.push import FlowControl, PushSubject
 from pyjs.jetstream.consumer.record import StateFile
-from pyjs.jetstream.consumer.seat import Seat
+from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import Start
 from pyjs.jetstream.consumer.state_keeper import StateKeeper
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
@@ -34,7 +34,12 @@ class Consumer(StreamConsumer):
     acked_at: int
     paused_until: int
     def __init__(
-        self, seat: Seat, config: ConsumerConfig, name: str, created_ns: int, file: StateFile | None = None
+        self,
+        resources: Resources,
+        config: ConsumerConfig,
+        name: str,
+        created_ns: int,
+        file: StateFile | None = None,
     ) -> None: ...
     @property
     def path(self) -> str: ...

@@ -67,24 +67,26 @@ cdef inline void wake_by(int64_t* best, int64_t at) noexcept nogil:
 cdef class Consumer(StreamConsumer):
     """One consumer; see the module's header."""
 
-    def __init__(self, seat, config, str name, int64_t created_ns, file=None):
+    def __init__(self, resources, config, str name, int64_t created_ns, file=None):
         changes = StateLog(file is not None)
-        self.stream_name = seat.stream_name
+        self.stream_name = resources.stream_name
         self.name = name
         self.created_ns = created_ns
-        self.account = seat.account
-        self.turn = seat.account.turn
-        self.store = seat.store
-        self.rng = seat.rng
-        self.subjects = ConsumerSubjects(seat.account.name, seat.stream_name, name, seat.domain, seat.ack_v2)
+        self.account = resources.account
+        self.turn = resources.account.turn
+        self.store = resources.store
+        self.rng = resources.rng
+        self.subjects = ConsumerSubjects(
+            resources.account.name, resources.stream_name, name, resources.domain, resources.ack_v2
+        )
         self.subscriptions = []
-        self.events = ConsumerEvents(seat.account, seat.rng, seat.stream_name, name, seat.domain)
-        self.timer = WakeTimer(seat.timers)
-        self.keeper = StateKeeper(file, changes, seat.metadata, seat.log, seat.sync_always)
-        self.cursor = DeliveryCursor(seat.store)
+        self.events = ConsumerEvents(resources.account, resources.rng, resources.stream_name, name, resources.domain)
+        self.timer = WakeTimer(resources.timers)
+        self.keeper = StateKeeper(file, changes, resources.metadata, resources.log, resources.sync_always)
+        self.cursor = DeliveryCursor(resources.store)
         self.acks = AckState(changes)
         self.flow = FlowControl()
-        self.pacing = Pacing(seat.burst_size)
+        self.pacing = Pacing(resources.burst_size)
         self.writer = DeliveryWriter(*self.subjects.ack_prefixes())
         self.replies = AckReplies()
         self.settling = SettledQueue()

@@ -1,1 +1,1 @@
-"""What is written of streams and consumers beside their messages."""
+"""Stored files of streams and consumers other than messages."""

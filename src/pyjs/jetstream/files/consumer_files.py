@@ -1,10 +1,10 @@
-"""The list of a stream's consumers as it is written: one is made, changed or removed by an entry, in a batch.
+"""The stored list of a stream's consumers: one entry creates, updates or deletes a consumer; a batch writes many.
 
-An entry is appended to one copy of the list (store/state/consumer_list), then to the other. The state of a consumer
-gets a directory of its own when it first changes; it goes after the entry that removes the consumer is durable.
+An entry is appended to one copy of the list (store/state/consumer_list), then to the other. A consumer's state gets
+its own directory when it first changes; the directory is removed after the entry of the deletion is durable.
 
-What a `ListFile` knows belongs to the thread that runs the batches, one after another, and to a start before there is
-any. Knows nothing of configurations and states.
+Owner of a `ListFile`: recovery, then the thread that runs the batches, one batch after another. Knows nothing of
+configurations and states.
 """
 
 from __future__ import annotations
@@ -36,46 +36,46 @@ from pyjs.store.sync_set import SyncSet
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from pyjs.store.crypt.vault import StreamKey
+    from pyjs.store.crypt.keys import StreamKey
 
-    # Name -> creation time, configuration and state of consumers that the server has.
+    # Name -> creation time, configuration and state of the server's consumers.
     Known: TypeAlias = dict[str, tuple[int, dict[str, Any], bytes]]
 
-WASTE_SIZE_MIN = 64 * 1024  # bytes of a list that is worth rewriting
+WASTE_SIZE_MIN = 64 * 1024  # bytes that no consumer needs; with more of them the list is rewritten
 
 
 class ListFile:
-    """Both copies of one stream's list, and where they end."""
+    """Both copies of one stream's list, and their sizes."""
 
     def __init__(self, directory: str, key: StreamKey | None) -> None:
         self.directory = directory  # of the stream
         self.live: dict[str, int] = {}  # name -> ident
-        self.missing = 0  # consumers that may be kept besides, and cannot be read
-        self.unusable = False  # it must stay as it is
-        self.closed = False  # the stream is gone
+        self.missing = 0  # consumers whose entries may exist but cannot be read
+        self.unusable = False  # unreadable, and must not be rewritten
+        self.closed = False  # the stream is deleted
         self._key = key
         self._paths = list_paths(directory)
         self._ends = (0, 0)
-        self._last = 0  # number of the last entry, 0: there are no files yet
+        self._last = 0  # number of the last entry; 0: there are no files yet
         self._count = 0  # entries
-        # The files may hold more than what counts: they are written anew before anything else.
+        # The files have damaged or unfinished entries: they are rewritten before the next entry.
         self._stale = False
-        self._batch: SyncSet | None = None  # that wrote last
+        self._batch: SyncSet | None = None  # the last batch that wrote
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Return how many bytes of each copy count."""
+        """Return the size in bytes of the valid part of each copy."""
         return self._ends
 
     def adopt(self, disk: Disk, found: ConsumerList) -> None:
-        """Go on behind what a start found, mended if it must be.
+        """Continue the list that recovery found; repair it if it is damaged.
 
         Raises:
-            OSError: it could not be mended; the next change does it first.
+            OSError: the repair failed; the next change tries it again.
         """
         self.live = {name: each.ident for name, each in found.live.items()}
         self._last, self._count, self._ends = found.last, found.count, (found.size, found.size)
-        if found.last and not disk.exists(f"{self.directory}/{NAME}"):  # a copy may lack empty directories
+        if found.last and not disk.exists(f"{self.directory}/{NAME}"):  # a copied store may lack empty ones
             make_directory(disk, f"{self.directory}/{NAME}")
         if not found.clean or not found.sealed or found.gaps:
             self._stale = True
@@ -87,8 +87,8 @@ class ListFile:
         """Rewrite both copies from their undamaged entries and from `known`; return the damage found.
 
         Raises:
-            OSError: it is tried again before the next change.
-            StoreFailed: they do not hold what they should.
+            OSError: the next change tries again.
+            StoreFailed: the files differ from the written entries.
         """
         found = load_list(disk, self.directory, Opener(self._key), self._ends)
         if known is not None:
@@ -101,7 +101,7 @@ class ListFile:
         return [str(problem) for problem in found.problems]
 
     def _put_right(self, found: ConsumerList, known: Known) -> None:
-        """Complete what was found damaged in both copies: an entry that is missing may have been the newest."""
+        """Restore from `known` the entries that are damaged in both copies; the newest entry may be among them."""
         if not found.last:
             found.problems += [Problem(path, 0, "it is missing", False) for path in self._paths]
         if found.gaps or not found.last:
@@ -111,17 +111,17 @@ class ListFile:
             if name in known:
                 found.live[name] = Listed(name, ident, *known[name])
         for name in found.live.keys() - self.live.keys():
-            del found.live[name]  # the entry that removed it is damaged
+            del found.live[name]  # the entry that deleted it is damaged
 
     def is_written_by(self, dirty: SyncSet) -> bool:
-        """Return whether the batch of `dirty` has written to it, so that it must stay as it is until that is over."""
+        """Return whether the batch of `dirty` has appended entries; then the list is not rewritten."""
         return self._batch is dirty
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any]) -> tuple[tuple[int, int], int, int]:
-        """Add an entry, whose number becomes `last`; returns where the list ended, for `take_back`.
+        """Append an entry with the number `last` + 1; return the end of the list before it, for `take_back`.
 
         Raises:
-            OSError, StoreFailed: it is not there.
+            OSError, StoreFailed: it is not written.
         """
         self.prepare(disk, dirty)
         before = (self._ends, self._last, self._count)
@@ -140,10 +140,10 @@ class ListFile:
         return before
 
     def prepare(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write the list anew if that is due; only before the first entry of a batch, which can be taken back.
+        """Rewrite the list if that is due; call it before the first entry of a batch, which `take_back` can remove.
 
         Raises:
-            OSError, StoreFailed: nothing can be appended.
+            OSError, StoreFailed: no entry can be appended.
         """
         if self.closed:
             raise FileNotFoundError(errno.ENOENT, "the stream is gone", self.directory)
@@ -156,14 +156,14 @@ class ListFile:
             raise OSError(errno.EIO, "what was written before could not be taken back", self._paths[0])
 
     def next_number(self) -> int:
-        """Return the number of the entry that the next `append` makes, after `prepare`."""
+        """Return the number of the next entry; call `prepare` first."""
         return self._last + 1 if self._last else 2
 
     def take_back(self, disk: Disk, before: tuple[tuple[int, int], int, int], *, lost: bool = False) -> None:
-        """Remove the last entry; `lost`: a sync failed, and nothing that was written is to be trusted.
+        """Remove the last entry; `lost`: a sync failed, so no earlier write of the batch is trusted.
 
         Raises:
-            OSError: the next start may find it.
+            OSError: the next start may find the entry.
         """
         self._ends, self._last, self._count = before
         stale, self._stale = self._stale or lost, True
@@ -177,17 +177,17 @@ class ListFile:
         self._stale = stale
 
     def _first(self, disk: Disk, dirty: SyncSet) -> tuple[bytes, int]:
-        """Return the head of new files, and how many entries that is."""
+        """Return the first bytes of new files, and the number of entries in them."""
         disk.make_dirs(f"{self.directory}/{NAME}")
         dirty.add_directory(self.directory)
         return encode_entry(1, {"op": HEAD, "count": 0}, self._key), 1
 
     def _write_anew(self, disk: Disk, found: ConsumerList) -> None:
-        """Put what counts in place of both copies."""
+        """Replace both copies by their valid entries."""
         drops = [
             each for each in sorted(found.dropped) if disk.exists(state_directory(self.directory, *each))
         ]
-        entries = [drop_values(*each) for each in drops]  # until their directories are gone
+        entries = [drop_values(*each) for each in drops]  # until their directories are removed
         entries += [each.values() for each in found.live.values()]
         data = encode_list(self._last + 1, entries, self._key)
         for copy, path in enumerate(self._paths):
@@ -199,7 +199,7 @@ class ListFile:
         self._stale = False
 
     def _keep_aside(self, disk: Disk) -> None:
-        """Copy what is damaged, so that nothing of it is lost when it is written anew."""
+        """Copy the damaged files before they are rewritten, so that a person can examine them."""
         for path in self._paths:
             if disk.exists(path):
                 aside = free_name(disk, f"{self.directory}/{NAME}/{path.rpartition('/')[2]}", DAMAGED)
@@ -208,24 +208,24 @@ class ListFile:
 
 
 class _Entry:
-    """The entry that one change appends, and how to take it back."""
+    """The entry that one change appends, with the means to remove it again."""
 
     def __init__(self, file: ListFile, name: str) -> None:
         self.path = f"{file.directory}/{NAME}/{file_name(name)}"
         self.name = name
         self._file = file
         self._before: tuple[tuple[int, int], int, int] | None = None
-        self._ident_before = 0  # of the live consumer of that name, 0: there was none
+        self._ident_before = 0  # of the live consumer of that name; 0: there was none
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
-        """Add it; the consumer `ident` is the live one of its name then, none with 0."""
+        """Append the entry; afterwards `ident` is the live consumer of its name (0: none)."""
         self._before = self._file.append(disk, dirty, values)
         self._ident_before = self._file.live.pop(self.name, 0)
         if ident:
             self._file.live[self.name] = ident
 
     def undo(self, disk: Disk) -> None:
-        """Remove it."""
+        """Remove the entry."""
         if self._before is None:
             return
         self._file.live.pop(self.name, None)
@@ -235,7 +235,7 @@ class _Entry:
 
 
 class NewConsumer(Change):
-    """A consumer that is made, with the first snapshot of its state."""
+    """Creates a consumer, with the first snapshot of its state."""
 
     def __init__(
         self, file: ListFile, name: str, created_ns: int, config: dict[str, Any], state: bytes
@@ -243,13 +243,13 @@ class NewConsumer(Change):
         self._file, self._entry = file, _Entry(file, name)
         self.path, self.name = self._entry.path, name
         self.state = state
-        self.directory = ""  # of the state to come
-        self.aside = ""  # where that is now which was in its place
+        self.directory = ""  # of its state
+        self.aside = ""  # new path of files that were found in that directory
         self._created_ns = created_ns
         self._config = config
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Append the entry; what is in the place of its state is set aside."""
+        """Append the entry; set aside files that are in the directory of its state."""
         self._file.prepare(disk, dirty)
         ident = self._file.next_number()
         self.directory = state_directory(self._file.directory, self.name, ident)
@@ -264,7 +264,7 @@ class NewConsumer(Change):
 
 
 class ChangedConsumer(Change):
-    """A consumer with another configuration."""
+    """Updates the configuration of a consumer."""
 
     def __init__(self, file: ListFile, name: str, created_ns: int, config: dict[str, Any]) -> None:
         self._file, self._entry = file, _Entry(file, name)
@@ -286,7 +286,7 @@ class ChangedConsumer(Change):
 
 
 class RemovedConsumer(Change):
-    """A consumer whose files go."""
+    """Deletes a consumer and its files."""
 
     def __init__(self, file: ListFile, name: str) -> None:
         self._file, self._entry = file, _Entry(file, name)
@@ -294,7 +294,7 @@ class RemovedConsumer(Change):
         self._directory = ""
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Append the entry, unless the stream is gone."""
+        """Append the entry, unless the stream is deleted."""
         ident = self._file.live.get(self._name, 0)
         if ident and not self._file.closed and disk.exists(self._file.directory):
             self._directory = state_directory(self._file.directory, self._name, ident)
@@ -305,23 +305,23 @@ class RemovedConsumer(Change):
         self._entry.undo(disk)
 
     def clean_up(self, disk: Disk) -> None:
-        """Remove its state."""
+        """Remove the directory of its state."""
         if self._directory and disk.exists(self._directory):
             disk.remove_tree(self._directory)
 
 
 class CheckedList(Change):
-    """A list of which a copy looked damaged: it is read where nobody writes to it, and written anew if it is."""
+    """Checks a list of which a copy looked damaged, in the thread that writes lists; rewrites it if it is."""
 
     def __init__(self, file: ListFile, known: Known | None = None) -> None:
         self.path = file.directory
-        self.known = known  # what the server has of them, if nothing can change it; None: files must tell it
+        self.known = known  # the server's own data, if nothing can change it meanwhile; None: read the files
         self.problems: list[str] = []
-        self.is_early = False  # others of the batch had written to it: it was not checked
+        self.is_early = False  # the batch had appended entries before: not checked
         self._file = file
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Check it."""
+        """Check both copies, and rewrite them if one is damaged."""
         if not self._file.closed and self._file.ends != (0, 0):
             self.is_early = self._file.is_written_by(dirty)
             if not self.is_early:
@@ -329,5 +329,5 @@ class CheckedList(Change):
 
 
 def state_directory(stream: str, name: str, ident: int) -> str:
-    """Return where the state of a consumer is, in the directory of its stream."""
+    """Return the directory of a consumer's state, below the directory of its stream."""
     return f"{stream}/{NAME}/{state_name(name, ident)}"

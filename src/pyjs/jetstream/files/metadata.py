@@ -1,13 +1,13 @@
 """Changes of stored metadata: written in a thread, made durable together, answered after that.
 
-A request that changes metadata queues a `Change` and waits; what is queued while a batch is in flight is the next
-batch. The thread writes the changes of a batch in the order in which they were queued and syncs once for all of them,
-so a hundred requests cost what one does. A change that must not be seen before all of it is durable, a new directory
-for one, is written under another name, synced, and published by a rename, for which the batch syncs once more.
+A request that changes metadata queues a `Change` and waits. One batch is in flight at a time; changes queued
+meanwhile are the next batch. The thread writes the changes of a batch in the order of the queue and syncs once for
+all of them, so a hundred requests cost as much as one. A change that must be durable before it becomes visible (a new
+directory) is written under another name, synced, and published by a rename; the batch then syncs once more.
 
-States of a change: queued (its batch waits), running (in the thread), finished (durable, or it did not happen). One
-batch of the server is in flight at a time, so two changes never run side by side, and a change that depends on an
-earlier one finds it written, though perhaps not durable: if the sync fails, both have failed.
+States of a change: queued (its batch waits), running (in the thread), finished (durable, or undone). Two changes
+never run side by side, so a change that depends on an earlier one finds it written, but perhaps not durable: if the
+sync fails, both fail.
 
 Knows nothing of streams, consumers and their files.
 """
@@ -36,49 +36,49 @@ BATCH_MAX = 500  # changes
 
 
 class Change:
-    """One change of stored metadata. It holds values, and nothing that the node uses while it runs."""
+    """One change of stored metadata. It holds values only, since the node runs on while the thread writes it."""
 
-    path = ""  # what it changes, for errors
+    path = ""  # the changed path, for error texts
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write the change, in a thread, and note in `dirty` the files and directories that have to be synced.
+        """Write the change, in the thread; add the files and directories to sync to `dirty`.
 
         Raises:
-            OSError, StoreFailed: it did not happen, and nothing of it is left to be found by the next start.
+            OSError, StoreFailed: nothing was changed, and the next start finds nothing of it.
         """
         raise NotImplementedError("a Change subclass writes it")
 
     def publish(self, disk: Disk, dirty: SyncSet) -> None:
-        """Let the next start find what was written and is durable now; `dirty` is synced once more.
+        """Rename written and synced files to their final names; `dirty` is synced again afterwards.
 
         Raises:
-            OSError: it did not happen; `undo` follows.
+            OSError: nothing was renamed; `undo` follows.
         """
 
     def undo(self, disk: Disk) -> None:
-        """Take back a written or published change that failed, as far as the disk allows; in the thread.
+        """Undo a written or published change whose batch failed, as far as the disk allows; runs in the thread.
 
         Raises:
             OSError: the next start may find it.
         """
 
     def clean_up(self, disk: Disk) -> None:
-        """Remove what the durable change has left over, in the thread.
+        """Remove files that the durable change made superfluous, in the thread.
 
         Raises:
-            OSError: it stays for the next start.
+            OSError: the next start removes them.
         """
 
 
 class Barrier(Change):
-    """Changes nothing: it is over when every change that was queued before it is."""
+    """Changes nothing; finishes after every change that was queued before it."""
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
         """Write nothing."""
 
 
 class _Entry:
-    """A queued change, who waits for it, and how it ended."""
+    """A queued change, its callback and its result."""
 
     __slots__ = ("change", "done", "failure")
 
@@ -89,7 +89,7 @@ class _Entry:
 
 
 class _Batch(Job):
-    """The changes that become durable together."""
+    """Changes that one sync makes durable."""
 
     lane = Lane.FILES
 
@@ -104,7 +104,7 @@ class _Batch(Job):
         return f"{len(self.entries)} changes of metadata"
 
     def run(self) -> None:
-        """Write all changes, sync once; a change that fails does not touch the others."""
+        """Write all changes and sync once; a change that fails does not affect the others."""
         if self.begun:
             return
         self.begun = True
@@ -112,7 +112,7 @@ class _Batch(Job):
             for entry in self.entries:
                 try:
                     entry.change.write(self._disk, dirty)
-                except Exception as error:  # its own business: whoever waits for it gets it
+                except Exception as error:  # passed to its callback, which reports it
                     entry.failure = error
             self._sync(dirty)
             for entry in self._good():
@@ -125,14 +125,14 @@ class _Batch(Job):
             try:
                 entry.change.clean_up(self._disk)
             except OSError:
-                pass  # the next start removes it
+                pass  # the next start removes them
 
     def _good(self) -> list[_Entry]:
-        """Return what has not failed."""
+        """Return the entries that have not failed."""
         return [entry for entry in self.entries if entry.failure is None]
 
     def _sync(self, dirty: SyncSet) -> None:
-        """Make durable what was written; if that fails, everything has failed."""
+        """Sync what the changes wrote; on an error all of them fail."""
         try:
             dirty.sync()
         except OSError as error:
@@ -140,15 +140,15 @@ class _Batch(Job):
                 self._fail(entry, error)
 
     def _fail(self, entry: _Entry, error: Exception) -> None:
-        """Take a change back."""
+        """Undo a change and note its error."""
         entry.failure = error
         try:
             entry.change.undo(self._disk)
         except (OSError, PyjsError):
-            pass  # the same disk fails; the error that came first is told
+            pass  # the first error is reported; this one has the same cause
 
     def finish(self, failure: Exception | None) -> None:
-        """Let those go on who wait."""
+        """Pass the result to the writer."""
         if failure is not None:
             for entry in self.entries:
                 entry.failure = entry.failure or failure
@@ -156,27 +156,27 @@ class _Batch(Job):
 
 
 class MetadataWriter:
-    """The queue of all accounts of a server."""
+    """The queue of metadata changes, one per server."""
 
     def __init__(self, turn: Turn, disk: Disk, root: str) -> None:
         self._turn = turn
         self._disk = disk
-        self._root = root  # a directory above everything that changes
+        self._root = root  # a directory above all changed files
         self._queue: deque[_Entry] = deque()
         self._batch: _Batch | None = None  # in flight
-        self._unanswered = 0  # changes whose end nobody has been told
+        self._unanswered = 0  # finished changes whose chores have not continued yet
         self._closed = False
 
     @property
     def pending(self) -> int:
-        """Return how many changes are queued, running, or finished without anybody having gone on since."""
+        """Return how many changes are queued, running, or finished but not yet answered."""
         return self._unanswered
 
     def commit(self, change: Change) -> Generator[Step, None, None]:
-        """Make a change, and go on when it is durable.
+        """Queue a change; return when it is durable.
 
         Raises:
-            StoreFailed: it did not happen.
+            StoreFailed: nothing was changed.
         """
         if self._closed:
             raise _refused(change)
@@ -185,7 +185,7 @@ class MetadataWriter:
         def park(chore: Chore) -> None:
             def done(failure: Exception | None) -> None:
                 ended.append(failure)
-                self._unanswered += 1  # until the chore goes on
+                self._unanswered += 1  # until the chore continues
                 self._turn.chores.append(chore)
 
             self.submit(change, done)
@@ -196,9 +196,10 @@ class MetadataWriter:
             raise ended[0]
 
     def submit(self, change: Change, done: Done) -> None:
-        """Queue a change; `done` is called in a later turn: with None when it is durable, or with what went wrong.
+        """Queue a change; a later turn calls `done` with None when it is durable, or with the error.
 
-        That is a StoreFailed, or an unexpected exception. After `close`, `done` is called at once.
+        The error is a StoreFailed, or an unexpected exception. After `close`, `done` is called at once, with a
+        StoreFailed.
         """
         if self._closed:
             done(_refused(change))
@@ -208,10 +209,10 @@ class MetadataWriter:
         self._begin()
 
     def commit_now(self, change: Change) -> None:
-        """Make a change here and now; for starts and tests, where no batch is in flight that touches the same.
+        """Write and sync a change in this call; for starts and tests, when no batch in flight touches the same files.
 
         Raises:
-            StoreFailed: it did not happen.
+            StoreFailed: nothing was changed.
         """
         batch = _Batch(self, self._disk, self._root, [_Entry(change, _nobody)])
         try:
@@ -225,13 +226,13 @@ class MetadataWriter:
             raise failure
 
     def close(self) -> None:
-        """Take no more changes: each is refused. Those that were taken come to their end."""
+        """Refuse further changes; those already queued are still written."""
         self._closed = True
 
     def finish_now(self) -> None:
-        """Bring everything that was taken to its end in this thread; no thread may be running a batch.
+        """Write all queued changes in this call; no thread may be running a batch.
 
-        Who waits goes on in a later turn, if there is one.
+        Chores that wait continue in a later turn, if there is one.
         """
         while self._batch is not None:
             batch, failure = self._batch, None
@@ -242,9 +243,9 @@ class MetadataWriter:
             batch.finish(failure)
 
     def finished(self, batch: _Batch) -> None:
-        """Take the result of a batch: tell who waits, and begin the next one."""
+        """Take the result of a batch: continue its chores, and start the next batch."""
         if batch is not self._batch:
-            return  # finish_now was faster
+            return  # finish_now has finished it already
         self._batch = None
         self._begin()
         for entry in batch.entries:
@@ -253,7 +254,7 @@ class MetadataWriter:
             entry.done(_failed(entry.change, failure) if isinstance(failure, OSError) else failure)
 
     def _begin(self) -> None:
-        """Hand out what is queued, unless a batch is in flight."""
+        """Start a job for the queued changes, unless a batch is in flight."""
         if self._batch is None and self._queue:
             count = min(len(self._queue), BATCH_MAX)
             entries = [self._queue.popleft() for _ in range(count)]
@@ -272,4 +273,4 @@ def _refused(change: Change) -> StoreFailed:
 
 
 def _nobody(failure: Exception | None) -> None:
-    """Tell nobody."""
+    """Ignore the result."""

@@ -1,7 +1,7 @@
-"""Removal of what deleted streams, consumers and messages leave: directories and memory, by threads.
+"""Removal of the files and memory of deleted streams, consumers and messages, by jobs in threads.
 
-A directory that is removed has its own name already (store/format/layout.py), so a start after a kill knows it and
-ends its removal. One job removes a bounded number of files; a stop waits for that one only.
+A directory is renamed before its removal (store/format/layout.py), so a start after a kill recognizes it and removes
+the rest. One job removes a bounded number of files, since a stop waits for the running job.
 
 Knows nothing of streams.
 """
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from pyjs.store.index.dropped import Remains
 
 FILES_PER_JOB = 64
-PATH_SIZE_MAX = 4096  # PATH_MAX of Linux, with its end
-END = b"\0"  # of a path; none holds it
-ESCAPE = "surrogateescape"  # names of files need not be text
+PATH_SIZE_MAX = 4096  # PATH_MAX of Linux, with the final zero
+END = b"\0"  # of a path, which cannot contain it
+ESCAPE = "surrogateescape"  # file names need not be UTF-8
 
 
 class Removals:
-    """The directories of one server that are to be removed."""
+    """The queue of directories to remove, one per server."""
 
     def __init__(self, disk: Disk, log: Log, turn: Turn) -> None:
         self._disk = disk
         self._log = log
         self._turn = turn
-        # In one piece: thousands of strings, made while what was deleted is freed, would hold as many pages.
+        # One buffer, since thousands of strings allocated while streams are freed would keep as many pages in use.
         self._waiting = bytearray()
         self._running = False
 
     def add(self, directory: str) -> None:
-        """Have `directory` removed some time; what a stop leaves of it, the next start removes."""
+        """Queue `directory` for removal; the next start removes the rest if the server stops before."""
         self._waiting += directory.encode(errors=ESCAPE) + END
         self._begin()
 
@@ -48,7 +48,7 @@ class Removals:
             self._turn.jobs.append(_Removal(self, self._disk, directories))
 
     def finish(self, done: int, failure: Exception | None) -> None:
-        """Forget the first `done` directories, and the next one if it cannot be removed."""
+        """Drop the first `done` directories, and the next one if it cannot be removed."""
         self._running = False
         for _ in range(done):
             self._take()
@@ -64,7 +64,7 @@ class Removals:
 
 
 class _Removal(Job):
-    """A bounded number of files of some directories."""
+    """A job that removes a bounded number of files."""
 
     lane = Lane.REMOVALS
 
@@ -72,7 +72,7 @@ class _Removal(Job):
         self._removals = removals
         self._disk = disk
         self._directories = directories
-        self._done = 0  # directories of which nothing is left
+        self._done = 0  # directories that are removed completely
 
     def run(self) -> None:
         """Remove files; an empty directory counts as one."""
@@ -80,7 +80,7 @@ class _Removal(Job):
         for directory in self._directories:
             try:
                 removed = self._disk.remove_some(directory, left)
-            except FileNotFoundError:  # it went with the directory that it was in
+            except FileNotFoundError:  # already removed, with its parent directory
                 removed = 0
             if removed >= left:
                 return
@@ -90,12 +90,12 @@ class _Removal(Job):
                 return
 
     def finish(self, failure: Exception | None) -> None:
-        """Let the next job begin."""
+        """Start the next job."""
         self._removals.finish(self._done, failure)
 
 
 class MemoryRelease(Job):
-    """The memory of what a store held."""
+    """A job that frees the memory of a deleted store."""
 
     lane = Lane.REMOVALS
 
@@ -103,7 +103,7 @@ class MemoryRelease(Job):
         self._remains = remains
 
     def run(self) -> None:
-        """Free it, without the GIL."""
+        """Free the memory, without the GIL."""
         self._remains.free()
 
     def finish(self, failure: Exception | None) -> None:

@@ -1,6 +1,6 @@
-"""Where a purge in steps of one stream is written down, so that the next start ends what a kill interrupts.
+"""The file that records a purge in steps, so that the next start completes it after a kill.
 
-Knows nothing of how messages are removed (purging.py), nor of the bytes (store/format/purge_file).
+Knows nothing of the removal of messages (purging.py), nor of the bytes (store/format/purge_file).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.core.chore import Step
     from pyjs.jetstream.files.metadata import MetadataWriter
-    from pyjs.store.crypt.vault import StreamKey
+    from pyjs.store.crypt.keys import StreamKey
 
 
 class PurgeFile:
-    """Of one stream."""
+    """The purge file of one stream."""
 
     def __init__(self, disk: Disk, directory: str, key: StreamKey | None, log: Log) -> None:
         self._disk = disk
@@ -31,15 +31,15 @@ class PurgeFile:
         self._log = log
 
     def begin(self, purge: Purge, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Write a purge down; from the end of this on it is done, now or by the next start.
+        """Store a purge. When this returns, the purge will be completed, by this process or by the next start.
 
         Raises:
-            StoreFailed: it is not, and must not begin.
+            StoreFailed: it is not stored, and must not begin.
         """
         yield from metadata.commit(PurgeBegin(self._path, encode_purge(purge, self._key)))
 
     def begun(self) -> Purge | None:
-        """Return the purge that a kill interrupted, None: there is none.
+        """Return the purge that a kill interrupted; None: there is none.
 
         Raises:
             UnknownFormat, Locked, OSError: it cannot be read.
@@ -53,9 +53,9 @@ class PurgeFile:
             return None
 
     def end(self, metadata: MetadataWriter) -> None:
-        """Forget the purge, some time; if that fails, the next start does it again, which changes nothing."""
+        """Remove the purge file later. If that fails, the next start repeats the purge: nothing more is removed."""
         metadata.submit(PurgeEnd(self._path), _leave_to_start)
 
 
 def _leave_to_start(failure: Exception | None) -> None:
-    """Do nothing about a file that the next start removes."""
+    """Ignore the error: the next start removes the file."""

@@ -1,7 +1,7 @@
-"""Changes of a stream's stored metadata: that it is made, has another configuration, is removed, or is being purged.
+"""Changes of a stream's stored metadata: creation, update, removal of names, and the start and end of a purge.
 
-Each is written by the metadata writer's thread (metadata.py) and holds values only. A stream gets its name when its
-files are durable; before, the next start removes them.
+The metadata writer's thread runs them (metadata.py), so they hold values only. A new stream's directory gets its
+final name when its files are durable; before that, the next start removes it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class StreamCreation(Change):
-    """The directory of a new stream."""
+    """Creates the directory of a stream."""
 
     def __init__(self, directory: str, data: bytes, anchored: bool) -> None:
         self.path = directory
         self.data = data  # the envelope of its metadata
-        self.aside = ""  # where that is now which was in its place
+        self.aside = ""  # new path of files that were found under its name
         self._parent, _, name = directory.rpartition("/")
         self._hidden = f"{self._parent}/{DELETING}new-{name}"
-        self._anchored = anchored  # the names of the directories above are known to be on the medium
+        self._anchored = anchored  # the names of its parent directories are known to be durable
         self._published = False
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write it under a name that no start looks at."""
+        """Write the directory under a temporary name, which a start removes."""
         if not disk.exists(self._parent):
             make_directory(disk, self._parent)
-        elif not self._anchored:  # a process that was killed may not have synced them
+        elif not self._anchored:  # a killed process may not have synced them
             account = self._parent.rpartition("/")[0]
             dirty.add_directory(account)
             dirty.add_directory(account.rpartition("/")[0])
-        if disk.exists(self._hidden):  # an attempt failed, and could not be taken back
+        if disk.exists(self._hidden):  # left over by an attempt that could not be undone
             disk.remove_tree(self._hidden)
         try:
             disk.make_dirs(f"{self._hidden}/msgs")
@@ -51,7 +51,7 @@ class StreamCreation(Change):
         dirty.add_directory(self._hidden)
 
     def publish(self, disk: Disk, dirty: SyncSet) -> None:
-        """Give it its name; what is in its place is set aside."""
+        """Rename the directory to its final name; set aside files that are in its place."""
         if disk.exists(self.path):
             self.aside = set_aside(disk, self.path)
         disk.rename(self._hidden, self.path)
@@ -59,7 +59,7 @@ class StreamCreation(Change):
         dirty.add_directory(self._parent)
 
     def undo(self, disk: Disk) -> None:
-        """Remove it."""
+        """Remove the directory."""
         if self._published:
             disk.rename(self.path, self._hidden)
             self._published = False
@@ -68,7 +68,7 @@ class StreamCreation(Change):
 
 
 class StreamUpdate(Change):
-    """Another configuration: one copy of the metadata is durable before the other is touched."""
+    """Updates a stream's configuration: one copy of the metadata is durable before the other is written."""
 
     def __init__(self, directory: str, data: bytes) -> None:
         self.path = directory
@@ -89,43 +89,43 @@ class StreamUpdate(Change):
 
 
 class NamesChange(Change):
-    """Names in one directory that were changed already, and are to be durable."""
+    """Syncs a directory in which names were changed before."""
 
     def __init__(self, directory: str) -> None:
         self.path = directory
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Have the directory synced."""
+        """Add the directory to `dirty`."""
         dirty.add_directory(self.path)
 
 
 class PurgeBegin(Change):
-    """The file that says what a purge in steps removes."""
+    """Writes the file that records a purge in steps."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
         self.data = data
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write it."""
+        """Write the file."""
         fd = dirty.open(self.path, create=True)
         disk.truncate(fd, 0)
         disk.write_at(fd, self.data, 0)
         dirty.add_directory(self.path.rpartition("/")[0])
 
     def undo(self, disk: Disk) -> None:
-        """Remove it: nothing was purged."""
+        """Remove the file: no message was purged."""
         disk.unlink(self.path)
 
 
 class PurgeEnd(Change):
-    """The removal of that file; a start that finds it purges again what is purged."""
+    """Removes that file; if it remains, the next start repeats the purge, which removes nothing more."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Remove it, unless the stream is gone."""
+        """Remove the file, unless the stream is deleted."""
         if disk.exists(self.path):
             dirty.forget(self.path)
             disk.unlink(self.path)

@@ -1,10 +1,10 @@
-"""The index files of an account's open segments between a stop and the next start, when there are many streams.
+"""One file with the index files of many open segments of an account, written at a stop and read by the next start.
 
-A start takes what the last stop kept, gives each stream its own, and forgets all of it before any stream changes. A
-stop keeps those of the streams that it closes, and, of a start that was cut short or could not open a stream, those
-that were not used. Nothing is lost without the file but time, and the witness of damage that came between.
+A start loads the file, gives each stream its index file, and removes all of it before any stream changes. A stop
+writes the index files of the streams that it closes; if the start was cut short or could not open a stream, also
+those that were not used. Without the file a start takes longer, and cannot show damage that came since the stop.
 
-Knows nothing of what an index file says (store/format/tail_file has the format).
+Knows nothing of the contents of an index file (store/format/tail_file has the format).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.store.format.tail_file import Tail, Tails
 
-STREAMS_MIN = 64  # that a stop closes: fewer have index files of their own
+STREAMS_MIN = 64  # with fewer streams, each writes its own index file
 
 
 class TailIndexes:
-    """Those of one account."""
+    """The tail index files of one account."""
 
     def __init__(self, disk: Disk, streams: str, log: Log) -> None:
         self._disk = disk
         self._path = tails_path(streams)
         self._log = log
         self._tails: Tails = {}  # of streams that were not opened since the last stop
-        self._stored = False  # there is a file
+        self._stored = False  # the file exists
 
     def load(self) -> None:
-        """Take what the last stop kept.
+        """Read the file of the last stop.
 
         Raises:
             OSError: descriptors or memory are short.
@@ -51,11 +51,11 @@ class TailIndexes:
             self._log.warn(f"  {problem}; the segments that it is of are read")
 
     def of(self, name: str) -> Tail | None:
-        """Return what was kept of the stream whose file name is `name`."""
+        """Return the index file of the stream with the file name `name`; None: there is none."""
         return self._tails.get(name)
 
     def settle(self, opened: Collection[str]) -> None:
-        """Forget those of streams that are open, by their file names, for good: they may change from now on."""
+        """Remove, for good, the index files of open streams (by file name), which may change from now on."""
         if not self._stored:
             return
         self._tails = {name: tail for name, tail in self._tails.items() if name not in opened}
@@ -67,11 +67,11 @@ class TailIndexes:
         self._stored = bool(self._tails)
 
     def room_for(self, streams: int) -> Tails | None:
-        """Return where so many streams, which are about to close, leave theirs; None: in files of their own."""
+        """Return the dict for the index files of that many closing streams; None: each stream writes its own file."""
         return {} if streams >= STREAMS_MIN else None
 
     def keep(self, closed: Tails, opened: Collection[str]) -> None:
-        """Keep those of streams that were `opened` and are closed now, beside those of streams that were not."""
+        """Write the index files of `closed` streams; those of streams that were not `opened` stay in the file."""
         tails = {name: tail for name, tail in self._tails.items() if name not in opened} | closed
         if not tails and not self._stored:
             return

@@ -1,1 +1,1 @@
-"""Streams and consumers of an account coming, changing and going."""
+"""Creation, update, deletion and recovery of an account's streams and consumers."""

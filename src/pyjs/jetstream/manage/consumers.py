@@ -1,7 +1,7 @@
-"""The consumers of a stream coming and going: create, change, delete, recover.
+"""The life of a stream's consumers: create, update, delete, recover.
 
-Applies the rules to what the stream and its account allow, gives a new consumer its seat and its file, and tells
-events. Knows nothing of API subjects and JSON (api/consumers.py).
+Applies the rules of the stream and the limits of its account, gives a new consumer its resources and its file, and
+publishes advisories. Knows nothing of API subjects and JSON (api/consumers.py).
 
 Source: nats.docs "Consumers"; order of checks probed on nats-server 2.15.1.
 """
@@ -20,7 +20,7 @@ from pyjs.jetstream.config.stream import MEMORY, WORKQUEUE
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.replay import clamp, restore
-from pyjs.jetstream.consumer.seat import Seat
+from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.rules import consumer as consumer_rules
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 
     Found = TypeVar("Found")
 
-SEARCH = ".>"  # behind the name of a stream: the gate of its searches, whose name no consumer has
-NAME_LENGTH = 8  # digits of a name that the server makes up
+SEARCH = ".>"  # after the name of a stream: the gate of its searches; no consumer can have this name
+NAME_LENGTH = 8  # characters of a generated name
 
 
 def create_or_update(
     js: JetStream, stream: Stream, request: CreateRequest, covered: str | None = consumer_rules.NOT_SEARCHED
 ) -> Generator[Step, None, Consumer]:
-    """Return the consumer that `request` asks for, made or changed as its action allows, when that is durable.
+    """Create or update a consumer, as the action of `request` allows; return it when that is durable.
 
-    `covered` is what `consumer_rules.search_filters` returned. Whoever calls this is inside the gate of the stream,
-    and alone inside that of the consumer, if it has a name.
+    `covered` is the result of `consumer_rules.search_filters`. The caller has entered the gate of the stream, and has
+    exclusive access to the gate of the consumer, if that has a name.
 
     Raises:
-        ApiError: says why not.
+        ApiError: the request is refused.
     """
     config = request.config
     existing = stream.consumers.get(config.durable_name or config.name)
@@ -75,14 +75,14 @@ def create_or_update(
 def pause(
     js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None
 ) -> Generator[Step, None, None]:
-    """Deliver nothing before `until_ns`, None: go on; returns when that is durable."""
+    """Pause deliveries until `until_ns`, or resume them if it is None; return when that is durable."""
     config = consumer_rules.with_required_level(replace(consumer.config, pause_until_ns=until_ns))
     yield from _keep_config(js, stream, consumer, config)
     consumer.update(config)
 
 
 def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Remove a consumer at once, and its files; returns when that is durable. If it fails, the consumer is back.
+    """Delete a consumer and its files; return when that is durable. If that fails, the consumer is restored.
 
     Raises:
         ApiError: 10051.
@@ -100,7 +100,7 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
 
 
 def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
-    """Remove a consumer and its files; nobody waits for that."""
+    """Delete a consumer and its files, without waiting for the disk."""
     change = _remove(js, stream, consumer)
     path = consumer.path
 
@@ -113,17 +113,18 @@ def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 
 
 def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsumer | None:
-    """End a consumer; returns the change that removes its files, None: it has none."""
+    """Close a consumer; return the change that removes its files, None: it has none."""
     stream.remove_consumer(consumer.name)
     consumer.stop("deleted")
     return None if consumer.keeper.file is None else js.files.removed_consumer(stream.name, consumer.name)
 
 
 def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
-    """Open every consumer of a recovered stream, in steps; what cannot be opened is named in the log and left alone.
+    """Open every consumer of a recovered stream, in steps; log those that cannot be opened, and leave their files.
 
-    A kill may have come between an ack in a consumer's log and the end of the message in the stream. Returns whether
-    that may be made good, by `stream.sweep`: not while a consumer is missing that may need the message.
+    After a kill between an ack in a consumer's log and the removal of the message, the message is still in the
+    stream. Returns whether `stream.sweep` may remove such messages: not if a consumer could not be opened, which may
+    need them.
     """
     for stored in js.files.recover_consumers(stream.name):
         yield
@@ -141,7 +142,7 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
 
 
 def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
-    """End a consumer after a fault; returns whether it has files, for `reopen`. One without files is deleted."""
+    """Close a consumer after a fault; return whether it has files to `reopen`. One without files is deleted."""
     if consumer.keeper.file is None:
         expire(js, stream, consumer)
         return False
@@ -151,21 +152,21 @@ def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
 
 
 def reopen(js: JetStream, stream: Stream, name: str) -> None:
-    """Open a consumer as its files have it, in which nobody writes at present."""
+    """Open a consumer from its files, which no thread may be writing."""
     stored = js.files.reopen_consumer(stream.name, name)
     if stored is not None:
         _open(js, stream, _restored(js, stream, stored))
 
 
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
-    """Return a consumer as it was kept; without a readable state it begins again, and skips nothing.
+    """Return a consumer with its stored state; without a readable state it starts again from the first message.
 
     Raises:
         NewerState: a newer version wrote the state.
     """
     problems = list(stored.problems)
     if stored.snapshot is not None:
-        consumer = _seated(js, stream, stored)
+        consumer = _restored(js, stream, stored)
         try:
             ahead = restore(consumer, stored.snapshot, stored.deltas)
         except consumer_record.BadState as error:
@@ -175,7 +176,7 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
             if ahead or problems:
                 _keep_state(js, consumer)
             return consumer
-    consumer = _seated(js, stream, stored)
+    consumer = _restored(js, stream, stored)
     seq = max(1, stream.store.first_seq, stored.config.opt_start_seq)
     js.shared.log.error(
         f"JetStream consumer '{consumer.path}' lost its state and begins again at sequence {seq},"
@@ -188,12 +189,12 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
     return consumer
 
 
-def _seated(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
-    return Consumer(_seat(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
+def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
+    return Consumer(_resources(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
-    """Write a state anew whose files had problems, or said more than the stream bears out."""
+    """Rewrite a state whose files were damaged, or were ahead of the stream."""
     try:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:
@@ -201,7 +202,7 @@ def _keep_state(js: JetStream, consumer: Consumer) -> None:
 
 
 def limits_of(js: JetStream) -> ConsumerLimits:
-    """Return what server and account allow a consumer."""
+    """Return the limits of the server and the account for consumers."""
     server = js.options.limits
     return ConsumerLimits(server.max_ack_pending, server.max_request_batch, max(js.limits.max_ack_pending, 0))
 
@@ -227,7 +228,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
     file = None
     if _is_kept(stream, config):
         file = yield from _new_file(js, stream, name, config, created_ns, start)
-    consumer = Consumer(_seat(js, stream), config, name, created_ns, file)
+    consumer = Consumer(_resources(js, stream), config, name, created_ns, file)
     consumer.begin(start, written=True)
     if start.seq < stream.store.first_seq:  # messages have expired meanwhile
         clamp(consumer)
@@ -247,7 +248,7 @@ def _update(
     if stream.config.retention == WORKQUEUE:
         consumer_rules.check_unshared(config, stream.claims.tree, consumer.name)
     old = consumer.config
-    if not old.durable:  # what was ephemeral keeps a threshold, with a durable name as well
+    if not old.durable:  # an ephemeral consumer keeps its threshold, even with a durable name
         config = consumer_rules.mortal(config, ephemeral=True)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
     consumer_rules.check_update(old, config, bound)
@@ -270,7 +271,7 @@ def _update(
 def _search(
     js: JetStream, stream: Stream, config: ConsumerConfig
 ) -> Generator[Step, None, tuple[Start, Count | None]]:
-    """Return where a new consumer begins, and what `count` says of the messages from there on."""
+    """Return the start of a new consumer, and the result of `count` for the messages from there on."""
 
     def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
         store, matches = stream.store, _filter_of(stream, config)
@@ -285,7 +286,7 @@ def _filter_of(stream: Stream, config: ConsumerConfig) -> StoreFilter:
 
 
 def _take_count(consumer: Consumer, counted: Count | None) -> None:
-    """Spare the consumer a count, unless messages were removed since."""
+    """Set the consumer's num_pending from `counted`, unless messages were removed since."""
     if counted is not None and counted.is_exact:
         consumer.cursor.take_count(counted.msgs, counted.up_to)
 
@@ -293,7 +294,7 @@ def _take_count(consumer: Consumer, counted: Count | None) -> None:
 def _within_search(
     js: JetStream, stream: Stream, steps: Generator[Step, None, Found]
 ) -> Generator[Step, None, Found]:
-    """Do the steps while no other search of the stream is under way: each may hold much memory."""
+    """Run `steps` when no other search of the stream is running: each may need much memory."""
     return (yield from js.gates.within(f"{stream.name}{SEARCH}", True, lambda: steps))
 
 
@@ -302,9 +303,9 @@ def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     consumer.start()
 
 
-def _seat(js: JetStream, stream: Stream) -> Seat:
+def _resources(js: JetStream, stream: Stream) -> Resources:
     shared = js.shared
-    return Seat(
+    return Resources(
         stream.name,
         js.account,
         stream.store,
@@ -334,10 +335,10 @@ def _is_kept(stream: Stream, config: ConsumerConfig) -> bool:
 def _new_file(
     js: JetStream, stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
 ) -> Generator[Step, None, StateFile]:
-    """Return the file of a new consumer when it is durable; meanwhile its place is taken.
+    """Return the file of a new consumer when it is durable; meanwhile the consumer counts towards the limits.
 
     Raises:
-        ApiError: 10012, and there is no such consumer.
+        ApiError: 10012, the consumer was not created.
     """
     coming = js.coming.setdefault(stream.name, {})
     coming[name] = config
@@ -365,10 +366,10 @@ def _new_file(
 def _keep_config(
     js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
 ) -> Generator[Step, None, None]:
-    """Write a changed configuration, and go on when it is durable.
+    """Write an updated configuration; return when it is durable.
 
     Raises:
-        ApiError: 10012, and nothing has changed; 10014: the consumer is gone.
+        ApiError: 10012, nothing was changed; 10014, the consumer was deleted meanwhile.
     """
     if not _is_kept(stream, config):
         return
@@ -387,5 +388,5 @@ def _keep_config(
 
 
 def _is_open(js: JetStream, stream: Stream) -> bool:
-    """Return whether a stream is still served that was there before others had their turn."""
+    """Return whether `stream` is still open, after other work may have run between two steps."""
     return js.streams.get(stream.name) is stream

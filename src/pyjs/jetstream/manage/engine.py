@@ -1,8 +1,8 @@
-"""JetStream of one account: its streams, what it may use, and what all accounts share.
+"""JetStream of one account: its streams and limits, and the parts that all accounts share.
 
-Holds and finds; how streams come, change and go is in streams.py, everything per message in stream.pyx. A server
-without streams starts with this module alone: what stores and serves them is loaded with the first one. Knows nothing
-of API subjects and JSON (api/): who wants to know of streams coming and going registers as `observer`.
+Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
+without streams imports this module alone; the others are imported with the first stream. Knows nothing of API
+subjects and JSON (api/): `observer` is called when streams are opened, updated and closed.
 
 Source: nats.docs "JetStream".
 """
@@ -29,7 +29,7 @@ from pyjs.subjects.overlap import SubjectTree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyjs.jetstream.api.seat import ApiSeat
+    from pyjs.jetstream.api.subscriptions import ApiSubscriptions
     from pyjs.jetstream.config.consumer import ConsumerConfig
     from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.jetstream.mirror.sourcing import Inflow
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 
 def consumer_gate(stream: str, consumer: str = "") -> str:
-    """Return the name of the gate of one consumer; whoever enters it is inside that of the stream."""
+    """Return the name of the gate of one consumer; enter the gate of the stream before it."""
     return f"{stream}.{consumer}"
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Shared:
-    """What all accounts of a server have in common: the seams, the options, the totals."""
+    """The parts that all accounts of a server share: seams, options, totals."""
 
     options: JetStreamOptions
-    max_payload: int  # of the server, for sizes that have no limit of their own
+    max_payload: int  # of the server; bounds sizes without a limit of their own
     ack_v2: bool  # ack subjects name domain and account
     server_name: str
     clock: Clock
@@ -81,31 +81,31 @@ class JetStream:
         self.usage = {MEMORY: Usage(limits.max_memory), FILE: Usage(limits.max_storage)}
         self.api_total = 0
         self.api_errors = 0
-        self.observer: ApiSeat | None = None  # told of streams, in the order of the effects
-        self.subjects = SubjectTree()  # of all streams, by the stream that owns them
-        self.gates = Gates(account.turn)  # of work in steps, by stream and by consumer
-        self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being written
-        self.coming_streams: set[str] = set()  # names of streams that are being made
-        self.held = HeldStreams(self)  # that are to be opened later
+        self.observer: ApiSubscriptions | None = None  # called for streams, in the order of the effects
+        self.subjects = SubjectTree()  # subjects of all streams, each with its stream
+        self.gates = Gates(account.turn)  # one gate for each stream and consumer
+        self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being created
+        self.coming_streams: set[str] = set()  # names of streams that are being created
+        self.held = HeldStreams(self)  # stored streams that will be opened later
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
-        self.copied_by: dict[str, set[Inflow]] = {}  # the same by the streams that are copied from
+        self.copied_by: dict[str, set[Inflow]] = {}  # by the origin
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject
         self._open_files = open_files
         self._files: AccountFiles | None = None
 
     @property
     def files(self) -> AccountFiles:
-        """Where file streams are kept; opened by the first use."""
+        """The file streams of the account; the first use imports and opens them."""
         if self._files is None:
             self._files = self._open_files()
         return self._files
 
     def damaged(self) -> list[str]:
-        """Return the paths of what could not be read and is set aside."""
+        """Return the paths of damaged files that were set aside."""
         return [] if self._files is None else self._files.damaged()
 
     def unrecovered(self) -> list[str]:
-        """Return the file names of stored streams that could not be opened and are not there again since."""
+        """Return the file names of stored streams that could not be opened, unless they were created again since."""
         if self._files is None:
             return []
         from pyjs.store.format.layout import file_name
@@ -119,7 +119,7 @@ class JetStream:
         return self.shared.options
 
     def stream(self, name: str) -> Stream:
-        """Return the stream called `name`.
+        """Return the stream `name`.
 
         Raises:
             ApiError: 10059.
@@ -132,17 +132,17 @@ class JetStream:
         return stream
 
     def plain_subject(self, subject: bytes) -> bytes:
-        """Return the subject that a request to the API would have without a domain; any other as it is."""
+        """Return an API subject without its domain; other subjects are returned unchanged."""
         prefix = b"$JS.%b.API." % self.options.domain.encode()
         is_alias = bool(self.options.domain) and subject.startswith(prefix)
         return b"$JS.API." + subject[len(prefix) :] if is_alias else subject
 
     def num_consumers(self) -> int:
-        """Return how many consumers all streams have."""
+        """Return the number of consumers of all streams."""
         return sum(len(stream.consumers) for stream in self.streams.values())
 
     def max_consumers_of(self, stream: Stream) -> int:
-        """Return how many consumers `stream` may have; -1: any number."""
+        """Return the maximum number of consumers of `stream`; -1: no limit."""
         if stream.config.max_consumers > 0:
             return stream.config.max_consumers
         if self.limits.max_consumers > 0:
@@ -150,18 +150,18 @@ class JetStream:
         return self.options.limits.default_max_consumers
 
     def change_limits(self, limits: AccountJetStreamOptions) -> None:
-        """Take over what the account may use from now on; what is there stays, also above it."""
+        """Apply new limits of the account; existing streams stay, even above them."""
         self.limits = limits
         self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_storage
 
     def recover_steps(self) -> Iterator[None]:
-        """Open every stream that is stored, in steps."""
+        """Open every stored stream, in steps."""
         from pyjs.jetstream.manage import streams
 
         return streams.recover_steps(self)
 
     def stop(self) -> None:
-        """Close every stream; what they hold is on disk."""
+        """Close every stream and make its messages durable."""
         if self.streams or self._files is not None:
             from pyjs.jetstream.manage import streams
 

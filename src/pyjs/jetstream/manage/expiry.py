@@ -1,7 +1,7 @@
-"""The timer of one stream's expiring messages.
+"""The timer for expiring messages of one stream.
 
-Fires a little after the oldest message is due, so that a busy stream expires in batches and not message by
-message. Knows nothing of stores; the stream drops.
+It fires a little after the oldest message is due, so that a busy stream expires messages in batches. Knows nothing of
+stores: the stream removes the messages.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Expiring(Protocol):
-        """A stream, as seen from here."""
+        """The part of a stream that this module calls."""
 
         def expire(self) -> None:
-            """Drop what is due."""
+            """Remove the messages that are due."""
 
 
-BATCH_NS = 50_000_000  # how late a message may expire
+BATCH_NS = 50_000_000  # ns; how late a message may expire
 
 
 class Expiry:
-    """When a stream has something to expire."""
+    """The expiry timer of one stream."""
 
     __slots__ = ("_timer", "_timers")
 
@@ -33,7 +33,7 @@ class Expiry:
         self._timer: Timer | None = None
 
     def arm(self, stream: Expiring, due_ns: int, now_ns: int) -> None:
-        """Have `stream.expire` called soon after `due_ns`, unless a call is pending by then."""
+        """Call `stream.expire` at most BATCH_NS after `due_ns`, unless an earlier call is scheduled."""
         deadline_ns = max(due_ns, now_ns) + BATCH_NS
         if self._timer is not None:
             if self._timer.deadline_ns <= deadline_ns:
@@ -42,7 +42,7 @@ class Expiry:
         self._timer = self._timers.at(deadline_ns, lambda: self._fire(stream), stream)
 
     def cancel(self) -> None:
-        """Call nothing."""
+        """Cancel the scheduled call."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

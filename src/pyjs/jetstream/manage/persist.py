@@ -1,9 +1,9 @@
-"""Where an account's file streams and their consumers live, and how they come back.
+"""The stored streams and consumers of an account: create, update, remove, recover.
 
-The one module of the engine that knows the directory layout and the formats of the store room. What cannot be read
-is set aside under another name and reported, never removed, and never keeps the rest from coming back.
+The one module of this package that knows the directory layout and the file formats of the store. Unreadable files are
+renamed and reported, never removed, and never stop the recovery of the others.
 
-Long because making, changing, recovering and removing share one layout and what is known of it.
+Long because creation, update, recovery and removal share one layout and one set of caches.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from pyjs.jetstream.files.consumer_files import (
 from pyjs.jetstream.files.stored_purge import PurgeFile
 from pyjs.jetstream.files.stream_changes import NamesChange, StreamCreation, StreamUpdate
 from pyjs.jetstream.files.tails import TailIndexes
-from pyjs.store.crypt.vault import Locked, StreamKey, Vault
+from pyjs.store.crypt.keys import KeyRing, Locked, StreamKey
 from pyjs.store.file.store import FileStore
-from pyjs.store.format.form import CODEC_ZSTD
 from pyjs.store.format.layout import (
     DAMAGED,
     file_name,
@@ -40,6 +39,7 @@ from pyjs.store.format.layout import (
     streams_directory,
 )
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode, load_meta, save_meta
+from pyjs.store.format.outer_header import CODEC_ZSTD
 from pyjs.store.format.window_file import is_plain, read_parts, write_parts
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.segment.meta_record import meta_in
@@ -58,30 +58,30 @@ if TYPE_CHECKING:
     from pyjs.jetstream.files.removals import Removals
 
 SEGMENT_SIZE_MAX = 8 << 20
-SEGMENT_SIZE_QUEUE = 4 << 20  # interest and work queue streams: files go as messages are acknowledged
+SEGMENT_SIZE_QUEUE = 4 << 20  # of interest and workqueue streams: acknowledgements soon remove whole files
 SEGMENT_SIZE_MIN = 64 << 10
-SEGMENTS_PER_AGE = 8  # at least, of a stream whose messages expire
+SEGMENTS_PER_AGE = 8  # the minimum, for a stream whose messages expire
 
 
 @dataclass(frozen=True, slots=True)
 class StoredConsumer:
-    """One consumer as it was kept."""
+    """One stored consumer."""
 
     name: str
     config: ConsumerConfig
     created_ns: int
-    snapshot: bytes | None  # None: it cannot be read, `problems` say why, and its files are set aside
+    snapshot: bytes | None  # None: unreadable for the reasons in `problems`, and set aside
     deltas: tuple[bytes, ...]
-    problems: tuple[str, ...]  # the state is older than it was, or one of its copies is gone
+    problems: tuple[str, ...]  # the state is older than the last one written, or one of its copies is lost
     file: StateFile
 
 
 class Unusable(PyjsError):
-    """What is stored belongs elsewhere or says what this version does not know; it stays where it is."""
+    """A stored stream or consumer has a wrong place or unknown fields; its files stay where they are."""
 
 
 def segment_size(config: StreamConfig) -> int:
-    """Return where a segment of this stream ends: small enough that its limits free whole files."""
+    """Return the maximum size of a segment: small enough that the limits remove whole files."""
     size = SEGMENT_SIZE_MAX if config.retention == LIMITS else SEGMENT_SIZE_QUEUE
     if config.max_bytes > 0:
         size = max(SEGMENT_SIZE_MIN, min(size, config.max_bytes // 4))
@@ -90,7 +90,7 @@ def segment_size(config: StreamConfig) -> int:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Stores:
-    """What the files of all accounts of a server have in common."""
+    """The parts that the files of all accounts of a server share."""
 
     disk: Disk
     root: str
@@ -99,12 +99,12 @@ class Stores:
     open_files: OpenFiles
     logs: OpenLogs
     views: ViewCache
-    vault: Vault | None = None  # None: what is new is not encrypted
-    removals: Removals | None = None  # None: what is removed is removed at once
+    key_ring: KeyRing | None = None  # None: new files are not encrypted
+    removals: Removals | None = None  # None: files are removed immediately
 
 
 class AccountFiles:
-    """The stored streams of one account, below `<root>/<account>/streams`."""
+    """The stored streams of one account, in `<root>/<account>/streams`."""
 
     def __init__(self, stores: Stores, account: str) -> None:
         self._stores = stores
@@ -114,30 +114,30 @@ class AccountFiles:
         self._account = account
         self._streams = streams_directory(stores.root, account)
         self._generations: dict[str, int] = {}  # directory of a stream -> generation of its metadata
-        self._unread: set[str] = set()  # directories that stay although they could not be read
-        self._damaged: list[str] = []  # paths of what is set aside, now or by an earlier start
-        # Directories of streams for which descriptors or memory were short; None: not even the metadata is read.
+        self._unread: set[str] = set()  # directories that stay because they could not be read
+        self._damaged: list[str] = []  # paths of files set aside, by this start or an earlier one
+        # Directories of streams that were not opened for lack of descriptors or memory; None: metadata not read yet.
         self.postponed: dict[str, StreamConfig | None] = {}
-        self.unrecovered: list[str] = []  # file names of streams that this start could not open
+        self.unrecovered: list[str] = []  # file names of streams that could not be opened
         self.tails = TailIndexes(self._disk, self._streams, self._log)
-        self._anchored = False  # the names of `_streams` and the account are on the medium
-        self._hidden = 0  # directories that were hidden since the start
-        self._rewrapped: set[str] = set()  # streams whose segments do not have the metadata of now
+        self._anchored = False  # the names of `_streams` and of the account's directory are durable
+        self._hidden = 0  # directories hidden since the start
+        self._rewrapped: set[str] = set()  # streams whose segments have an older copy of the metadata
         self._keys: dict[str, StreamKey] = {}  # directory of an encrypted stream -> its data key
         self._lists: dict[str, ListFile] = {}  # directory of a stream -> the list of its consumers
-        # Directory of a stream and consumer -> where its state is.
+        # Directory of a stream and name of a consumer -> directory of the consumer's state.
         self._states: dict[tuple[str, str], str] = {}
 
     def close(self) -> None:
-        """Give every descriptor back; nothing is written."""
+        """Close every file without writing."""
         self._logs.files.close_below(self._streams)
 
     def directory_of(self, stream: str) -> str:
-        """Return where a stream is kept."""
+        """Return the directory of a stream."""
         return f"{self._streams}/{file_name(stream)}"
 
     def damaged(self) -> list[str]:
-        """Return the paths of everything that is set aside, as far as nobody has removed it since."""
+        """Return the paths of files set aside that still exist."""
         self._damaged = [path for path in dict.fromkeys(self._damaged) if self._disk.exists(path)]
         return self._damaged
 
@@ -146,16 +146,16 @@ class AccountFiles:
     def create(
         self, config: StreamConfig, created_ns: int, metadata: MetadataWriter
     ) -> Generator[Step, None, StreamStore]:
-        """Make the directory of a new stream, and return its empty store when that is durable.
+        """Create the directory of a new stream; return its empty store when that is durable.
 
         Raises:
-            StoreFailed: it cannot be made, or another one is in its place.
+            StoreFailed: it cannot be written, or another directory is in its place.
         """
         directory = self.directory_of(config.name)
         self._check_room(directory)
         self._forget(directory)
-        if self._stores.vault is not None:
-            self._keys[directory] = self._stores.vault.new_key()
+        if self._stores.key_ring is not None:
+            self._keys[directory] = self._stores.key_ring.new_key()
         meta = self._encoded(directory, _stream_values(config, created_ns))
         change = StreamCreation(directory, meta, self._anchored)
         try:
@@ -178,17 +178,17 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def release(self, store: StreamStore) -> None:
-        """Close the files of a store that nobody is to use."""
+        """Close the files of a store that is not used any more."""
         assert isinstance(store, FileStore)
         store.release()
 
     def change(
         self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
     ) -> Generator[Step, None, None]:
-        """Keep a changed configuration, also in the store's segments to come; it is durable when this ends.
+        """Write an updated configuration, also for future segments of the store; return when it is durable.
 
         Raises:
-            StoreFailed: the one before may still be kept.
+            StoreFailed: the old configuration may still be stored.
         """
         directory = self.directory_of(config.name)
         change = StreamUpdate(directory, self._encoded(directory, _stream_values(config, created_ns)))
@@ -196,10 +196,10 @@ class AccountFiles:
         self._configure(store, config, change.data)
 
     def save(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
-        """Keep a changed configuration, also in the store's segments to come.
+        """Write an updated configuration now, also for future segments of the store.
 
         Raises:
-            StoreFailed: the one before may still be kept.
+            StoreFailed: the old configuration may still be stored.
         """
         directory = self.directory_of(config.name)
         assert isinstance(store, FileStore)
@@ -210,22 +210,22 @@ class AccountFiles:
         self._configure(store, config, meta)
 
     def _configure(self, store: StreamStore, config: StreamConfig, meta: bytes) -> None:
-        """Tell the store of an open stream what its configuration asks of it from now on."""
+        """Apply an updated configuration to the store of an open stream."""
         assert isinstance(store, FileStore)
         store.writer.set_meta(meta)
         store.writer.segment_size, store.writer.seal_age_ns = segment_size(config), _seal_age_ns(config)
         store.compactor.set_codec(_codec(config))
 
     def open_purge(self, stream: str) -> PurgeFile:
-        """Return where a purge in steps of a stream is written down."""
+        """Return the file that records a purge of a stream."""
         directory = self.directory_of(stream)
         return PurgeFile(self._disk, directory, self._key_of(directory), self._log)
 
     def hide(self, name: str) -> str:
-        """Take a stream's directory out of sight of the next start; returns its new path, for `remove_hidden`.
+        """Rename a stream's directory so that the next start ignores it; return its new path, for `remove_hidden`.
 
         Raises:
-            StoreFailed: the stream may come back.
+            StoreFailed: the next start may find the stream.
         """
         directory = self.directory_of(name)
         try:
@@ -234,16 +234,16 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def remove_hidden(self, hidden: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Make durable that a stream is hidden, then have its files removed.
+        """Make the renaming of a hidden stream durable, then queue its files for removal.
 
         Raises:
-            StoreFailed: the stream may come back.
+            StoreFailed: the next start may find the stream.
         """
         yield from metadata.commit(NamesChange(self._streams))
         self.remove(hidden)
 
     def remove(self, hidden: str) -> None:
-        """Remove the files of what was hidden, some time; what stays, the next start removes."""
+        """Queue a hidden directory for removal; the next start removes the rest if the server stops before."""
         try:
             if hidden and self._stores.removals is not None:
                 self._stores.removals.add(hidden)
@@ -253,7 +253,7 @@ class AccountFiles:
             self._log.warn(f"  {hidden} cannot be removed: {error}")
 
     def recover_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Yield configuration, creation time and store of every stream, and None after each step that gave none."""
+        """Yield configuration, creation time and store of every stream; yields None after the other steps."""
         for problem in finish_removals(self._disk, self._streams):
             self._log.warn(f"  {problem}")
         self.tails.load()
@@ -269,20 +269,20 @@ class AccountFiles:
                 yield from self._open_stream(directory, values)
 
     def close_for_good(self, name: str) -> None:
-        """Let nobody use the files of the stream called `name` before the next start."""
+        """Keep the files of the stream `name` closed until the next start."""
         directory = self.directory_of(name)
         self._logs.files.close_below(directory)
         self._unread.add(directory)
         self._note_unrecovered(directory, "Stream")
 
     def reopen_steps(self, name: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Yield what `recover_steps` does, for the stream called `name` alone; its store has been released."""
+        """Like `recover_steps`, for the stream `name` alone; its store has been released."""
         directory = self.directory_of(name)
         self._logs.files.close_below(directory)
         yield from self._recover_directory(directory)
 
     def recover_postponed_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Yield what `recover_steps` does, for the streams that were postponed; some may be again."""
+        """Like `recover_steps`, for the postponed streams; some of them may be postponed again."""
         directories, self.postponed = self.postponed, {}
         for directory in directories:
             self._unread.discard(directory)
@@ -296,7 +296,7 @@ class AccountFiles:
     def _open_stream(
         self, directory: str, values: dict[str, Any]
     ) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Open the store of a stream, in steps; what keeps it from being opened is logged, and ends there."""
+        """Open the store of a stream, in steps; an error is logged and leaves the stream closed."""
         started_ns = self._stores.now_ns()
         store: FileStore | None = None
         config: StreamConfig | None = None
@@ -304,7 +304,7 @@ class AccountFiles:
             config, created_ns = from_meta(StreamConfig, values["config"]), int(values["created_ns"])
             _check_place(directory, config.name)
             for subject in config.subjects:
-                subject.encode()  # it is one: what is opened halfway is hard to take back
+                subject.encode()  # raises for an invalid name before anything is open
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
             meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
@@ -312,7 +312,7 @@ class AccountFiles:
             for _ in store.recover_steps():
                 yield None
             self._complete(store, config, meta)
-            # A process that was killed while it made the stream did not sync its names.
+            # A process killed during the creation may not have synced the names.
             account = self._streams.rpartition("/")[0]
             above = (directory, self._streams, account, account.rpartition("/")[0])
             consumers = f"{directory}/{NAME}"
@@ -324,7 +324,7 @@ class AccountFiles:
                 store.release()
             self._leave(directory, "Stream", error, config)
             return
-        except GeneratorExit:  # the server stops before all is read
+        except GeneratorExit:  # the server stops before the end of the recovery
             if store is not None:
                 store.release()
             raise
@@ -333,13 +333,13 @@ class AccountFiles:
         yield config, created_ns, store
 
     def leave_stream(self, config: StreamConfig, store: StreamStore, error: Exception) -> None:
-        """Leave alone what recover gave, since it makes no sense."""
+        """Close the store of a stream that cannot be served; its files stay."""
         assert isinstance(store, FileStore)
         store.release()
         self._leave(self.directory_of(config.name), "Stream", error, config)
 
     def _new_store(self, directory: str, config: StreamConfig, created_ns: int) -> FileStore:
-        """Return a store into which nothing was read yet."""
+        """Return a store for a directory that has not been read yet."""
         size, key = segment_size(config), self._keys.get(directory)
         return FileStore(
             self._disk,
@@ -355,17 +355,17 @@ class AccountFiles:
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
-        """Tell a store that was read what its stream asks of it."""
+        """Apply its stream's configuration to a store after recovery."""
         self._damaged += store.set_aside
         store.writer.set_meta(meta)
         store.compactor.set_codec(_codec(config))
         store.writer.seal_age_ns = _seal_age_ns(config)
 
     def open_positions(self, stream: str) -> ConsumerStateFile:
-        """Return where it is kept how far a stream has copied its sources.
+        """Return the file with the positions of a stream's sources.
 
         Raises:
-            StoreFailed: there is no place for it.
+            StoreFailed: its directory cannot be created.
         """
         directory = f"{self.directory_of(stream)}/sources"
         try:
@@ -376,7 +376,7 @@ class AccountFiles:
         return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
     def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
-        """Keep the duplicate window of a closed stream for the next start; a failure only costs that start time."""
+        """Write the duplicate window of a closed stream; without it the next start reads the messages."""
         path = f"{self.directory_of(stream)}/window"
         try:
             if parts is not None:
@@ -387,10 +387,10 @@ class AccountFiles:
             self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
 
     def load_window(self, stream: str) -> Iterator[dict[str, Any]]:
-        """Yield the parts that save_window kept, none if it kept nothing.
+        """Yield the parts that `save_window` wrote; none if it wrote none.
 
         Raises:
-            PyjsError, OSError: not all of them can be read.
+            PyjsError, OSError: some of them are unreadable.
         """
         path = f"{self.directory_of(stream)}/window"
         key = self._key_of(path)
@@ -404,10 +404,10 @@ class AccountFiles:
     def new_consumer(
         self, stream: str, name: str, config: ConsumerConfig, created_ns: int, state: bytes
     ) -> NewConsumer:
-        """Return the change that makes a consumer whose state is `state`; then `open_consumer`.
+        """Return the change that creates a consumer with the state `state`; call `open_consumer` afterwards.
 
         Raises:
-            StoreFailed: others are in its place.
+            StoreFailed: unreadable files are in its place.
         """
         file = self.list_of(stream)
         self._check_room(f"{file.directory}/{NAME}")
@@ -415,7 +415,7 @@ class AccountFiles:
         return NewConsumer(file, name, created_ns, as_json(config), state)
 
     def open_consumer(self, stream: str, change: NewConsumer) -> StateFile:
-        """Return where the state of a consumer goes that was made."""
+        """Return the state file of a consumer that was created."""
         directory = change.directory
         if change.aside:
             self._log.warn(f"  {directory} belonged to nothing and is set aside as {change.aside}")
@@ -427,11 +427,11 @@ class AccountFiles:
     def changed_consumer(
         self, stream: str, name: str, config: ConsumerConfig, created_ns: int
     ) -> ChangedConsumer:
-        """Return the change that replaces the configuration of a consumer."""
+        """Return the change that updates the configuration of a consumer."""
         return ChangedConsumer(self.list_of(stream), name, created_ns, as_json(config))
 
     def removed_consumer(self, stream: str, name: str) -> RemovedConsumer:
-        """Return the change that removes the files of a consumer, which is stopped."""
+        """Return the change that removes the files of a closed consumer."""
         file = self.list_of(stream)
         directory = self._states.pop((file.directory, name), "")
         if directory:
@@ -439,20 +439,20 @@ class AccountFiles:
         return RemovedConsumer(file, name)
 
     def list_of(self, stream: str) -> ListFile:
-        """Return the list of the consumers of a stream."""
+        """Return the list of a stream's consumers."""
         directory = self.directory_of(stream)
         if directory not in self._lists:
             self._lists[directory] = ListFile(directory, self._keys.get(directory))
         return self._lists[directory]
 
     def num_consumers(self, stream: str) -> int:
-        """Return how many consumers of a stream are kept, also those that can not be read and were set aside."""
+        """Return the number of a stream's stored consumers, including unreadable ones that were set aside."""
         file = self.list_of(stream)
         names = self._disk.list_dir(f"{file.directory}/{NAME}")
         return len(file.live) + file.missing + sum(name.startswith(DAMAGED) for name in names)
 
     def recover_consumers(self, stream: str) -> Iterator[StoredConsumer]:
-        """Yield every kept consumer of a stream."""
+        """Yield every stored consumer of a stream."""
         directory = self.directory_of(stream)
         file = self._lists[directory] = ListFile(directory, self._keys.get(directory))
         found = self._load_list(directory)
@@ -470,24 +470,24 @@ class AccountFiles:
                 yield opened
 
     def reopen_consumer(self, stream: str, name: str) -> StoredConsumer | None:
-        """Return a kept consumer as its files have it, None: they cannot be read, which is logged."""
+        """Return a stored consumer; None: its files are unreadable, which is logged."""
         file = self.list_of(stream)
         found = self._load_list(file.directory, file.ends)
         listed = None if found is None else found.live.get(name)
         return None if listed is None else self._open_consumer(file.directory, listed)
 
     def _load_list(self, directory: str, ends: tuple[int, int] | None = None) -> ConsumerList | None:
-        """Return the list of the consumers of a stream, None: it stays as it is."""
+        """Return the list of a stream's consumers; None: it is unreadable and stays unchanged."""
         try:
             return load_list(self._disk, directory, Opener(self._keys.get(directory)), ends)
         except (UnknownFormat, Locked, OSError) as error:
             if is_shortage(error):
-                raise  # the whole stream is opened later: without a consumer it would remove messages
+                raise  # the whole stream is opened later: without one of its consumers it would remove messages
             self._leave(f"{directory}/{NAME}", "List of consumers", error)
             return None
 
     def _adopt_list(self, file: ListFile, found: ConsumerList) -> None:
-        """Tell what is wrong with a list, and have it mended."""
+        """Log the damage of a list, and repair it."""
         for first, last in found.gaps:
             self._log.error(
                 f"  Entries {first} to {last} of {file.directory}/{NAME}.a and {NAME}.b are damaged:"
@@ -502,7 +502,7 @@ class AccountFiles:
             self._log.warn(f"  {file.directory}/{NAME}.a and {NAME}.b are not written anew: {error}")
 
     def _look_through(self, file: ListFile, found: ConsumerList) -> None:
-        """Remove what is left of removed consumers, and tell what belongs to none."""
+        """Remove the files of deleted consumers; log files that belong to no consumer."""
         parent, owners = f"{file.directory}/{NAME}", Owners(found)
         for name in self._disk.list_dir(parent):
             owner = owners.owner_of(name)
@@ -535,7 +535,7 @@ class AccountFiles:
     def _without_state(
         self, stream: str, listed: Listed, config: ConsumerConfig, file: ConsumerStateFile, problem: Exception
     ) -> StoredConsumer | None:
-        """Return a consumer whose state is damaged; the files stay beside the new ones."""
+        """Return a consumer whose state is damaged; the damaged files stay beside the new ones."""
         try:
             self._damaged += file.set_aside()
         except OSError as error:
@@ -547,23 +547,23 @@ class AccountFiles:
         self._unread.add(f"{stream}/{NAME}/{file_name(name)}")
         self._leave(directory, "Consumer", error)
 
-    # -- parts ---------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------
 
     def _save(self, directory: str, values: dict[str, Any]) -> bytes:
-        """Write the metadata of a stream and return the envelope."""
+        """Write a stream's metadata; return the envelope."""
         data = self._encoded(directory, values)
         save_meta(self._disk, directory, "meta", data)
         return data
 
     def _encoded(self, directory: str, values: dict[str, Any]) -> bytes:
-        """Return the envelope of new metadata of a stream."""
+        """Return the envelope for new metadata of a stream."""
         generation = self._generations.get(directory, 0) + 1
-        self._generations[directory] = generation  # used up, also by an attempt that fails
+        self._generations[directory] = generation  # used up even if the write fails
         return encode(KIND_STREAM, generation, values, self._key_of(directory))
 
     def _load(self, directory: str) -> dict[str, Any] | None:
-        """Return the metadata of a stream, None: it cannot be read, which is dealt with."""
-        opener = Opener(vault=self._stores.vault)
+        """Return a stream's metadata; None: it is unreadable, which is logged."""
+        opener = Opener(key_ring=self._stores.key_ring)
         try:
             generation, values, problems = load_meta(self._disk, directory, "meta", KIND_STREAM, opener)
         except (FileNotFoundError, CorruptRecord) as error:
@@ -593,7 +593,7 @@ class AccountFiles:
         return values
 
     def _seal(self, directory: str, values: dict[str, Any]) -> bool:
-        """Keep the new data key of a stream, before anything is encrypted with it; False: it cannot be."""
+        """Write a stream's new data key, before it encrypts anything; False: that failed."""
         try:
             self._save(directory, values)
         except OSError as error:
@@ -602,10 +602,10 @@ class AccountFiles:
         return True
 
     def _take_key(self, directory: str, opener: Opener) -> None:
-        """Remember the data key of a stream that is recovered; one that has none gets one if there is a key."""
+        """Note the data key of a recovered stream; create one if there is none and encryption is configured."""
         key = opener.key
-        if key is None and self._stores.vault is not None:
-            key = self._stores.vault.new_key()
+        if key is None and self._stores.key_ring is not None:
+            key = self._stores.key_ring.new_key()
             self._log.info(f"  {directory} is not encrypted: it will be now")
         if key is not None:
             self._keys[directory] = key
@@ -615,20 +615,20 @@ class AccountFiles:
             self._rewrapped.add(directory)
 
     def _key_of(self, directory: str) -> StreamKey | None:
-        """Return the data key of the stream that a directory belongs to, None: it is not encrypted."""
+        """Return the data key of the stream that a directory belongs to; None: not encrypted."""
         return self._keys.get(self._stream_of(directory))
 
     def _stream_of(self, directory: str) -> str:
-        """Return the directory of the stream that a directory belongs to."""
+        """Return the directory of the stream that contains `directory`."""
         return f"{self._streams}/{directory.removeprefix(f'{self._streams}/').partition('/')[0]}"
 
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
     ) -> tuple[int, dict[str, Any], list[str]] | None:
-        """Return what the newest META record of a stream says whose metadata files are gone; None: there is none.
+        """Return the newest META record in a stream's segments, if the metadata files are lost; None: there is none.
 
         Raises:
-            Locked: it is encrypted, and the key is not known.
+            Locked: it is encrypted, and the key is unknown.
             OSError: descriptors or memory are short.
         """
         messages = f"{directory}/msgs"
@@ -648,7 +648,7 @@ class AccountFiles:
         return None
 
     def _mend(self, directory: str, values: dict[str, Any], problems: list[str]) -> None:
-        """Write both copies again after one of them was not whole."""
+        """Write both copies of the metadata after one of them was damaged."""
         for problem in problems:
             self._log.warn(f"  {problem}; another copy is used")
         try:
@@ -657,13 +657,13 @@ class AccountFiles:
             self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
 
     def _is_empty(self, directory: str) -> bool:
-        """Return whether a directory has neither messages nor consumers nor a state: it was never begun."""
+        """Return whether a directory has no message, consumer or state: its creation was never complete."""
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
         return not names and not inside
 
     def _discard(self, directory: str) -> None:
-        """Remove what is left of a creation that was never confirmed."""
+        """Remove the directory of a creation that was never acknowledged."""
         self._log.warn(f"  {directory} was never begun and is removed")
         try:
             self.remove(self._hide(directory))
@@ -698,12 +698,12 @@ class AccountFiles:
             self.unrecovered.append(directory.rpartition("/")[2])
 
     def _check_room(self, directory: str) -> None:
-        """Refuse to make a stream or consumer where something could not be recovered. Raises StoreFailed."""
+        """Refuse to create a stream or consumer over files that could not be recovered. Raises StoreFailed."""
         if directory in self._unread:
             raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
 
     def _hide(self, directory: str, sync: bool = True) -> str:
-        """Hide a directory that is to be removed; "" when there is none. What cannot be hidden is still known."""
+        """Rename a directory that is to be removed; return its new path, "": it does not exist."""
         hidden = ""
         if self._disk.exists(directory):
             hidden = hide_directory(self._disk, directory, self._hidden, sync)
@@ -728,12 +728,12 @@ def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
 
 
 def _seal_age_ns(config: StreamConfig) -> int:
-    """Return after what time a segment is sealed, so that expiry drops whole files; 0: by its size alone."""
+    """Return the age at which a segment is sealed, so that expiry removes whole files; 0: sealed by size only."""
     return config.max_age_ns // SEGMENTS_PER_AGE
 
 
 def _codec(config: StreamConfig) -> int:
-    """Return what compresses the sealed segments of a stream, 0: nothing."""
+    """Return the compression of a stream's sealed segments; 0: none."""
     return CODEC_ZSTD if config.compression == S2 else 0
 
 

@@ -1,9 +1,9 @@
-"""Removal of many messages in steps that look like one: long purges, and limits that were lowered.
+"""Removals of many messages, in steps: long purges and lowered limits. Clients see a single change.
 
-The stream's gate is held alone, so requests wait; deliveries wait for `store.changing`. Publishes are taken: each
-sees the messages of its own subject before or after. A purge of a file stream is written down before its first step
-(store/format/purge_file), and the next start ends what a kill interrupts; a limit is in the metadata before, so a
-start applies it.
+The stream's gate is held with exclusive access, so requests wait; deliveries wait for `store.changing`. Publishes do
+not wait: each sees the messages of its own subject before or after the removal. A purge of a file stream is recorded
+before its first step (store/format/purge_file), so that the next start completes it after a kill. A lowered limit is
+in the metadata before its first step, so a start applies it.
 
 Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which do both under one lock.
 """
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.store.index.filter import StoreFilter
 
-AT_ONCE = 4000  # messages; the purge of more is done in steps
-STEP = 2000  # messages removed or looked at in one step: about a millisecond
+AT_ONCE = 4000  # messages; a larger purge is done in steps
+STEP = 2000  # messages removed or examined in one step: about a millisecond
 
 
 def purge(
     js: JetStream, stream: Stream, subject: bytes, before_seq: int, keep: int
 ) -> Generator[Step, None, int]:
-    """Remove messages as Stream.purge does, in steps where they are many; return how many.
+    """Purge messages like Stream.purge, in steps if they are many; return their number.
 
     Raises:
-        ApiError: the stream went away between two steps.
-        StoreFailed: not all of it is in the file; the next start ends it.
+        ApiError: the stream was deleted between two steps.
+        StoreFailed: some removals are not written; the next start completes them.
     """
     store = stream.store
     wanted = store.make_filter((subject,) if subject else ())
@@ -52,7 +52,7 @@ def purge(
         note = js.files.open_purge(stream.name)
         yield from note.begin(Purge(subject.decode(), end_seq), js.shared.metadata)
         _check_open(stream)
-    store.changing = True  # not before: deliveries that are held look again each turn
+    store.changing = True  # set last: while it is set, waiting deliveries look again each turn
     try:
         purged = yield from drop_steps(stream, wanted, end_seq)
         stream.end_purge(subject)
@@ -64,7 +64,7 @@ def purge(
 
 
 def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
-    """Return whether a purge fits in one step: of few messages, or of all, whose memory a thread frees."""
+    """Return whether a purge fits into one step: few messages, or all of them, whose memory a thread frees."""
     store = stream.store
     if store.msgs <= AT_ONCE or before_seq == 1:
         return True
@@ -88,7 +88,7 @@ def _end_of(stream: Stream, wanted: StoreFilter, keep: int) -> Generator[Step, N
 
 
 def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[Step, None, int]:
-    """Remove the matches below `end_seq`; return how many.
+    """Remove the matches with a sequence below `end_seq`, in steps; return their number.
 
     Raises:
         ApiError, StoreFailed: as `purge`.
@@ -104,7 +104,7 @@ def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[S
 
 
 def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, None]:
-    """Remove what the limits of `config` have no place for, in steps, before the stream takes it over.
+    """Remove the messages beyond the limits of `config`, in steps, before the stream applies `config`.
 
     Raises:
         ApiError, StoreFailed: as `purge`.
@@ -127,7 +127,7 @@ def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, 
 
 
 def _trim_subjects(stream: Stream, keep: int) -> Generator[Step, None, None]:
-    """Remove the oldest messages of each subject beyond `keep`; what comes meanwhile is the caller's to trim."""
+    """Remove the oldest messages of each subject beyond `keep`; the caller handles messages published meanwhile."""
     store = stream.store
     seq, end_seq = 1, store.last_seq + 1
     while seq:

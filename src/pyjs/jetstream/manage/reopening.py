@@ -1,11 +1,11 @@
-"""What becomes of a stream or consumer whose work failed unexpectedly: it begins again with what its files say.
+"""Recovery from faults: a stream or consumer with an unexpected exception is opened again from its files.
 
-An exception in the middle of a change leaves memory half changed, and nothing may go on from there. So the stream is
-closed at once, without a write, and opened again from its files, in steps, while requests for it wait; a consumer is
-replaced by one that is read from its files. What is not in files cannot be trusted: a memory stream, or a consumer
-without files, is deleted. A stream that fails again within a minute stays closed until the next start.
+An exception may leave memory half changed, and no work may continue with that. Therefore the stream is closed at
+once, without a write, and opened again in steps while its requests wait; a consumer is replaced by one that is read
+from its files. A memory stream, or a consumer without files, is deleted. A stream that fails again within a minute
+stays closed until the next start.
 
-Knows nothing of who found the fault, and which exceptions there are.
+Knows nothing of the places that report faults, and of the kinds of exceptions.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ AGAIN_NS = 60 * NS_PER_S
 
 
 class Mender:
-    """Mends the streams and consumers of one server."""
+    """Closes and reopens the streams and consumers with faults, of all accounts."""
 
     def __init__(self, engines: Mapping[str, JetStream]) -> None:
         self._engines = engines
         self._mended_at: dict[tuple[str, str], int] = {}  # by account and stream
 
     def mend(self, owner: object) -> None:
-        """Let `owner`, whose work failed, begin again; anything but streams and consumers is left alone."""
+        """Close and reopen the owner of a fault; only streams and consumers are handled."""
         if isinstance(owner, Copier):
             owner = owner.target
         if isinstance(owner, Consumer):
@@ -66,7 +66,7 @@ class Mender:
             self._not_reopened(js, stream, f"{consumer}", error)
 
     def _reopen_later(self, js: JetStream, stream: Stream, name: str) -> Iterator[Step]:
-        """Open a consumer again when nothing is written any more that may be its own."""
+        """Open a consumer again when no thread writes its files any more."""
 
         def steps() -> Generator[Step, None, None]:
             yield from _written(js)
@@ -81,12 +81,12 @@ class Mender:
         yield from js.gates.within(stream.name, False, lambda: js.gates.within(gate, True, steps))
 
     def _not_reopened(self, js: JetStream, stream: Stream, consumer: str, error: Exception) -> None:
-        """Let the whole stream begin again of which a consumer cannot."""
+        """Reopen the whole stream, because one of its consumers could not be reopened."""
         js.shared.faults.report("mending", f"the reopening of {consumer}", error, js.shared.clock.now_ns())
         self._mend_stream(js, stream)
 
     def _mend_stream(self, js: JetStream, stream: Stream) -> None:
-        """Close a stream, and open it again in the steps of a chore."""
+        """Close a stream, and open it again in steps."""
         log, key = js.shared.log, (js.account.name, stream.name)
         is_mistaken = isinstance(stream.store, FileStore) and stream.store.mistaken
         streams.abandon(js, stream, StoreFailed(str(stream), "internal error"))
@@ -95,7 +95,7 @@ class Mender:
             streams.tell(js, stream.name, "delete")
             return
         now_ns = js.shared.clock.now_ns()
-        # A wrong index file is gone by now, so this ends, however many of them there are.
+        # This ends, since each attempt removes at least one wrong index file.
         if not is_mistaken and key in self._mended_at and now_ns < self._mended_at[key] + AGAIN_NS:
             log.error(f"JetStream {stream} failed again and stays closed until the next start")
             js.files.close_for_good(stream.name)
@@ -116,9 +116,9 @@ def _reopen(js: JetStream, name: str) -> Iterator[Step]:
 
 
 def _written(js: JetStream) -> Generator[Step, None, None]:
-    """Go on when every change of metadata is over that was queued before."""
+    """Return when all earlier changes of metadata are finished."""
     if js.shared.metadata.pending:
         try:
             yield from js.shared.metadata.commit(Barrier())
         except StoreFailed:
-            pass  # it is over all the same
+            pass  # a failed change is finished too

@@ -1,4 +1,4 @@
-"""What a stream that is being made, changed, or opened later will take: nobody else gets it meanwhile.
+"""Names, subjects and bytes reserved for streams that are being created or updated, or will be opened later.
 
 Knows nothing of files and requests.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reservation:
-    """A name, subjects and bytes, from the begin of a `with` to its end."""
+    """A reservation of a name, subjects and bytes; a context manager."""
 
     def __init__(self, js: JetStream, config: StreamConfig, old: StreamConfig | None = None) -> None:
         self._js = js
@@ -47,24 +47,24 @@ class Reservation:
 
 
 class HeldStreams:
-    """Stored streams that are not open for the moment: their subjects and bytes stay theirs."""
+    """Stored streams that are not open yet; their subjects and bytes are reserved."""
 
     def __init__(self, js: JetStream) -> None:
         self._js = js
         self._held: dict[str, Reservation] = {}  # by name
-        self.some_unknown = False  # the metadata of one could not be read yet: its subjects are not known
+        self.some_unknown = False  # the metadata of a stream could not be read yet: its subjects are unknown
 
     def __contains__(self, name: str) -> bool:
         return name in self._held
 
     def hold(self, config: StreamConfig) -> None:
-        """Keep what a stream has until `let_go`."""
+        """Reserve the subjects and bytes of a stream until `let_go`."""
         if config.name not in self._held:
             self._held[config.name] = Reservation(self._js, config)
             self._held[config.name].__enter__()
 
     def hold_all(self, postponed: Iterable[StreamConfig | None]) -> None:
-        """Keep what these have; None: a stream of which nothing is known."""
+        """Reserve for many streams; None: a stream with unknown metadata."""
         self.some_unknown = False
         for config in postponed:
             if config is None:
@@ -73,13 +73,13 @@ class HeldStreams:
                 self.hold(config)
 
     def let_go(self, name: str) -> None:
-        """Give back what a stream has, because it takes that itself now, or has ended."""
+        """Release the reservation of a stream that is opened or deleted."""
         reservation = self._held.pop(name, None)
         if reservation is not None:
             reservation.__exit__(None, None, None)
 
     def let_all_go(self) -> None:
-        """Give back everything."""
+        """Release all reservations."""
         self.some_unknown = False
         for name in list(self._held):
             self.let_go(name)

@@ -1,13 +1,13 @@
-"""The check of stored files while the server runs: sealed segments and both copies of metadata, at a rate.
+"""The scrub: a check of sealed segments and metadata while the server runs, at a limited rate.
 
-A pass goes over everything once, and the next one begins a day after it. One step after the other is read in the
-upkeep thread, which changes nothing; what looks damaged is read again here, between two turns, since it may have been
-changed meanwhile, and then dealt with as when a message is loaded: the messages are counted as lost and reported, and
-the next start finds the damage again. Metadata is written anew from what the server knows.
+A pass checks everything once; the next pass begins a day later. The steps are read one by one in the upkeep thread,
+which changes nothing. A file that looks damaged is read again between two turns, since it may have changed meanwhile.
+If it is damaged, its messages are counted as lost and reported, as when a message is loaded; the next start finds the
+damage again. Damaged metadata is rewritten from memory.
 
-After a step of n bytes the next one comes n / scrub_rate seconds later, by the timers of the node.
+After a step of n bytes the next one begins n / scrub_rate seconds later, by a timer of the node.
 
-Knows nothing of threads: a turn carries it, as it carries stores that want upkeep.
+Knows nothing of threads: a turn runs the steps like other upkeep of stores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.record import snapshot_of
 from pyjs.jetstream.files.consumer_files import CheckedList
 from pyjs.jetstream.files.metadata import Barrier
-from pyjs.store.crypt.vault import Locked
+from pyjs.store.crypt.keys import Locked
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.image import open_image
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, load_meta
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.segment.contents import SegmentContents
 
-    # Called in a thread, settled where the node runs.
+    # Called in a thread; `settle` is called between two turns.
     Step: TypeAlias = "SegmentStep | MetadataStep | ListStep"
 
 NS_PER_S = 1_000_000_000
 PASS_EVERY_NS = 24 * 3600 * NS_PER_S
-RETRY_NS = 10 * NS_PER_S  # after a step for which descriptors or memory were short
-STEP_NS = 10_000_000  # at least between two steps, however small
-STREAMS_AT_ONCE = 64  # names that a pass takes along
-META_SIZE = 1024  # what reading two copies counts for
+RETRY_NS = 10 * NS_PER_S  # after a step that lacked descriptors or memory
+STEP_NS = 10_000_000  # minimum time between two steps
+STREAMS_AT_ONCE = 64  # names that a pass reads at once
+META_SIZE = 1024  # bytes that reading two copies counts as
 
 
 class SegmentStep:
-    """A sealed segment."""
+    """The check of one sealed segment."""
 
     def __init__(self, disk: Disk, store: FileStore, number: int) -> None:
         self._disk = disk
@@ -66,14 +66,14 @@ class SegmentStep:
         self._number = number
         self._path = store.files.path_of(number)
         self._damaged = False
-        self._problem = ""  # damage that costs nothing yet
-        self.size = 0  # bytes that were read
+        self._problem = ""  # damage that has not cost a message
+        self.size = 0  # bytes read
 
     def __call__(self) -> Exception | None:
         """Read every record."""
         try:
             self._read()
-        except CorruptRecord:  # what tells its form
+        except CorruptRecord:  # its outer header is damaged
             self._damaged = True
         except (OSError, ValueError, PyjsError) as error:
             return error
@@ -85,7 +85,7 @@ class SegmentStep:
             self.size = self._disk.size_of(fd)
             image = open_image(self._disk, self._path, fd, self._store.files.key)
             image.problem = image.problem or image.spare_problem()
-            data = image.whole(True)  # an image of its own: what the store has mapped stays as it is
+            data = image.whole(True)  # a separate image: the store's own map stays unchanged
         finally:
             self._disk.close_file(fd)
         found = contents_of(self._path, data, self._number, self._store.files.incarnation, 1)
@@ -93,7 +93,7 @@ class SegmentStep:
         self._problem = image.problem
 
     def _is_contradicted(self, found: SegmentContents) -> bool:
-        """Return whether the index file says something else than the segment; one that is not usable says nothing."""
+        """Return whether the index file contradicts the segment; an unusable index file does not."""
         try:
             data = decrypted(memoryview(map_whole(self._disk, index_path(self._path))), self._store.files.key)
             return not agrees(decode_index(data), found)
@@ -101,7 +101,7 @@ class SegmentStep:
             return False
 
     def settle(self) -> int:
-        """Drop what is damaged; where the index file was wrong, have the stream opened again without it."""
+        """Remove damaged messages; after a wrong index file, reopen the stream without it."""
         if self._damaged:
             return self._store.examiner.confirm(self._number)
         if self._problem:
@@ -111,7 +111,7 @@ class SegmentStep:
 
 
 class MetadataStep:
-    """The metadata of a stream."""
+    """The check of one stream's metadata."""
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream) -> None:
         self._disk = disk
@@ -119,7 +119,7 @@ class MetadataStep:
         self._stream = stream
         self._key = stream.store.files.key if isinstance(stream.store, FileStore) else None
         self._is_suspect = False
-        self.size = META_SIZE  # bytes that were read
+        self.size = META_SIZE  # bytes read
 
     def __call__(self) -> Exception | None:
         """Read both copies."""
@@ -130,7 +130,7 @@ class MetadataStep:
         return None
 
     def settle(self) -> int:
-        """Write what is damaged anew."""
+        """Rewrite damaged copies."""
         files, name = self._js.files, self._stream.name
         if not self._is_suspect or self._js.streams.get(name) is not self._stream:
             return 0
@@ -142,10 +142,10 @@ class MetadataStep:
         return len(problems)
 
     def _problems(self) -> list[str]:
-        """Return what is wrong with the metadata; nothing when it is kept nowhere.
+        """Return the damage of the metadata; empty for a memory stream.
 
         Raises:
-            OSError: descriptors or memory are short, and say nothing of the metadata.
+            OSError: descriptors or memory are short; the metadata was not checked.
         """
         directory = self._js.files.directory_of(self._stream.name)
         try:
@@ -159,7 +159,7 @@ class MetadataStep:
 
 
 class ListStep:
-    """The list of a stream's consumers. `found` is told how many places of it were damaged."""
+    """The check of a stream's consumer list; calls `found` with the number of damaged places."""
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream, found: Callable[[int], None]) -> None:
         self._disk = disk
@@ -168,7 +168,7 @@ class ListStep:
         self._found = found
         self._key = stream.store.files.key if isinstance(stream.store, FileStore) else None
         self._is_suspect = False
-        self.size = META_SIZE  # bytes that were read
+        self.size = META_SIZE  # bytes read
 
     def __call__(self) -> Exception | None:
         """Read both copies."""
@@ -183,7 +183,7 @@ class ListStep:
         return None
 
     def settle(self) -> int:
-        """Have it read again where nobody writes to it; what was suspect may be an entry on its way."""
+        """Read it again in the writing thread, since an apparent damage may be an entry that is being written."""
         if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
             self._check()
         return 0
@@ -194,7 +194,7 @@ class ListStep:
         def done(failure: Exception | None) -> None:
             if change.is_early:
                 self.settle()
-            elif failure is not None:  # both copies are damaged: the server knows what they said
+            elif failure is not None:  # both copies are damaged: the server has their contents in memory
                 self._js.account.turn.go_on(self._write_known())
             else:
                 self._tell(change, None)
@@ -202,12 +202,12 @@ class ListStep:
         self._js.shared.metadata.submit(change, done)
 
     def _write_known(self) -> Iterator[Chored]:
-        """Write the list anew from what the server has, while no request changes that."""
+        """Rewrite the list from memory, while no request changes it."""
         js, name = self._js, self._stream.name
         yield from js.gates.enter(name, alone=True)
         change = CheckedList(js.files.list_of(name))
         try:
-            yield from js.shared.metadata.commit(Barrier())  # what was asked for before is written
+            yield from js.shared.metadata.commit(Barrier())  # all earlier changes are written
             if js.streams.get(name) is not self._stream:
                 return
             change.known = _known_consumers(self._stream)
@@ -222,7 +222,7 @@ class ListStep:
             js.gates.leave(name)
 
     def _tell(self, change: CheckedList, failure: Exception | None) -> None:
-        """Log and count what was damaged."""
+        """Log and count the damage."""
         log = self._js.shared.log
         for problem in change.problems:
             log.warn(f"{problem}; both copies are written anew")
@@ -232,7 +232,7 @@ class ListStep:
 
 
 def _known_consumers(stream: Stream) -> Known:
-    """Return creation time, configuration and state of each consumer of a stream that is kept in files, by name."""
+    """Return creation time, configuration and state of each stored consumer, by name."""
     known: Known = {}
     for name, consumer in stream.consumers.items():
         assert isinstance(consumer, Consumer)
@@ -242,24 +242,24 @@ def _known_consumers(stream: Stream) -> Known:
 
 
 class Scrubber:
-    """The check of all stored streams of a server."""
+    """The scrub of all stored streams of a server."""
 
     def __init__(self, shared: Shared, accounts: dict[str, JetStream], disk: Disk, turn: Turn) -> None:
         self._shared = shared
         self._accounts = accounts
         self._disk = disk
         self._turn = turn
-        self._steps: Iterator[Step] | None = None  # None: no pass is under way
-        self._step: Step | None = None  # given to the thread
+        self._steps: Iterator[Step] | None = None  # None: no pass is running
+        self._step: Step | None = None  # the step in the thread
         self._timer: Timer | None = None
         self._stopped = False
         self._passes = 0
-        self._finished_ns = 0  # when the last pass ended; 0: none has
-        self._checked_bytes = 0  # in the pass under way, or else in the last one
-        self._damaged = 0  # places, since the start
+        self._finished_ns = 0  # end of the last pass; 0: none yet
+        self._checked_bytes = 0  # in the running pass, or else in the last one
+        self._damaged = 0  # damaged places since the start
 
     def report(self) -> dict[str, Any]:
-        """Return what /jsz shows."""
+        """Return the fields for /jsz."""
         shown: dict[str, Any] = {"rate": self._shared.options.scrub_rate, "passes": self._passes}
         if self._finished_ns:
             shown["last_finished"] = time_text(self._finished_ns)
@@ -270,13 +270,13 @@ class Scrubber:
         }
 
     def begin_pass(self) -> None:
-        """Check everything once."""
+        """Begin a pass."""
         self._steps = self._all_steps()
         self._checked_bytes = 0
         self._go_on()
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Begin no further step."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -284,7 +284,7 @@ class Scrubber:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     def begin_upkeep(self) -> Step | None:
-        """Return the next step for the thread; None: it is not time for one, or there is none."""
+        """Return the next step for the thread; None: there is none, or its time has not come."""
         if self._stopped or self._step is not None or self._timer is not None or self._steps is None:
             return None
         self._step = next(self._steps, None)
@@ -293,7 +293,7 @@ class Scrubber:
         return self._step
 
     def finish_upkeep(self, error: Exception | None) -> None:
-        """Take the result of the step, and wait as long as its bytes are worth."""
+        """Take the result of the step, and wait in proportion to its bytes."""
         step, self._step = self._step, None
         if step is None or self._stopped:
             return
@@ -321,7 +321,7 @@ class Scrubber:
         self._damaged += places
 
     def _again(self, step: Step, error: Exception) -> None:
-        """Do a step once more, later."""
+        """Schedule a step again."""
         self._shared.log.warn(f"The check of stored files waits {RETRY_NS // NS_PER_S} s: {error}")
         self._steps = chain([step], self._steps or ())
         self._wait(RETRY_NS)
@@ -342,15 +342,15 @@ class Scrubber:
         self._finished_ns = self._shared.clock.wall_ns()
         self._wait(PASS_EVERY_NS)
 
-    # -- what there is -------------------------------------------------------------------------------------
+    # -- steps of a pass -----------------------------------------------------------------------------------
 
     def _all_steps(self) -> Iterator[Step]:
-        """Yield what is to be checked, as it is when its turn comes."""
+        """Yield the steps of a pass; each looks at the stream as it is by then."""
         for js in list(self._accounts.values()):
             name = ""
-            # A list of all streams would keep those that are deleted during the pass, which may take hours.
+            # A list of all streams would keep deleted ones in memory during a pass, which may take hours.
             while names := nsmallest(STREAMS_AT_ONCE, (each for each in js.streams if each > name)):
-                for name in names:  # goes on behind the last one
+                for name in names:  # continues after the last name
                     yield from self._stream_steps(js, name)
 
     def _stream_steps(self, js: JetStream, name: str) -> Iterator[Step]:
@@ -359,7 +359,7 @@ class Scrubber:
             return
         store = stream.store
         yield MetadataStep(self._disk, js, stream)
-        if js.streams.get(name) is not stream:  # deleted meanwhile: it has no list, and is to have none
+        if js.streams.get(name) is not stream:  # deleted meanwhile: its list must not be created again
             return
         if js.files.list_of(name).live:
             yield ListStep(self._disk, js, stream, self._add_damaged)

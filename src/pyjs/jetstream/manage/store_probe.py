@@ -1,4 +1,4 @@
-"""Looking after a file store that found its disk full: once a second, whether there is room again."""
+"""The probe of a file store on a full disk: every second it checks for free space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PROBE_NS = 1_000_000_000
 
 
 class StoreProbe:
-    """The probe of one store; quiet while the store works."""
+    """The probe of one store; idle while the store works."""
 
     __slots__ = ("_store", "_timer", "_timers")
 
@@ -19,12 +19,12 @@ class StoreProbe:
         self._timer: Timer | None = None
 
     def failed(self, now_ns: int) -> None:
-        """Begin to probe, unless a restart is needed anyway."""
+        """Begin to probe, unless the store needs a restart in any case."""
         if self._store.resumable and self._timer is None:
             self._timer = self._timers.at(now_ns + PROBE_NS, self._due)
 
     def cancel(self) -> None:
-        """Probe no more."""
+        """Stop probing."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""Reports about streams as plain dicts, fields in the order of the wire: state, info, pages of them.
+"""Reports about streams as dicts with fields in the order of the API: state, info, pages of them.
 
 Shared by the API and monitoring. Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 SUBJECTS_PAGE = 100_000
 LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
-SUBJECTS_STEP = 2_000  # subjects, and deleted sequences, looked at between two yields: about a millisecond
+SUBJECTS_STEP = 2_000  # subjects or deleted sequences read between two yields: about a millisecond
 DELETED_STEP = 20_000
 
 
 def stream_state(
     stream: Stream, subjects: Fragment | None = None, deleted: Fragment | None = None
 ) -> dict[str, Any]:
-    """Return the `state` of a stream; with the JSON of `subjects` and `deleted` when asked."""
+    """Return the `state` of a stream; `subjects` and `deleted` are JSON, or None to leave them out."""
     store = stream.store
     out: dict[str, Any] = {
         "messages": store.msgs,
@@ -69,7 +69,7 @@ def stream_info(
     domain: bool = True,
     cluster: bool = False,
 ) -> dict[str, Any]:
-    """Return a StreamInfo; `listed` leaves out what only single answers show."""
+    """Return a StreamInfo; `listed` leaves out the fields that only STREAM.INFO shows."""
     config = stream.config if listed else stream.config.with_server_metadata()
     out: dict[str, Any] = {
         "config": as_json(config),
@@ -86,7 +86,7 @@ def stream_info(
 
 
 def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
-    """Return the `mirror` or `sources` of a stream's report, nothing for a stream that copies nothing."""
+    """Return the `mirror` or `sources` field of a stream's report; empty if it has none."""
     inflow = js.inflows.get(stream.name)
     if inflow is None:
         return {}
@@ -95,7 +95,7 @@ def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
 
 
 def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
-    """Do what a search among very many subjects needs, once per stream; yield between its steps."""
+    """Index the subjects of a store for a search among many; yields between steps, once per stream."""
     while not store.catalogue.learn_subjects(subjects, SUBJECTS_STEP):
         yield
 
@@ -103,9 +103,9 @@ def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, 
 def subjects_page(
     stream: Stream, subject_filter: str, offset: int
 ) -> Generator[None, None, tuple[Fragment | None, int, int]]:
-    """Return one page of subjects with their message counts as JSON, the total, and the offset in effect.
+    """Return a page of subjects with their message counts as JSON, the total, and the offset in effect.
 
-    The peer shows an offset beyond the end as it came.
+    An offset beyond the end is returned unchanged, as nats-server does.
     """
     store = stream.store
     wanted = store.make_filter((subject_filter.encode(),))
@@ -129,7 +129,7 @@ def subjects_page(
 
 
 def deleted_details(stream: Stream) -> Generator[None, None, Fragment]:
-    """Return every deleted sequence as JSON."""
+    """Return the deleted sequences as JSON."""
     store, after = stream.store, 0
     parts: list[bytes] = []
     while found := store.catalogue.deleted(DELETED_STEP, after):

@@ -1,7 +1,7 @@
-"""The streams of an account coming and going: create, change, delete, recover.
+"""The life of an account's streams: create, update, delete, recover.
 
-Applies the rules to what the account and its server have room for, gives a new stream its store and its subjects,
-and tells the observer. Knows nothing of API subjects and JSON (api/streams.py).
+Applies the rules and the limits of the account and its server, gives a new stream its store and its subjects, and
+calls the observer. Knows nothing of API subjects and JSON (api/streams.py).
 
 Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 """
@@ -39,10 +39,10 @@ from pyjs.store.store import StreamStore
 from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.transform import open_transform
 
-SUBSCRIBE_STEP = 256  # subjects that a new stream subscribes to in one turn: a millisecond
+SUBSCRIBE_STEP = 256  # subscriptions that a new stream adds in one turn: a millisecond
 STOP_STEP = 64  # consumers of a deleted stream that are stopped in one turn: a millisecond
-SETTLED_STEP = 4000  # sequences looked at in one step
-RETRY_NS = 5 * NS_PER_S  # between two attempts to open what was postponed
+RELEASE_STEP = 4000  # sequences looked at in one step
+RETRY_NS = 5 * NS_PER_S  # between two attempts to open postponed streams
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -53,21 +53,21 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.store.format.tail_file import Tail, Tails
 
-    Found: TypeAlias = tuple[StreamConfig, int, StreamStore]  # with the time of its creation
+    Found: TypeAlias = tuple[StreamConfig, int, StreamStore]  # with the creation time
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectVerdict:
-    """What the subjects of a configuration are found to overlap with."""
+    """The overlaps found for the subjects of a configuration."""
 
     subjects: tuple[str, ...]  # the valid ones
-    within: str | None  # the first that overlaps with another one of the same stream
-    taken: bool  # one overlaps with a subject of another stream
-    version: int  # of the subjects of all streams
+    within: str | None  # the first that overlaps with another subject of the same stream
+    taken: bool  # a subject overlaps with another stream
+    version: int  # of the subjects of all streams, when this was found
 
 
 def judge_subjects(js: JetStream, config: StreamConfig) -> Generator[None, None, SubjectVerdict]:
-    """Search for overlaps of the subjects of `config`, in steps when there are many."""
+    """Search for overlaps of the subjects of `config`, in steps if there are many."""
     subjects = stream_rules.valid_subjects(config)
     within = yield from first_overlap(subjects)
     taken, version = False, js.subjects.version
@@ -87,17 +87,17 @@ def check(
     unsupported: tuple[str, ...],
     verdict: SubjectVerdict | None = None,
 ) -> StreamConfig:
-    """Return `config` with defaults filled in; `verdict` is that of its subjects, if it is known.
+    """Return `config` with defaults filled in; `verdict` is that of its subjects, None: not searched yet.
 
     Raises:
-        ApiError: says what is wrong.
+        names the fault.
     """
     within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
     return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, _finder(js), within)
 
 
 def _finder(js: JetStream) -> source_rules.Find:
-    """Return what finds the configuration of a stream that is there by its name."""
+    """Return the lookup from stream name to configuration."""
 
     def find(name: str) -> StreamConfig | None:
         return js.streams[name].config if name in js.streams else None
@@ -112,10 +112,10 @@ def create(
     unsupported: tuple[str, ...] = (),
     verdict: SubjectVerdict | None = None,
 ) -> Generator[Step, None, Stream]:
-    """Return a new stream when it is durable, or the one that is there with the same configuration.
+    """Create a stream and return it when it is durable; return an existing stream of equal configuration.
 
     Raises:
-        ApiError: says why not.
+        ApiError: the request is refused.
         StoreFailed: its directory cannot be written.
     """
     config = config.with_required_level()
@@ -157,10 +157,10 @@ def _check_count(js: JetStream, config: StreamConfig) -> None:
 def update(
     js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None = None
 ) -> Generator[Step, None, Stream]:
-    """Change a stream; `config` has passed `check`. The change is durable when this ends.
+    """Update a stream; return when that is durable. `config` has passed `check`.
 
     Raises:
-        ApiError: says why not.
+        ApiError: the request is refused.
     """
     stream = js.stream(config.name)
     old = stream.config
@@ -180,7 +180,7 @@ def update(
     _set_subjects(js, stream)
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
     if config.retention == INTEREST and old.retention != INTEREST:
-        yield from _drop_settled(stream)
+        yield from _remove_acknowledged(stream)
     if js.inflows or config.mirror or config.sources:
         from pyjs.jetstream.mirror import sourcing
 
@@ -192,26 +192,26 @@ def update(
     return stream
 
 
-def _drop_settled(stream: Stream) -> Generator[Step, None, None]:
-    """Drop what consumers are done with; what no consumer ever wanted stays until a limit takes it."""
+def _remove_acknowledged(stream: Stream) -> Generator[Step, None, None]:
+    """Remove messages that no consumer needs any more; a message that no consumer ever matched stays."""
     store = stream.store
     for consumer in list(stream.consumers.values()):
         delivered_to = consumer.cursor.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
         wanted = store.make_filter(consumer.filters)
         seq = store.catalogue.next_match(0, wanted)
         while 0 < seq < delivered_to:
-            stream.release(seq, min(seq + SETTLED_STEP, delivered_to) - 1, wanted)
-            seq = store.catalogue.next_match(seq + SETTLED_STEP, wanted)
+            stream.release(seq, min(seq + RELEASE_STEP, delivered_to) - 1, wanted)
+            seq = store.catalogue.next_match(seq + RELEASE_STEP, wanted)
             if seq:
                 yield None
 
 
 def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
-    """Remove a stream with its consumers and everything stored; it is gone for good when this ends.
+    """Delete a stream with its consumers and files; return when that is durable.
 
     Raises:
         ApiError: 10059.
-        StoreFailed: its directory cannot be renamed, and nothing has changed; or the stream may come back.
+        StoreFailed: its directory cannot be renamed, and nothing has changed; or the next start may find the stream.
     """
     stream = js.stream(name)
     hidden = js.files.hide(name) if stream.config.storage == FILE else ""
@@ -225,8 +225,8 @@ def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
 
 
 def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
-    """Stop the closed consumers of a deleted stream, a few in each step, and let go of them."""
-    # By name: a list of the consumers would keep all of them alive until the end.
+    """Stop and release the closed consumers of a deleted stream, a few in each step."""
+    # By name, since a list of the consumers would keep all of them in memory until the end.
     for number, name in enumerate(list(stream.consumers)):
         if number and number % STOP_STEP == 0:
             yield None
@@ -236,21 +236,21 @@ def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
 
 
 def recover_steps(js: JetStream) -> Iterator[None]:
-    """Open every stream that is stored, in steps; what cannot be opened is named in the log and left alone."""
+    """Open every stored stream, in steps; log those that cannot be opened, and leave their files."""
     whole = yield from _open_found(js, js.files.recover_steps())
     js.files.tails.settle({file_name(name) for name in js.streams})
     _take_up(js.inflows.values(), whole)
     for stream in js.streams.values():
         if stream.store.wants_upkeep and not stream.store.failed:
             try:
-                stream.commit_now()  # what a changed key or compression asks for begins after the first sync
+                stream.commit_now()  # work for a new key or compression begins after the first sync
             except StoreFailed:
-                pass  # the store has told, and publishers will be
+                pass  # the store has reported it, and publishers will get the error
     _retry_postponed(js)
 
 
 def _open_found(js: JetStream, steps: Iterator[Found | None]) -> Generator[None, None, list[Stream]]:
-    """Open the stored streams that `steps` find; return those of which all consumers are there."""
+    """Open the stored streams from `steps`; return those with all their consumers."""
     whole: list[Stream] = []
     for found in steps:
         if found is not None:
@@ -260,7 +260,7 @@ def _open_found(js: JetStream, steps: Iterator[Found | None]) -> Generator[None,
 
 
 def _take_up(inflows: Iterable[Inflow], whole: list[Stream]) -> None:
-    """Go on with recovered streams: copy from origins, which keep what is not copied yet, and end what is settled."""
+    """Start the mirrors and sources of recovered streams, and remove messages that no consumer needs any more."""
     for inflow in inflows:
         inflow.attach_all()
     for stream in whole:
@@ -268,7 +268,7 @@ def _take_up(inflows: Iterable[Inflow], whole: list[Stream]) -> None:
 
 
 def _retry_postponed(js: JetStream) -> None:
-    """Open later what descriptors or memory were short for, if there is any."""
+    """Open postponed streams later, if there are any."""
 
     def due() -> None:
         if js.account.jetstream is js:
@@ -288,7 +288,7 @@ def _open_postponed(js: JetStream) -> Iterator[None]:
         again = [config.name for config in js.files.postponed.values() if config is not None]
         for name in names:
             if name not in again:
-                js.held.let_go(name)  # it is open, or never will be
+                js.held.let_go(name)  # it is open, or cannot be opened
         _retry_postponed(js)
     _take_up(js.inflows.values(), whole)
 
@@ -296,9 +296,9 @@ def _open_postponed(js: JetStream) -> Iterator[None]:
 def _recover_stream(
     js: JetStream, config: StreamConfig, created_ns: int, store: StreamStore, whole: list[Stream]
 ) -> Iterator[None]:
-    """Open a stored stream with its consumers; adds it to `whole` if all of them are there.
+    """Open a stored stream with its consumers; append it to `whole` if all of them were opened.
 
-    Whatever is wrong with its files, the other streams are opened: it is logged, and the stream stays closed.
+    A damaged stream does not stop the others: the damage is logged, and the stream stays closed.
     """
     try:
         _check_kept(js, config)
@@ -321,7 +321,7 @@ def _recover_stream(
 
 
 def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
-    """Do the rest of a purge that a kill interrupted."""
+    """Complete a purge that a kill interrupted."""
     note = js.files.open_purge(stream.name)
     purge = note.begun() if stream.config.storage == FILE else None
     if purge is None:
@@ -333,7 +333,7 @@ def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stored configuration that no request could have made, before anything of the stream is open."""
+    """Refuse a stored configuration that no request could have created, before the stream is opened."""
     if config.mirror or config.sources:
         source_rules.check_kept(config, _finder(js))
 
@@ -349,7 +349,7 @@ def _relearn(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _join(js: JetStream, stream: Stream) -> None:
-    """Have a new stream copy from others, and others from it."""
+    """Start the mirror or sources of a new stream, and those of other streams that copy it."""
     if js.inflows or stream.config.mirror or stream.config.sources:
         from pyjs.jetstream.mirror import sourcing
 
@@ -357,7 +357,7 @@ def _join(js: JetStream, stream: Stream) -> None:
 
 
 def close_all(js: JetStream) -> None:
-    """Close every stream; what they hold is on disk."""
+    """Close every stream and make its messages durable."""
     names = {file_name(name) for name in js.streams}
     tails = js.files.tails.room_for(len(names))
     for stream in list(js.streams.values()):
@@ -375,7 +375,7 @@ def close_all(js: JetStream) -> None:
 
 
 def _close_store(stream: Stream, tails: Tails | None) -> None:
-    """Close the store of a stream that ends with the server; `tails` takes the index of its last segment."""
+    """Close the store of a stream at the stop of the server; `tails` takes the index of its open segment."""
     if tails is None or not isinstance(stream.store, FileStore):
         stream.store.close()
         return
@@ -386,14 +386,14 @@ def _close_store(stream: Stream, tails: Tails | None) -> None:
 
 
 def tell(js: JetStream, name: str, action: str) -> None:
-    """Let those who subscribe to it know what was done to a stream."""
+    """Publish the advisory of a stream's creation, update or deletion."""
     shared = js.shared
     now_ns = shared.clock.wall_ns()
-    advisories.tell_of_stream(js.account, shared.rng, name, action, now_ns, shared.options.domain)
+    advisories.publish_stream_action(js.account, shared.rng, name, action, now_ns, shared.options.domain)
 
 
 def _new_store(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, StreamStore]:
-    """Return the store of a new stream, when its directory is durable."""
+    """Return the store of a new stream when its directory is durable."""
     store: StreamStore
     if config.storage == MEMORY:
         store = MemStore()
@@ -425,19 +425,19 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
 
 
 def _mistaken(stream: Stream) -> None:
-    """Have a stream opened again from its files, of which an index file was wrong, at the end of the turn."""
+    """Reopen, at the end of the turn, a stream with a wrong index file."""
     stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 
 def _set_subjects(js: JetStream, stream: Stream) -> None:
-    """Have the stream keep and republish messages under the subjects that its configuration says."""
+    """Apply the configured subject transform and republish to the stream."""
     rng, moved, republished = js.shared.rng, stream.config.subject_transform, stream.config.republish
     stream.transform = None if moved is None else open_transform(moved.src, moved.dest, rng)
     stream.republisher = None if republished is None else Republisher(stream.name, republished, rng)
 
 
 def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None = None) -> None:
-    """Close a stream, which is "deleted", or goes with a "shutdown" or, without a write, a "fault"."""
+    """Close a stream; `reason` is "deleted", "shutdown", or "fault" (nothing is written)."""
     deleted = reason == "deleted"
     if js.observer is not None:
         js.observer.stream_closing(stream, deleted)
@@ -447,7 +447,7 @@ def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None =
         sourcing.closing(js, stream)
     for consumer in list(stream.consumers.values()):
         if deleted:
-            consumer.close()  # and `_stop_consumers` stops it
+            consumer.close()  # `_stop_consumers` stops it
         else:
             consumer.stop(reason)
     _subscribe(js, stream, ())
@@ -461,29 +461,29 @@ def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None =
 
 
 def _untie(stream: Stream) -> None:
-    """Let consumers and store of a stream that has ended know nothing of it: each would keep it in a cycle."""
+    """Break the reference cycles of a closed stream with its consumers and its store."""
     stream.inbox.close()
     if isinstance(stream.store, FileStore):
         stream.store.examiner.on_mistake = None
 
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
-    """End a stream after a fault, without writing: its files are what is left of it."""
+    """Close a stream after a fault, without writing; it is reopened from its files."""
     _close(js, stream, "fault", error)
     if stream.config.storage == FILE:
-        js.held.hold(stream.config)  # until it is open again, at the next start if not before
+        js.held.hold(stream.config)  # until it is open again, at the latest by the next start
     if isinstance(stream.store, FileStore):
         stream.store.release()
 
 
 def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
-    """Open a stream that was abandoned as its files have it."""
+    """Reopen an abandoned stream from its files."""
     whole = yield from _open_found(js, js.files.reopen_steps(name))
     _take_up([js.inflows[name]] if name in js.inflows else [], whole)
 
 
 def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
-    """Subscribe a new stream to its subjects; they are its own from the first step on."""
+    """Subscribe a new stream to its subjects, in steps; they are reserved from the first step on."""
     subjects = stream.config.subjects
     for subject in subjects:
         js.subjects.add(subject, stream.name)
@@ -499,7 +499,7 @@ def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None:
-    """Make `subjects` what the stream listens to."""
+    """Replace the subscriptions of the stream by those for `subjects`."""
     current = js.subscriptions.setdefault(stream.name, {})
     wanted = set(subjects)
     for subject in [subject for subject in current if subject not in wanted]:
@@ -514,7 +514,7 @@ def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None
 
 
 def _check_running(js: JetStream) -> None:
-    """Refuse to go on after the account lost JetStream while something was written."""
+    """Refuse to continue if the account lost JetStream meanwhile."""
     errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(js.account.jetstream is not js)
 
 
@@ -525,7 +525,7 @@ def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:
 
 
 def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
-    """Refuse what account or server have no room for; `extra` bytes are to be reserved."""
+    """Refuse a stream beyond the limits of account or server; `extra` is the number of bytes to reserve."""
     errcodes.MAXIMUM_CONSUMERS_LIMIT.raise_if(0 < js.limits.max_consumers < config.max_consumers)
     need = extra if config.max_bytes > 0 else 1
     for usage in (js.usage[config.storage], js.shared.usage[config.storage]):
@@ -557,6 +557,6 @@ def _check_consumer_limits(js: JetStream, stream: Stream, config: StreamConfig) 
 
 
 def _ack_head(name: str, domain: str) -> bytes:
-    """Return what every PubAck of a stream begins with."""
+    """Return the first bytes of every PubAck of a stream."""
     fields: dict[str, object] = {"stream": name, "domain": domain} if domain else {"stream": name}
     return orjson.dumps(fields)[:-1] + b',"seq":'

@@ -1,14 +1,14 @@
-"""A place in one stream from which another one copies, a bounded number of messages at a time.
+"""Copies messages of one stream into another, a bounded number per turn.
 
-A mirror keeps sequence, time, subject and headers of what it copies; gaps between sequences become gaps. A source's
-message is stored like a publish, with a header that tells where it came from. Both leave out what was a condition on
-the publish to the origin. A message that the target refuses is tried again when something changes in the target.
+A mirror keeps sequence, time, subject and headers of the messages; gaps between sequences are kept too. A message of
+a source is stored like a publish, with a header that names its origin. Both drop the headers that were conditions of
+the publish to the origin. A message that the target refuses is tried again when the target changes.
 
-What is in the origin's file is copied, what is not yet committed there is not; a copy is safe (`kept`) when the
-target has committed it, and only then an interest or workqueue origin lets go of it. All copiers of a turn share
-one budget, so that many of them keep nobody else waiting; one that got nothing of it is first in the next turn.
+Only committed messages of the origin are copied. A copy counts (`kept`) when the target has committed it and
+`sync_interval` is met; only then may an interest or workqueue origin remove the message. All copiers of a turn share
+one budget, so that many of them delay nobody; a copier that got none of it is first in the next turn.
 
-Knows nothing of how origins are found and positions are kept (sourcing.py).
+Knows nothing of finding origins and storing positions (sourcing.py).
 Compiled because every mirrored message passes here (benchmarks/: JetStream mirror).
 Source: nats.docs "Source and Mirror Streams"; headers and refusals probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source).
@@ -36,40 +36,40 @@ cdef extern from "string.h" nogil:
 cdef enum:
     MESSAGES_PER_PUMP = 1024
     BYTES_PER_PUMP = 262144
-    HEADER_ROOM = 512           # for names, sequence and line ends of one Nats-Stream-Source
+    HEADER_ROOM = 512           # bytes for names, sequence and line ends of one Nats-Stream-Source
     REFUSED = 0
     STORED = 1
-    SKIPPED = 2                 # a duplicate, or nobody is interested
-    STATUS_LINE_SIZE = 10       # NATS/1.0 and the line's end
+    SKIPPED = 2                 # a duplicate, or a message without interest
+    STATUS_LINE_SIZE = 10       # NATS/1.0 and its line end
 
 
 cdef class Copier(StreamConsumer):
-    """Copies from `origin` into `target`."""
+    """The copier of one mirror or source: reads `origin`, stores into `target`."""
 
     cdef readonly Stream target
-    cdef readonly Stream origin             # None: it is not there
-    cdef readonly bint mirrors              # keeps sequences and times, adds nothing
+    cdef readonly Stream origin             # None: there is no such stream
+    cdef readonly bint mirrors              # a mirror: sequences and times stay, no header is added
     cdef readonly bint blocked              # the target refuses the message at `at`
-    cdef public int64_t active_ns           # when it last looked at its origin, 0: never
-    cdef public object error                # errcodes.ApiError, None: all is well
-    cdef public uint64_t stored             # sequence in the origin of what was stored last, 0: nothing
-    cdef readonly uint64_t written          # everything up to here is committed by the target, or not wanted
-    cdef readonly uint64_t kept             # the same, and as safe as `sync_interval` wants it
-    cdef uint64_t at                        # where to look next
-    cdef uint64_t copied                    # the last that was copied
+    cdef public int64_t active_ns           # wall time of its last look at the origin; 0: never
+    cdef public object error                # errcodes.ApiError shown in reports; None: no error
+    cdef public uint64_t stored             # seq in the origin of the last stored message; 0: none
+    cdef readonly uint64_t written          # all seq <= this are committed by the target or unwanted; >= kept
+    cdef readonly uint64_t kept             # like `written`, and as durable as `sync_interval` asks
+    cdef uint64_t at                        # next seq of the origin to look at
+    cdef uint64_t copied                    # seq of the last copied message
     cdef StoreFilter wanted                 # `filters` over the origin
     cdef list transforms                    # subjects.transform.SubjectTransform
-    cdef bint renames                       # there are some
+    cdef bint renames                       # `transforms` is not empty
     cdef object owner                       # sourcing.Inflow
-    cdef bint current                       # the owner knows that nothing is left
-    cdef bytes head, tail                   # Nats-Stream-Source: what comes before the sequence, and between
-    cdef bytes ident                        # behind the subject
-    cdef const char* head_text              # in `head`, and so on
+    cdef bint current                       # the owner was told that the copy is complete
+    cdef bytes head, tail                   # Nats-Stream-Source before the sequence, and between sequence and subject
+    cdef bytes ident                        # identity of the origin, after the subject
+    cdef const char* head_text              # points into `head`, and so on
     cdef const char* tail_text
     cdef const char* ident_text
     cdef size_t head_len, tail_len, ident_len
     cdef bint queued                        # in Turn.consumers
-    cdef char* scratch                      # a message with changed headers
+    cdef char* scratch                      # buffer for a message with changed headers
     cdef size_t scratch_room
 
     def __init__(self, owner, Stream target, str name, tuple filters, list transforms, bint mirrors):
@@ -90,20 +90,20 @@ cdef class Copier(StreamConsumer):
 
     @property
     def account(self):
-        """The account of the stream that copies."""
+        """The account of the target."""
         return self.target.account
 
     def describe(self, bytes head, bytes tail) -> None:
-        """Set what Nats-Stream-Source says: `head` before the sequence, `tail` between it and the subject."""
+        """Set the text of Nats-Stream-Source: `head` before the sequence, `tail` between it and the subject."""
         self.head = self.head_text = head
         self.tail = self.tail_text = tail
         self.head_len = len(head)
         self.tail_len = len(tail)
 
     def attach(self, Stream origin not None, uint64_t position, bytes ident, uint64_t copied_from=0) -> None:
-        """Copy from `origin`, which is known by `ident`, what comes after `position`.
+        """Copy messages after `position` from `origin`, whose identity is `ident`.
 
-        What is between `copied_from`, unless that is 0, and `position` was copied before.
+        `copied_from` is the first sequence that was copied before; 0: unknown.
         """
         self.origin = origin
         self.wanted = origin.store.make_filter(self.filters)
@@ -120,14 +120,14 @@ cdef class Copier(StreamConsumer):
             origin.release(copied_from, position, self.wanted)
 
     def detach(self) -> None:
-        """Copy nothing more; the origin or the target goes."""
+        """Stop copying; called when the origin or the target is closed."""
         if self.origin is not None:
             self.origin.remove_follower(self)
             self.origin = None
         self.blocked = False
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Tell whether the message of the origin, which the filters match, is not safely copied yet."""
+        """Return whether the message `seq` of the origin is not safely copied yet; the filters match it."""
         return seq > self.kept
 
     cpdef void wake(self, uint64_t seq) noexcept:
@@ -137,7 +137,7 @@ cdef class Copier(StreamConsumer):
             self.target.turn.consumers.append(self)
 
     def committed(self) -> bool:
-        """Take notice that the target has committed; tells whether this had copied something."""
+        """Note that the target has committed; return whether a message of this copier was among it."""
         if self.copied == self.written:
             return False
         self.written = self.copied
@@ -148,14 +148,14 @@ cdef class Copier(StreamConsumer):
         return True
 
     def durable(self, Stream origin, uint64_t seq, error) -> None:
-        """Let the origin go of what was copied up to `seq`, unless an error says that it may be lost."""
+        """Let the origin remove messages up to `seq`, unless `error` says that the copies may be lost."""
         cdef uint64_t before = self.kept
         if error is None and origin is not None and origin is self.origin and seq > before:
             self.kept = seq
             origin.release(before + 1, seq, self.wanted)
 
     def lost(self, uint64_t taken) -> None:
-        """Go back to what is safe: the target could not commit; of a source it has the messages up to `taken`."""
+        """Return to the last safe position after a failed commit; a source has its messages up to `taken`."""
         if taken > self.written:
             self.copied = taken
             self.committed()
@@ -167,7 +167,7 @@ cdef class Copier(StreamConsumer):
         self.blocked = True
 
     def lag(self) -> int:
-        """Return how many messages the origin is ahead, as nats-server counts: without those at hand."""
+        """Return the lag behind the origin in messages, as nats-server counts it: without those already fetched."""
         cdef int64_t pending
         if self.origin is None or self.active_ns == 0:
             return 0
@@ -175,7 +175,7 @@ cdef class Copier(StreamConsumer):
         return max(0, pending - (2 if self.blocked else 1))
 
     def pump(self) -> None:
-        """Copy some, and see to it that the rest follows."""
+        """Copy up to the budget, and queue the rest for the next turn."""
         cdef int more
         self.queued = False
         if self.target.closed:
@@ -202,7 +202,7 @@ cdef class Copier(StreamConsumer):
     # -- messages ------------------------------------------------------------------------------------------
 
     cdef int copy_some(self) except -1:
-        """Copy up to one pump's worth; returns whether there is more."""
+        """Copy up to the budget of one pump; return whether there is more."""
         cdef StreamStore store = self.origin.store
         cdef uint64_t limit = self.origin.kept_seq, seq
         cdef size_t size = 0
@@ -216,10 +216,10 @@ cdef class Copier(StreamConsumer):
                     self.at = max(self.at, limit + 1)
                     break
                 result = store.load(seq, &r)
-                if result == -3:                # no descriptor is left to read it: it is not passed over
+                if result == -3:                # out of descriptors: retried, not passed over
                     self.blocked = True
                     break
-                if result != 0:                 # damaged: the store has told of it
+                if result != 0:                 # damaged: the store has reported it
                     self.at = seq + 1
                     continue
                 result = self.copy(&r)
@@ -234,7 +234,7 @@ cdef class Copier(StreamConsumer):
                 size += r.size + r.subject_len
         if taken:
             self.target.mark_dirty()
-            self.target.interest.tell_drops()       # before a consumer counts what is left
+            self.target.interest.tell_drops()       # before a consumer counts its num_pending
             self.owner.has_copied(self)
             self.target.turn.copies_left -= 1
         return not self.blocked and (taken >= MESSAGES_PER_PUMP or size >= BYTES_PER_PUMP)
@@ -256,7 +256,7 @@ cdef class Copier(StreamConsumer):
             return SKIPPED
         if self.target.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT) \
                 and self.target.limits_refused(m, False):
-            return REFUSED      # before the gap is used up: the message may be gone when there is room
+            return REFUSED      # before the gap is applied: the message may be gone when there is space
         if self.target.store.skip_to(r.seq - 1) != 0:
             return REFUSED
         if r.header_len:
@@ -276,9 +276,9 @@ cdef class Copier(StreamConsumer):
         return self.take(m)
 
     cdef int source(self, Msg* m, Record* r) noexcept nogil:
-        """Take a message with a header that says where it came from."""
+        """Store a message with a header that names its origin."""
         cdef size_t n, fixed = self.head_len + self.tail_len + self.ident_len
-        # The subject twice: the target may be the origin, whose store moves what it has shown.
+        # The subject is copied: if target and origin are one stream, storing moves the memory that `m` points to.
         if self.reserve(r.size + 2 * r.subject_len + fixed + HEADER_ROOM) != 0:
             return REFUSED
         if r.header_len:
@@ -302,7 +302,7 @@ cdef class Copier(StreamConsumer):
         return self.take(m)
 
     cdef int take(self, Msg* m) noexcept nogil:
-        """Have the target keep a message that its origin has checked."""
+        """Store a message that its origin has checked."""
         cdef PubHeaders h
         cdef uint64_t seq, before = self.target.staged_bytes
         cdef bint lives, rolls_up
@@ -333,14 +333,14 @@ cdef class Copier(StreamConsumer):
         return STORED if self.target.staged_bytes != before else SKIPPED
 
     cdef void after(self, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:
-        """Do what headers of the message that was just kept ask for."""
+        """Apply the TTL and roll-up headers of the message that was just stored."""
         if ttl is not None:
             self.target.aging.lifetimes.add(seq, ttl, self.target.store.catalogue.last_ts)
         if rollup is not None and rollup.lower() in (b"sub", b"all"):
             self.target.evictions.note_rollup(m.subject[:m.subject_len], rollup, seq)
 
     cdef int take_renamed(self, Msg* m) noexcept:
-        """Take a message under the subject that transforms make of its own."""
+        """Store a message under its transformed subject."""
         cdef bytes subject = self.renamed(m.subject, m.subject_len)
         m.subject = subject
         m.subject_len = <uint32_t> len(subject)
@@ -380,7 +380,7 @@ cdef inline size_t put_number(char* to, size_t at, uint64_t number) noexcept nog
 
 
 cdef size_t copy_headers(char* to, const char* h, size_t n, bint source) noexcept nogil:
-    """Copy a header block without its end and without what was meant for the origin; return how much that is."""
+    """Copy a header block without its end and without the origin's publish conditions; return its size."""
     cdef const char* end = h + n - 2            # the empty line
     cdef const char* line = h
     cdef const char* following
@@ -405,8 +405,8 @@ cdef inline bint is_dropped(const char* line, size_t n, bint source) noexcept no
 def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
     """Return (sequence, ident) of the newest message with a sequence > `above` of each of the `wanted` sources.
 
-    They are named as Nats-Stream-Source names them, without sequence, subject and ident. Looks from the end and no
-    farther back than needed.
+    The keys are names as in Nats-Stream-Source, without sequence, subject and ident. Searches from the end, only as
+    far as needed.
     """
     cdef uint64_t seq = 0
     cdef Record r

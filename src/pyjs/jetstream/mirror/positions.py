@@ -1,11 +1,11 @@
-"""How far a stream has copied its sources, kept beside its messages.
+"""Positions of sources: up to which message of its origin a stream has copied each source.
 
-The headers of sourced messages tell it too, as long as such a message of every source is there. What is kept here
-tells it of sources whose messages are gone: purged, expired, acknowledged, or never stored because they were
-duplicates. Each entry says up to which message of the stream it is true: what is newer is read from the headers, and
-an entry that is ahead of the stream, as a power failure may leave it, is only used where no header tells.
+The headers of sourced messages show it too, while the newest message of every source exists. The stored positions are
+for sources whose messages are gone: purged, expired, acknowledged, or never stored because they were duplicates. Each
+entry names the message of the stream up to which it is valid; headers of newer messages take precedence. An entry
+ahead of the stream (possible after a power cut) is used only if no header shows a position.
 
-Knows nothing of streams; the names of sources are those of Nats-Stream-Source.
+Knows nothing of streams; sources have their names in Nats-Stream-Source.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.store.state.consumer_state import ConsumerStateFile
 
-    Position: TypeAlias = tuple[int, bytes]  # sequence in the origin, and which origin it was
+    Position: TypeAlias = tuple[int, bytes]  # sequence in the origin, and the identity of the origin
 
-DELTAS_SIZE_MAX = 1 << 20  # a new snapshot beyond
+DELTAS_SIZE_MAX = 1 << 20  # bytes of deltas after which a new snapshot is written
 
 
 class Positions:
-    """Positions of one stream, by source."""
+    """The positions of one stream's sources."""
 
     def __init__(self, open_file: Callable[[], ConsumerStateFile] | None, log: Log) -> None:
-        """Begin without any; `open_file` says where they are kept, None: nowhere."""
+        """Start without positions; `open_file` opens their file; None: they are not stored."""
         self._open_file = open_file
         self._file: ConsumerStateFile | None = None
         self._log = log
-        self._whole = False  # the file has a snapshot that deltas may follow
+        self._whole = False  # the file has a snapshot to which deltas can be appended
         self.known: dict[bytes, Position] = {}
-        self.true_at = 0  # the last message of the stream that `known` takes into account
+        self.true_at = 0  # seq of the newest message of the stream that `known` covers
 
     def load(self) -> bool:
-        """Read what is kept; False: nothing is, or it cannot be read, and the headers of messages have to do."""
+        """Read the stored positions; False: none are readable, so the headers of messages must do."""
         if self._open_file is None:
             return False
         try:
@@ -60,7 +60,7 @@ class Positions:
             return False
 
     def save(self, true_at: int, moved: dict[bytes, Position]) -> None:
-        """Keep positions that have changed; a failure is logged, since the headers of messages tell them too."""
+        """Store changed positions; a failure is only logged, since the headers of messages show them too."""
         self.known.update(moved)
         self.true_at = true_at
         if self._open_file is None:

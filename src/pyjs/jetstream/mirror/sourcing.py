@@ -1,12 +1,12 @@
-"""Mirrors and sources of an account's streams: who copies from whom, from where on, and how that is reported.
+"""Mirrors and sources of an account's streams: which stream copies which, from which sequence, and the reports.
 
-Each stream that copies has an Inflow with a copier for its mirror or for each of its sources; the copiers do the
-copying (copier.pyx). An origin that is not there is waited for, one that is made anew is recognised by the time of
-its creation: a source then begins as configured, a mirror goes on behind its own last message. Positions of mirrors
-are the sequences they hold, those of sources are kept in files (positions.py).
+Each stream that copies has an Inflow, with one copier (copier.pyx) for its mirror or for each of its sources. A
+missing origin is awaited. An origin that was deleted and created again is recognized by its creation time: a source
+then starts as configured, a mirror continues after its own last message. The position of a mirror is its last
+sequence; those of sources are stored (positions.py).
 
-Loaded with the first stream that copies. An origin behind an API prefix is only found when the prefix is that of
-this server's own domain: nothing else answers on a single server.
+Imported by the first stream that copies. An origin with an API prefix is found only if that is the prefix of this
+server's own domain: a single server has no other.
 
 Source: nats.docs "Source and Mirror Streams", ADR-10; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source).
@@ -35,15 +35,17 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.positions import Position
     from pyjs.jetstream.stream.stream import Stream
 
-RETRY_NS = 1_000_000_000  # after which a refused message is tried again, should nothing else change
-HEARTBEAT_NS = 1_000_000_000  # nats-server hears of an idle origin this often, so `active` stays below
+RETRY_NS = 1_000_000_000  # ns after which a refused message is tried again, unless the target changed before
+HEARTBEAT_NS = (
+    1_000_000_000  # ns; nats-server polls an idle origin this often, so its reported `active` stays below
+)
 
 
-# -- streams come and go -----------------------------------------------------------------------------------
+# -- events of streams ---------------------------------------------------------------------------------------
 
 
 def opened(js: JetStream, stream: Stream) -> None:
-    """Have a new or recovered stream copy what it is configured to."""
+    """Start the mirror or sources of a new or recovered stream."""
     if stream.config.mirror or stream.config.sources:
         inflow = Inflow(js, stream)
         js.inflows[stream.name] = stream.inflow = inflow
@@ -52,7 +54,7 @@ def opened(js: JetStream, stream: Stream) -> None:
 
 
 def changed(js: JetStream, stream: Stream) -> None:
-    """Take over the configuration of a stream that copies, or begins or ceases to."""
+    """Apply an updated configuration: start, change or stop copying."""
     inflow = js.inflows.get(stream.name)
     if inflow is None:
         opened(js, stream)
@@ -63,14 +65,14 @@ def changed(js: JetStream, stream: Stream) -> None:
 
 
 def closing(js: JetStream, stream: Stream) -> None:
-    """Copy nothing more into the stream, nor out of it."""
+    """Stop copying into the stream and out of it."""
     _close(js, stream)
     for inflow in js.copied_by.get(stream.name, ()):
         inflow.disconnect(stream)
 
 
 def stop(js: JetStream) -> None:
-    """Copy nothing more at all. Every stream is closed: one that is not would let go of what is not copied."""
+    """Stop all copying. Every stream is closed, since an open one would remove messages that are not copied yet."""
     for inflow in js.inflows.values():
         inflow.close()
     js.inflows.clear()
@@ -87,12 +89,12 @@ def _connect(js: JetStream, name: str) -> None:
         inflow.connect(name)
 
 
-# -- what one stream copies --------------------------------------------------------------------------------
+# -- the copies of one stream --------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Lane:
-    """One mirror or source, and the copier of it."""
+    """One mirror or source, with its copier."""
 
     source: StreamSource
     key: bytes
@@ -100,15 +102,15 @@ class Lane:
 
 
 class Inflow:
-    """Everything that one stream copies from others."""
+    """The mirror or all sources of one stream."""
 
     def __init__(self, js: JetStream, stream: Stream) -> None:
         self._js = js
         self._stream = stream
         self._lanes: dict[bytes, Lane] = {}
         self._lane_of: dict[Copier, Lane] = {}
-        self._moved: list[Copier] = []  # what has copied since the last commit
-        self._blocked: list[Copier] = []  # what the stream has refused a message since
+        self._moved: list[Copier] = []  # have copied since the last commit
+        self._blocked: list[Copier] = []  # have been refused a message since the last commit
         self._origins: set[str] = set()
         self._timer: Timer | None = None
         kept = stream.config.storage == FILE
@@ -116,10 +118,10 @@ class Inflow:
             (lambda: js.files.open_positions(stream.name)) if kept else None, js.shared.log
         )
         self._loaded = False
-        self.is_mirrored = False  # a mirror has what its origin has, or nearly so
+        self.is_mirrored = False  # a mirror that has all, or nearly all, messages of its origin
 
     def configure(self, config: StreamConfig) -> None:
-        """Copy what `config` says from now on; what stays is not interrupted."""
+        """Apply `config`; unchanged sources continue without interruption."""
         sources = (config.mirror,) if config.mirror else config.sources
         wanted = {key_of(source): source for source in sources}
         for key in [key for key in self._lanes if key not in wanted]:
@@ -138,7 +140,7 @@ class Inflow:
             self._lanes[key].copier.wake(0)
 
     def _register(self, origins: set[str]) -> None:
-        """Have the account know from which streams this one copies."""
+        """Register this stream with the account as a copy of `origins`."""
         copied_by = self._js.copied_by
         for name in self._origins - origins:
             copied_by[name].discard(self)
@@ -160,7 +162,7 @@ class Inflow:
         return Lane(source, key, copier)
 
     def _learn_positions(self, keys: set[bytes]) -> None:
-        """Find out how far sources were copied: from what is kept, and from the messages behind that."""
+        """Find the positions of sources: from the stored ones, and from the headers of newer messages."""
         positions, store = self._positions, self._stream.store
         if not self._loaded:
             self._loaded = True
@@ -172,22 +174,22 @@ class Inflow:
     # -- origins -------------------------------------------------------------------------------------------
 
     def connect(self, name: str) -> None:
-        """Have the copiers look for their origin that want the stream `name`, which is there now."""
+        """Attach the copiers whose origin is the stream `name`, which was just opened."""
         for lane in self._lanes.values():
             if lane.source.name == name and lane.copier.origin is None:
                 lane.copier.wake(0)
 
     def attach_all(self) -> None:
-        """Look for every origin now, and not with the first look at its messages."""
+        """Attach every copier now, not when it first reads its origin."""
         for lane in self._lanes.values():
             if lane.copier.origin is None:
                 self.find_origin(lane.copier)
 
     def find_origin(self, copier: Copier) -> bool:
-        """Give a copier its origin, if it is there; reports say so if not, and `connect` comes when it is."""
+        """Attach a copier to its origin if that exists; if not, reports show an error until `connect`."""
         lane = self._lane_of.get(copier)
         if lane is None:
-            return False  # it was queued when it was given up
+            return False  # closed while it was queued
         origin = self._js.streams.get(lane.source.name) if self._is_here(lane.source) else None
         if origin is not None:
             self._attach(lane, origin)
@@ -196,7 +198,7 @@ class Inflow:
         return origin is not None
 
     def disconnect(self, origin: Stream) -> None:
-        """Copy nothing more from a stream that is being closed."""
+        """Detach the copiers of a stream that is being closed."""
         for lane in self._lanes.values():
             if lane.copier.origin is origin:
                 lane.copier.detach()
@@ -222,11 +224,11 @@ class Inflow:
         lane.copier.attach(origin, seq, b" " + ident, begin)
 
     def _begin_of(self, source: StreamSource) -> int:
-        """Return from where on an origin was copied, so that it may let go of that; 0: nobody knows."""
+        """Return from which sequence an origin was copied, so that it may remove those messages; 0: unknown."""
         return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
     def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
-        """As `_begin_of`; what is older than the origin came from another one, which had its name before."""
+        """Like `_begin_of`, for a mirror; messages older than the origin came from an earlier stream of its name."""
         store = self._stream.store
         oldest_ns = store.first_ts if store.msgs else store.last_ts
         return (
@@ -236,7 +238,7 @@ class Inflow:
         )
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
-        """Return the sequence behind which a mirror begins, which is the last that it has used up itself."""
+        """Return the sequence after which a mirror continues: its own last one."""
         store = self._stream.store
         if store.msgs == 0 and store.first_seq == 0:
             start = max(mirror.opt_start_seq, origin.store.first_seq)
@@ -246,7 +248,7 @@ class Inflow:
         return store.last_seq
 
     def _first_position(self, source: StreamSource, origin: Stream, anew: bool) -> int:
-        """Return the sequence behind which a source begins of which nothing is known."""
+        """Return the sequence after which a source starts that has no position."""
         if source.opt_start_seq:
             return source.opt_start_seq - 1
         store = self._stream.store
@@ -254,17 +256,17 @@ class Inflow:
         if start_ns is not None:
             start_ns = max(start_ns, store.last_ts)
         elif store.first_seq > 1 and store.last_ts and not anew:
-            start_ns = store.last_ts  # what was copied before may be gone already
+            start_ns = store.last_ts  # messages copied before may be removed already
         return 0 if start_ns is None else origin.store.catalogue.seq_at(wrapped_ns(start_ns)) - 1
 
-    # -- what copiers and the stream tell ------------------------------------------------------------------
+    # -- calls from copiers and the stream -----------------------------------------------------------------------
 
     def has_copied(self, copier: Copier) -> None:
-        """Remember that its position has changed."""
+        """Note that the position of `copier` has changed."""
         self._moved.append(copier)
 
     def was_blocked(self, copier: Copier) -> None:
-        """Try again with the next commit, or in a while, should nothing happen in the stream before."""
+        """Retry with the next commit, or after RETRY_NS if nothing happens in the stream."""
         self._blocked.append(copier)
         self._offer_direct_gets(False)
         if self._timer is None:
@@ -281,7 +283,7 @@ class Inflow:
             copier.wake(0)
 
     def is_current(self, copier: Copier) -> None:
-        """Let direct gets of the origin find a mirror that has caught up."""
+        """Let a mirror that has caught up answer direct gets of its origin."""
         self._offer_direct_gets(True)
 
     def _offer_direct_gets(self, offered: bool) -> None:
@@ -291,7 +293,7 @@ class Inflow:
                 self._js.observer.stream_changed(self._stream, self._stream.config)
 
     def committed(self) -> None:
-        """Keep how far the sources are copied, and try again what the stream had no room for."""
+        """Store the positions of the sources, and retry refused messages."""
         self._wake_blocked()
         copiers, self._moved = self._moved, []
         moved: dict[bytes, Position] = {}
@@ -303,16 +305,16 @@ class Inflow:
             self._positions.save(self._stream.store.last_seq, moved)
 
     def lost(self) -> None:
-        """Copy again what could not be kept, once there is room."""
+        """Copy messages again that could not be stored, once there is space."""
         if not self._stream.config.mirror:
-            self._learn_positions(set(self._lanes))  # an earlier write of the turn may have taken some
+            self._learn_positions(set(self._lanes))  # an earlier write of the turn may have stored some
         for lane in self._lanes.values():
             lane.copier.lost(self._positions.known.get(lane.key, (0, b""))[0])
             self.was_blocked(lane.copier)
         self._moved = []
 
     def close(self) -> None:
-        """Copy nothing more."""
+        """Stop copying."""
         self._stream.inflow = None
         for lane in self._lanes.values():
             lane.copier.detach()
@@ -326,7 +328,7 @@ class Inflow:
     # -- reports -------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, Any]]:
-        """Return what reports of the stream show of each mirror and source."""
+        """Return the reports of the mirror or of each source."""
         return [self._shown(lane) for lane in self._lanes.values()]
 
     def _shown(self, lane: Lane) -> dict[str, Any]:
@@ -357,7 +359,7 @@ class Inflow:
 
 
 def key_of(source: StreamSource) -> bytes:
-    """Return what Nats-Stream-Source calls a source: origin, filters and destinations."""
+    """Return the name of a source in Nats-Stream-Source: origin, filters and destinations."""
     origin = source.name if source.external is None else f"{source.name}:{short_hash(source.external.api)}"
     filters, destinations = [source.filter_subject or ">"], [">"]
     if source.subject_transforms:
@@ -367,5 +369,5 @@ def key_of(source: StreamSource) -> bytes:
 
 
 def identity(stream: Stream) -> bytes:
-    """Return what tells a stream from another one that had its name before."""
+    """Return a value that differs between a stream and an earlier one of the same name."""
     return short_hash(time_text(stream.created_ns)).encode()

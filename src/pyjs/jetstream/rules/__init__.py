@@ -1,1 +1,1 @@
-"""What is allowed: checks and defaults of streams, sources and consumers."""
+"""Checks and defaults for configurations of streams, sources and consumers."""

@@ -1,6 +1,6 @@
-"""What the consumers of a workqueue stream claim: subjects that no two of them may share.
+"""The subjects of the consumers of a workqueue stream, which must not overlap.
 
-Knows nothing of messages; jetstream/rules/consumer.py asks before a consumer is made or changed.
+Knows nothing of messages; jetstream/rules/consumer.py uses it before a consumer is created or updated.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Claims:
-    """The subjects of each consumer of one stream."""
+    """The filter subjects of each consumer of one stream."""
 
     def __init__(self) -> None:
         self.tree = SubjectTree()
         self._claimed: dict[str, tuple[str, ...]] = {}  # by the name of the consumer
 
     def put(self, name: str, config: ConsumerConfig) -> None:
-        """Note what the consumer called `name` claims, in place of what it did before."""
+        """Set the subjects of the consumer `name`."""
         self.remove(name)
         if config.direct or config.sourcing:
             return
@@ -30,6 +30,6 @@ class Claims:
             self.tree.add(subject, name)
 
     def remove(self, name: str) -> None:
-        """Forget the consumer called `name`."""
+        """Remove the consumer `name`."""
         for subject in self._claimed.pop(name, ()):
             self.tree.remove(subject, name)

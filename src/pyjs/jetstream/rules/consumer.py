@@ -1,7 +1,7 @@
 """Rules for consumer configurations: defaults, checks in nats-server's order, and what an update may change.
 
-Works on values only: what the stream and the limits say comes in as StreamConfig and ConsumerLimits. The order of
-the checks is part of the interface, since a request with two faults must get the peer's error.
+Works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order of the checks
+is part of the interface: a request with two faults must get the same error as from nats-server.
 
 Source: order and texts probed on nats-server 2.15.1.
 """
@@ -37,13 +37,13 @@ ACK_PENDING_DEFAULT = 1000
 INACTIVE_THRESHOLD_DEFAULT_NS = 5_000 * NS_PER_MS
 PINNED_TIMEOUT_DEFAULT_NS = 120_000 * NS_PER_MS
 HEARTBEAT_MIN_NS = 100 * NS_PER_MS
-NOT_SEARCHED = "not searched"  # no subject: it has a blank
+NOT_SEARCHED = "not searched"  # not a valid subject, because of the blank
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLimits:
-    """What server and account allow; 0 is no limit."""
+    """Limits of the server and the account for consumers; 0: none."""
 
     server_max_ack_pending: int = 0
     server_max_request_batch: int = 0
@@ -53,10 +53,10 @@ class ConsumerLimits:
 def normalised(
     config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, pedantic: bool = False
 ) -> ConsumerConfig:
-    """Return `config` with nonsense corrected and defaults filled in.
+    """Return `config` with invalid limits corrected and defaults filled in.
 
     Raises:
-        ApiError: 10157, when `pedantic` forbids a correction.
+        10157, if `pedantic` forbids a correction.
     """
     config = _without_negatives(config, pedantic)
     changes: dict[str, Any] = {}
@@ -134,9 +134,10 @@ def _inactive_threshold(stream: StreamConfig, pedantic: bool) -> int:
 
 
 def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
-    """Return `config` with the threshold that every ephemeral consumer has; `ephemeral`: it counts as one.
+    """Return `config` with the inactive_threshold of an ephemeral consumer; `ephemeral`: treat it as one.
 
-    Not part of `normalised`: the peer compares a repeated request with what it keeps before filling this in.
+    Not part of `normalised`: nats-server compares a repeated request with the stored configuration before this
+    default.
     """
     if (config.durable and not ephemeral) or config.inactive_threshold_ns:
         return config
@@ -144,19 +145,19 @@ def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
 
 
 def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
-    """Return the first valid filter that another one covers, None: none is covered; in steps when they are many."""
+    """Return the first valid filter that another filter covers, None: none; in steps if there are many filters."""
     return (yield from first_covered(each for each in config.filters if is_valid_subject(each.encode())))
 
 
 def check(
     config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, covered: str | None = NOT_SEARCHED
 ) -> None:
-    """Refuse a normalised `config` that cannot be; the first fault in the peer's order decides.
+    """Refuse an invalid, normalised `config`; the first fault in nats-server's order is reported.
 
     `covered` is what `search_filters` returned.
 
     Raises:
-        ApiError: what is wrong.
+        with the fault.
     """
     _check_name_and_replicas(config, stream)
     _check_acks(config)
@@ -332,10 +333,10 @@ _FIXED = (
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
-    """Refuse a change of what cannot change; `bound`: the old deliver subject has interest.
+    """Refuse a change of a fixed field; `bound`: the old deliver subject has interest.
 
     Raises:
-        ApiError: 10012 naming the field, or the rule that `new` breaks.
+        10012 with the field, or the check that `new` fails.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):
@@ -349,7 +350,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
 
 
 def same_but_versions(a: ConsumerConfig, b: ConsumerConfig) -> bool:
-    """Return whether two configurations are equal, leaving out the versions that servers put into metadata."""
+    """Return whether two configurations are equal, without the server versions in their metadata."""
     return replace(a, metadata=_user_metadata(a)) == replace(b, metadata=_user_metadata(b))
 
 
@@ -359,7 +360,7 @@ def _user_metadata(config: ConsumerConfig) -> dict[str, str]:
 
 
 def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
-    """Return `config` with the API level that it needs in its metadata, and no other managed key."""
+    """Return `config` with the required API level as metadata, without other metadata of servers."""
     level = 0
     pauses = config.pause_until_ns not in (None, ZERO_TIME_NS)
     if pauses or config.priority_policy != "none" or config.priority_groups:
@@ -370,7 +371,7 @@ def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
 
 
 def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
-    """Refuse a new consumer of a workqueue stream that would share messages with those of `claims`.
+    """Refuse a new consumer of a workqueue stream whose filters overlap with `claims`.
 
     Raises:
         ApiError: 10098 to 10101.
@@ -384,7 +385,7 @@ def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
 
 
 def check_unshared(config: ConsumerConfig, claims: SubjectTree, name: str = "") -> None:
-    """Refuse filters that overlap with those of another consumer, not `name`, of a workqueue stream.
+    """Refuse filters that overlap with those of another consumer of a workqueue stream; `name` is its own.
 
     Raises:
         ApiError: 10100.

@@ -1,7 +1,7 @@
-"""Whether a stream may have its mirror and sources: checks in the peer's order, and what a mirror inherits.
+"""Checks of a stream's mirror and sources, in nats-server's order, and the options a mirror inherits.
 
-Pure functions: configurations of other streams come through a function that finds them by name. Loaded for
-configurations that have a mirror or sources.
+Pure functions: a function passed in finds the configurations of other streams by name. Imported only for
+configurations with a mirror or sources.
 
 Source: order, codes and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/mirror, source).
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    Find: TypeAlias = Callable[[str], StreamConfig | None]  # the configuration of the stream of that name
+    Find: TypeAlias = Callable[[str], StreamConfig | None]  # by name; None: no such stream
 
 API_PREFIX = "$JS.API"
 _NOT_ON_MIRRORS = {
@@ -46,10 +46,10 @@ _NOT_ON_MIRRORS = {
 def check(
     config: StreamConfig, find: Find, pedantic: bool, unsupported: tuple[str, ...] = ()
 ) -> StreamConfig:
-    """Return `config`; its mirror has the direct gets of its origin.
+    """Return `config`; a mirror takes over `allow_direct` of its origin.
 
     Raises:
-        ApiError: says what is wrong.
+        with the fault.
     """
     if config.mirror is not None:
         config = _checked_mirror(config, config.mirror, find, pedantic, unsupported)
@@ -63,7 +63,7 @@ def check(
 
 
 def check_filters(config: StreamConfig) -> None:
-    """Refuse filters that are no subjects, which the peer does only once a stream is made.
+    """Refuse filters that are not valid subjects; nats-server checks this when it creates the stream.
 
     Raises:
         ApiError: 10049.
@@ -78,10 +78,10 @@ def check_filters(config: StreamConfig) -> None:
 
 
 def check_kept(config: StreamConfig, find: Find) -> None:
-    """Refuse a stored configuration that no request could have made; what it says of others may have changed since.
+    """Refuse a stored configuration that no request could have created; other streams may have changed since.
 
     Raises:
-        ApiError: says what is wrong.
+        with the fault.
     """
     check_filters(config)
     for source in _origins(config):
@@ -168,7 +168,7 @@ def _check_source(
 
 
 def _identity(source: StreamSource) -> tuple[object, ...]:
-    """Return what two sources of one stream may not have in common."""
+    """Return the fields in which two sources of one stream must differ."""
     transforms = source.subject_transforms or (SubjectTransformConfig(source.filter_subject, ""),)
     return (
         source.name,
@@ -215,7 +215,7 @@ def _origins(config: StreamConfig) -> tuple[StreamSource, ...]:
 
 
 def _check_external(config: StreamConfig, find: Find) -> None:
-    """Refuse prefixes that would lead back into this server's own API, or into the streams read from."""
+    """Refuse prefixes that lead back into this server's API, or into the streams that are copied."""
     origins = _origins(config)
     here = [find(each.name) for each in origins if each.external is None]
     subjects = [subject for origin in here if origin is not None for subject in origin.subjects]
@@ -236,7 +236,7 @@ def _check_external(config: StreamConfig, find: Find) -> None:
 
 
 def _check_cycle(config: StreamConfig, find: Find) -> None:
-    """Refuse a stream that would get its own messages back."""
+    """Refuse a configuration whose messages would return to the stream."""
     todo, visited = [config], set()
     while todo:
         current = todo.pop(0)
@@ -253,6 +253,6 @@ def _check_cycle(config: StreamConfig, find: Find) -> None:
 
 
 def _returns(config: StreamConfig, source: StreamSource) -> bool:
-    """Return whether what `source` lets through can be a subject of the stream itself."""
+    """Return whether messages of `source` can have a subject of the stream itself."""
     wanted = source.filter_subject.encode()
     return not wanted or any(subjects_overlap(subject.encode(), wanted) for subject in config.subjects)

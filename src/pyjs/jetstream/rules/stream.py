@@ -1,7 +1,7 @@
-"""Whether a stream configuration may be: checks and defaults at create and update, in the peer's order.
+"""Checks and defaults of stream configurations at create and update, in nats-server's order.
 
-Pure functions of configurations and options: no stream, store or account is touched. What depends on other
-streams (name in use, subject overlap, reservations) is the engine's business.
+Pure functions of configurations and options: no stream, store or account is touched. Checks that need other streams
+(name in use, subject overlap, reservations) are in jetstream/manage/streams.py.
 
 Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jetstream/rules/test_stream_rules.py.
 """
@@ -33,16 +33,16 @@ METADATA_SIZE_MAX = 128 * 1024
 REPLICAS_MAX = 5
 NS_PER_S = 1_000_000_000
 DUPLICATE_WINDOW_NS = 120 * NS_PER_S
-SHORTEST_NS = 100 * 1_000_000  # of max_age and duplicate_window
-NOT_SEARCHED = "not searched"  # no subject: it has a blank
+SHORTEST_NS = 100 * 1_000_000  # minimum of max_age and duplicate_window
+NOT_SEARCHED = "not searched"  # not a valid subject, because of the blank
 _LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
 
 def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> None:
-    """Refuse what only a new stream may not have; `unsupported` gets its own refusal by `check`.
+    """Refuse options that only an existing stream may have; `check` refuses the `unsupported` ones.
 
     Raises:
-        ApiError: says what is wrong.
+        with the fault.
     """
     errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.raise_if("\\" in config.name or "/" in config.name)
     errcodes.refuse_config(config.sealed, "stream configuration for create can not be sealed")
@@ -59,13 +59,13 @@ def check(
     find: Find = lambda name: None,
     overlapping: str | None = NOT_SEARCHED,
 ) -> StreamConfig:
-    """Return `config` with defaults filled in; `pedantic` refuses what would be corrected silently.
+    """Return `config` with defaults filled in; with `pedantic`, refuse instead of correcting.
 
-    `find` returns the configuration of a stream of the account by its name, None: there is no such stream.
-    `overlapping` is what `first_overlap` of the valid subjects returned.
+    `find` returns the configuration of a stream of the account by its name; None: there is no such stream.
+    `overlapping` is the result of `first_overlap` for the valid subjects.
 
     Raises:
-        ApiError: says what is wrong.
+        with the fault.
     """
     _check_texts(config)
     config = _with_limits(config, pedantic)
@@ -90,7 +90,7 @@ def check(
 
 
 def check_single_server(config: StreamConfig) -> None:
-    """Refuse what needs a cluster.
+    """Refuse options that need a cluster.
 
     Raises:
         ApiError: 10074.
@@ -99,10 +99,10 @@ def check_single_server(config: StreamConfig) -> None:
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    """Return `new`, which passed `check`, as it may replace `old`.
+    """Return the configuration that replaces `old`; `new` has passed `check`.
 
     Raises:
-        ApiError: says what cannot be changed.
+        names the option that cannot be changed.
     """
     check_single_server(new)
     if new.storage != old.storage:
@@ -203,7 +203,7 @@ def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
 
 
 def valid_subjects(config: StreamConfig) -> list[str]:
-    """Return the subjects of a configuration without those that are none."""
+    """Return the valid subjects of a configuration."""
     return [subject for subject in config.subjects if is_valid_subject(subject.encode())]
 
 
@@ -264,7 +264,7 @@ def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
     src, dest = given.src or ">", given.dest
     moved = config.subject_transform
     if src == dest == ">" and moved is not None and config.subjects == (moved.src,):
-        # Everything leaves the stream's subjects by the transform, so republishing it forms no cycle.
+        # The transform moves all messages out of the stream's subjects, so republishing forms no cycle.
         errcodes.PEDANTIC.raise_if(pedantic, err="implicit republish based on subject transform")
         src = dest = moved.dest
     if dest and any(subjects_overlap(dest.encode(), subject.encode()) for subject in config.subjects):

@@ -40,7 +40,7 @@ cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment 
     c.removals = NULL
     s.end = c.end
     s.floor = c.floor
-    s.form = found.form
+    s.encoding = found.encoding
     s.sealed = c.sealed or found.ended
     s.examined = bool(c.problems)
     return count(catalogue, c, s)

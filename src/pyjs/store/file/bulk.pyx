@@ -287,7 +287,7 @@ cdef class BulkReader:
         """Count the work of checking and copying a record."""
         cdef uint64_t begin = e.offset - CHECKSUM_SIZE, end = e.offset + length
         self.work -= WORK_RECORD + length // BYTES_PER_WORK
-        if s.form and (s.filled == NULL or not is_filled(s.filled, begin, end)):
+        if s.encoding and (s.filled == NULL or not is_filled(s.filled, begin, end)):
             self.work -= ((end >> CHUNK_BITS) - (begin >> CHUNK_BITS) + 1) * WORK_FILL
 
     cdef void hold(self, Segment* s) noexcept nogil:
@@ -401,4 +401,4 @@ cdef dict describe(Segment* s, bint in_file):
         "messages": s.live, "bytes": s.live_bytes,
         "first_ts": s.entries[first].ts if live else 0, "last_ts": s.entries[last - 1].ts if live else 0,
     }
-    return row | {"sealed": s.sealed != 0, "file_bytes": s.end, "form": s.form} if in_file else row
+    return row | {"sealed": s.sealed != 0, "file_bytes": s.end, "form": s.encoding} if in_file else row

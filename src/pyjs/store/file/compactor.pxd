@@ -19,13 +19,13 @@ cdef class Compactor:
     cdef RetiredFiles retired
     cdef readonly uint32_t codec            # compression of sealed segments; 0: none
     cdef list sparse                        # numbers of segments that are mostly dead
-    cdef list formless                      # numbers of sealed segments to compress, encrypt or decrypt
+    cdef list to_recast                      # numbers of sealed segments to compress, encrypt or decrypt
     cdef object recasting                   # recast.Recast handed out
     cdef SegmentRewrite rewriting           # handed out
     cdef SegmentRewrite rewritten           # done; waits for the sync of the removals
 
     cdef void note_sparse(self, Segment* s) noexcept nogil
-    cdef void note_form(self, Segment* s) noexcept nogil
+    cdef void note_encoding(self, Segment* s) noexcept nogil
     cdef void outdate(self, uint32_t number) except *
     cdef bint is_busy(self)
     cdef bint has_work(self)

@@ -1,6 +1,6 @@
 """Compaction: rewrites segments without their dead messages, or in the stream's compression and encryption.
 
-`note_sparse` queues a sealed segment that is over half dead, `note_form` one whose file is not compressed or
+`note_sparse` queues a sealed segment that is over half dead, `note_encoding` one whose file is not compressed or
 encrypted as the stream is configured. `begin` returns a job for any thread, `finish` takes its result. A rewritten
 file replaces the old one when the removals of the messages that it leaves out are durable; a recast file, whose image
 is the same, at once. If the segment changed meanwhile, the new file is stale and discarded.
@@ -18,7 +18,7 @@ from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.format.recast import Recast
 
 cdef enum:
-    CIPHER_MASK = 0xff          # of a form: it is encrypted
+    CIPHER_MASK = 0xff          # of `encoding`: it is encrypted
     CODEC_MASK = 0xff00         # it is compressed
     REWRITE_MIN = 32768         # bytes: a smaller segment is not compacted
 
@@ -33,7 +33,7 @@ cdef class Compactor:
         self.maps = maps
         self.retired = retired
         self.sparse = []
-        self.formless = []
+        self.to_recast = []
 
     cdef void note_sparse(self, Segment* s) noexcept nogil:
         """Queue a segment for compaction when over half of it is dead."""
@@ -43,12 +43,12 @@ cdef class Compactor:
             with gil:
                 self.sparse.append(s.number)
 
-    cdef void note_form(self, Segment* s) noexcept nogil:
+    cdef void note_encoding(self, Segment* s) noexcept nogil:
         """Queue a sealed segment whose compression or encryption differs from the stream's."""
         with gil:
             wanted = self.codec | (self.files.key.algorithm if self.files.key is not None else 0)
-            if s.sealed and s.form != wanted and wanted & ~s.form and s.number not in self.formless:
-                self.formless.append(s.number)
+            if s.sealed and s.encoding != wanted and wanted & ~s.encoding and s.number not in self.to_recast:
+                self.to_recast.append(s.number)
 
     cdef void outdate(self, uint32_t number) except *:
         """Mark the new file of a segment, if a job writes one, as stale: the segment changed."""
@@ -62,7 +62,7 @@ cdef class Compactor:
 
     cdef bint has_work(self):
         """Whether `begin` may have a job."""
-        return bool(self.sparse or self.formless) and self.rewritten is None
+        return bool(self.sparse or self.to_recast) and self.rewritten is None
 
     def begin(self, uint64_t mark):
         """Return a job for any thread, whose result goes to `finish`; None: no work.
@@ -84,7 +84,7 @@ cdef class Compactor:
             if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n:
                 continue
             self.rewriting = rewrite_of(self.files.disk, self.files.path_of(s.number), s, self.files.incarnation,
-                                        mark, self.files.meta, self.files.key, self.codec or s.form & CODEC_MASK)
+                                        mark, self.files.meta, self.files.key, self.codec or s.encoding & CODEC_MASK)
             return self.rewriting
         return None
 
@@ -92,11 +92,11 @@ cdef class Compactor:
         """Return the job that compresses or encrypts the next queued segment; None: there is none."""
         cdef size_t at
         cdef Segment* s
-        while self.formless:
-            at = index_place(&self.catalogue.index, self.formless.pop(0))
+        while self.to_recast:
+            at = index_place(&self.catalogue.index, self.to_recast.pop(0))
             wanted = self.codec | (self.files.key.algorithm if self.files.key is not None else 0)
             s = self.catalogue.index.segments[at] if at < self.catalogue.index.n else NULL
-            if s != NULL and s.sealed and wanted & ~s.form:
+            if s != NULL and s.sealed and wanted & ~s.encoding:
                 return Recast(self.files.disk, self.files.path_of(s.number), s.number, self.codec, self.files.key,
                               self.files.meta)
         return None
@@ -120,11 +120,11 @@ cdef class Compactor:
         if error is not None:
             self.files.log.warn(f"{job.path} keeps the form it has: {error}")
         elif s != NULL and job.stale:
-            self.note_form(s)
+            self.note_encoding(s)
         wanted = error is None and not job.stale and s != NULL and job.flags != job.old_flags
         if not self._put_in_place(job, wanted, "keeps the form it has"):
             return
-        s.form = job.flags
+        s.encoding = job.flags
         self.maps.forget(s)
         if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
             remove_file(self.files.disk, self.files.log, index_path(job.path))
@@ -153,7 +153,7 @@ cdef class Compactor:
         self.retired.free_segment(self.catalogue.index.segments[at])
         self.catalogue.index.segments[at] = fresh
         self.renew_index(fresh, True, job.contents.chain)
-        self.note_form(fresh)
+        self.note_encoding(fresh)
 
     def _put_in_place(self, job, wanted, otherwise):
         """Rename the new file of a job over the old one, or remove it; return whether it was renamed."""
@@ -176,9 +176,9 @@ cdef class Compactor:
         if codec == self.codec:
             return
         self.codec = codec
-        self.formless = []
+        self.to_recast = []
         for at in range(self.catalogue.index.n):
-            self.note_form(self.catalogue.index.segments[at])
+            self.note_encoding(self.catalogue.index.segments[at])
 
     cdef void renew_index(self, Segment* s, bint footer, uint64_t chain) except *:
         """Queue a new index file for a segment whose file was replaced."""

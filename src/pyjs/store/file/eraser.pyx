@@ -15,7 +15,7 @@ from pyjs.store.format.image import UNREADABLE, open_image
 from pyjs.store.format.recast import restore_plain
 
 cdef enum:
-    CODEC_MASK = 0xff00         # of a form: it is compressed
+    CODEC_MASK = 0xff00         # of `encoding`: it is compressed
 
 
 cdef class Eraser:
@@ -30,12 +30,12 @@ cdef class Eraser:
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
         self.writer.compactor.outdate(s.number)
         try:
-            if s.form & CODEC_MASK:
+            if s.encoding & CODEC_MASK:
                 self.unpack(s)
             path = self.files.path_of(s.number)
             fd = self.files.handles.open(path)
             self.files.wrote(path)
-            if s.form:
+            if s.encoding:
                 self.overwrite_encrypted(fd, s, e, at)
             else:
                 self.files.disk.write_at(fd, bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
@@ -47,11 +47,11 @@ cdef class Eraser:
 
     cdef void unpack(self, Segment* s) except *:
         """Replace a compressed segment by its image, so that a message in it can be overwritten."""
-        s.form = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
+        s.encoding = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
         self.files.handles.close(self.files.path_of(s.number))        # it belongs to the old file
         self.writer.maps.forget(s)
         self.files.names_unsynced = True
-        self.writer.compactor.note_form(s)
+        self.writer.compactor.note_encoding(s)
 
     cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
@@ -59,12 +59,12 @@ cdef class Eraser:
         The zeros are not encrypted, since that would reveal the key stream; their decrypted form has no meaning.
         """
         is_growing = not s.sealed and s == index_last(&self.writer.catalogue.index)
-        form = self.writer.encryption if is_growing else None
-        if form is None:                # also of the last one during a start
-            form = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
-        flag = form.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
-        self.files.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + form.shift)
-        self.files.disk.write_at(fd, bytes(e.size), form.shift + at)
+        encrypted = self.writer.encryption if is_growing else None
+        if encrypted is None:                # also of the last one during a start
+            encrypted = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
+        flag = encrypted.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
+        self.files.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + encrypted.shift)
+        self.files.disk.write_at(fd, bytes(e.size), encrypted.shift + at)
         if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
             memset(<char*> s.data + at, 0, e.size)
             (<char*> s.data)[e.offset + 5] = FLAG_ERASED

@@ -116,7 +116,7 @@ cdef class SegmentReader:
         cdef int failed = -2
         with gil:
             try:
-                if s.form:
+                if s.encoding:
                     return self.open_view(s, wanted)
                 with closing(self.files.disk, self.files.handles.open_to_read(self.files.path_of(s.number))) as fd:
                     size = self.files.disk.size_of(fd)
@@ -154,7 +154,7 @@ cdef class SegmentReader:
     def read_segment(self, uint32_t number) -> bytes:
         """Return the used bytes of a segment's plain image. Raises OSError."""
         cdef Segment* last = index_last(&self.catalogue.index)
-        if self.catalogue.index.segments[index_place(&self.catalogue.index, number)].form:
+        if self.catalogue.index.segments[index_place(&self.catalogue.index, number)].encoding:
             data = bytes(read_image(self.files.disk, self.files.path_of(number), self.files.key, True))
         else:
             data = read_around(self.files.disk, self.files.path_of(number))

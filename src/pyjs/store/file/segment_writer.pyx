@@ -370,10 +370,10 @@ cdef class SegmentWriter:
         s.last_ts = self.catalogue.last_ts
         files.names_unsynced = True
         self.left = False
-        self.encryption, s.form = None, 0
+        self.encryption, s.encoding = None, 0
         if files.key is not None:
             self.encryption = TailEncryption(files.key, s.base, s.number, files.incarnation, files.meta)
-            s.form = self.encryption.flags
+            s.encoding = self.encryption.flags
         header = self.stage(SEGMENT_HEADER_SIZE)
         if header == NULL:
             raise MemoryError
@@ -409,7 +409,7 @@ cdef class SegmentWriter:
             except OSError as error:
                 self.files.log.warn(f"{self.files.path_of(s.number)} keeps its reserved space: {error}")
             self.syncs.unindexed.append(self.without_index(s, footer))
-        self.compactor.note_form(s)
+        self.compactor.note_encoding(s)
         return 0
 
     cdef FullSegment without_index(self, Segment* s, bint footer):
@@ -430,7 +430,7 @@ cdef class SegmentWriter:
             self.cut(mark=True)
         except OSError as error:
             self.files.log.warn(f"{self.files.path_of(s.number)} keeps what could not be written: {error}")
-        self.compactor.note_form(s)
+        self.compactor.note_encoding(s)
 
     def begin_anew(self) -> None:
         """Continue in a new segment with the current metadata, which is written at once."""
@@ -459,7 +459,7 @@ cdef class SegmentWriter:
         try:
             at, shift = self.written - CHECKSUM_SIZE, 0
             checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
-            if s.form:                  # the same bytes as before, so the key stream is not revealed
+            if s.encoding:                  # the same bytes as before, so the key stream is not revealed
                 checksum, shift = self.encryption.stream.apply(checksum, at), self.encryption.shift
             path = self.files.path_of(s.number)
             self.files.disk.write_at(self.files.handles.open(path), checksum, at + shift)

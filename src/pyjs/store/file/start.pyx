@@ -25,7 +25,7 @@ from pyjs.store.format.image import MARK
 from pyjs.store.segment.index_file import remove_file
 
 cdef enum:
-    CODEC_MASK = 0xff00         # of a form: it is compressed
+    CODEC_MASK = 0xff00         # of `encoding`: it is compressed
     UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
 
 
@@ -195,7 +195,7 @@ cdef class StoreStart:
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.sealed:
             return
-        if s.form:
+        if s.encoding:
             self.leave_last(s)
             return
         # Old bytes after the end must not look like records later.
@@ -212,7 +212,7 @@ cdef class StoreStart:
         """
         cdef uint64_t end = self.recovery.shift + self.writer.written
         s.sealed = self.writer.left = True
-        if s.form & CODEC_MASK or (self.writer.allocated == self.writer.written and self.recovery.marked):
+        if s.encoding & CODEC_MASK or (self.writer.allocated == self.writer.written and self.recovery.marked):
             return
         with closing(self.files.disk, self.files.disk.open_file(self.files.path_of(s.number))) as fd:
             self.files.disk.truncate(fd, end)
@@ -233,4 +233,4 @@ cdef class StoreStart:
             if s.number in newest:
                 self.files.found.append(self.files.path_of(s.number))
             self.writer.compactor.note_sparse(s)
-            self.writer.compactor.note_form(s)
+            self.writer.compactor.note_encoding(s)

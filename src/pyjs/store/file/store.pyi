@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from pyjs.base.disk import Disk
 from pyjs.base.log import Log
-from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.crypt.keys import StreamKey
 from pyjs.store.file.compactor import Compactor
 from pyjs.store.file.condition import StoreCondition
 from pyjs.store.file.examiner import Examiner

@@ -1,11 +1,12 @@
 """Plain images of segment files: reading and writing plain, compressed and encrypted files.
 
 An encrypted image ends with a mark, one byte that is not zero, after the last byte written: its last bytes may be
-zero, and only the mark separates them from the zeros of reserved space. store/format/form has the rest of the layout.
+zero, and only the mark separates them from the zeros of reserved space. The rest of the layout is in
+store/format/outer_header.
 
 Knows nothing of records.
 
-Source: docs/storage-format.md, "Other forms of a segment".
+Source: docs/storage-format.md, "Encodings of a segment".
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.disk import closing
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.crypt.vault import SEGMENT_NONCE_SIZE, KeyStream, Locked, StreamKey
-from pyjs.store.format.form import (
+from pyjs.store.crypt.keys import SEGMENT_NONCE_SIZE, KeyStream, Locked, StreamKey
+from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.format.outer_header import (
     CODEC_ZSTD,
     HEADER,
-    Form,
+    OuterHeader,
     PlainImage,
-    form_at,
     head_size,
     outer_head,
+    outer_header_at,
     readable,
 )
-from pyjs.store.format.meta import UnknownFormat
 from pyjs.store.format.packed import PackedImage, pack
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
-    from pyjs.store.format.form import Buffer
+    from pyjs.store.format.outer_header import Buffer
 
 # Errors that prevent reading a segment as a whole.
 UNREADABLE = (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked)
@@ -44,13 +45,13 @@ ZEROS_KEPT = 16  # zeros after the last byte that may belong to an image without
 class EncryptedImage(PlainImage):
     """The image of an encrypted file."""
 
-    def __init__(self, disk: Disk, fd: int, form: Form, stream: KeyStream) -> None:
+    def __init__(self, disk: Disk, fd: int, outer: OuterHeader, stream: KeyStream) -> None:
         self._disk = disk
         self.fd = fd
-        self.form = form
-        self.shift = form.shift
+        self.outer = outer
+        self.shift = outer.shift
         self.stream = stream
-        self.size = self._find_end() - form.shift
+        self.size = self._find_end() - outer.shift
 
     def read(self, at: int, size: int) -> bytes:
         """Return up to `size` bytes of the image from `at`, decrypted."""
@@ -98,9 +99,9 @@ class TailEncryption:
     def __init__(self, key: StreamKey, base_seq: int, number: int, incarnation: int, meta: bytes) -> None:
         self.shift = head_size(meta)
         self.flags = key.algorithm
-        form = Form(key.algorithm, base_seq, number, incarnation, key.new_nonce(), self.shift)
-        self._head = outer_head(form, meta)
-        self.stream = key.stream(key.algorithm, form.nonce)
+        outer = OuterHeader(key.algorithm, base_seq, number, incarnation, key.new_nonce(), self.shift)
+        self._head = outer_head(outer, meta)
+        self.stream = key.stream(key.algorithm, outer.nonce)
 
     def written(self, data: Buffer, at: int) -> tuple[bytes, int]:
         """Return the file bytes for the image bytes from `at` on, and their offset in the file."""
@@ -121,27 +122,27 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
         CorruptRecord: its outer header is damaged.
         OSError: it cannot be read.
     """
-    form, problem = form_at(disk, fd, path)
-    if form is None:
+    outer, problem = outer_header_at(disk, fd, path)
+    if outer is None:
         return PlainImage(disk, fd)
-    stream = _stream_of(form, key, path)
-    if form.codec:
-        image: PlainImage = PackedImage(disk, path, fd, form, stream)
+    stream = _stream_of(outer, key, path)
+    if outer.codec:
+        image: PlainImage = PackedImage(disk, path, fd, outer, stream)
     else:
         assert stream is not None
-        image = EncryptedImage(disk, fd, form, stream)
+        image = EncryptedImage(disk, fd, outer, stream)
     image.problem = image.problem or problem
     return image
 
 
-def _stream_of(form: Form, key: StreamKey | None, path: str) -> KeyStream | None:
-    if not form.cipher:
+def _stream_of(outer: OuterHeader, key: StreamKey | None, path: str) -> KeyStream | None:
+    if not outer.cipher:
         return None
     if key is None:
         raise Locked(path, "is encrypted, and the stream has no key: set `key` of jetstream")
-    if not key.fits(form.nonce):
+    if not key.fits(outer.nonce):
         raise Locked(path, "is encrypted with a key of another stream")
-    return key.stream(form.cipher, form.nonce)
+    return key.stream(outer.cipher, outer.nonce)
 
 
 def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = False) -> Buffer:
@@ -164,10 +165,10 @@ def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -
     nonce, shift = bytes(SEGMENT_NONCE_SIZE), HEADER.size
     if key is not None:
         nonce, shift = key.new_nonce(), head_size(meta)
-    form = Form(flags, base_seq, number, incarnation, nonce, shift)
+    outer = OuterHeader(flags, base_seq, number, incarnation, nonce, shift)
     if key is None:
-        return flags, [form.header(), body]
-    stream, view = key.stream(key.algorithm, form.nonce), memoryview(body)
-    parts: list[Buffer] = [outer_head(form, meta)]
+        return flags, [outer.pack(), body]
+    stream, view = key.stream(key.algorithm, outer.nonce), memoryview(body)
+    parts: list[Buffer] = [outer_head(outer, meta)]
     parts += [stream.apply(view[at : at + STEP], at) for at in range(0, len(view), STEP)]
     return flags, parts if packed is not None else [*parts, MARK]

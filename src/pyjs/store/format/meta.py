@@ -9,7 +9,7 @@ reader must know. There is one: with SEALED the body is encrypted,
 
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
-(store/crypt/vault). The frame's 32 bytes are authenticated with the body; only a stream's own metadata has a data
+(store/crypt/keys). The frame's 32 bytes are authenticated with the body; only a stream's own metadata has a data
 key.
 
 `<name>.a` and `<name>.b` hold the same map; of two whole copies the one with the higher generation counts. Each copy
@@ -29,7 +29,7 @@ import xxhash
 
 from pyjs.base.disk import Disk, is_shortage, write_file
 from pyjs.base.errors import CorruptRecord, PyjsError
-from pyjs.store.crypt.vault import NONCE_SIZE, TAG_SIZE, Locked, StreamKey, Vault, WrongKey
+from pyjs.store.crypt.keys import NONCE_SIZE, TAG_SIZE, KeyRing, Locked, StreamKey, WrongKey
 
 if TYPE_CHECKING:
     from typing import Any, Final
@@ -72,8 +72,8 @@ class UnknownFormat(PyjsError):
 class Opener:
     """Decrypts bodies with a stream's data key, or unwraps that key with the configured ones."""
 
-    def __init__(self, key: StreamKey | None = None, vault: Vault | None = None) -> None:
-        self._vault = vault
+    def __init__(self, key: StreamKey | None = None, key_ring: KeyRing | None = None) -> None:
+        self._key_ring = key_ring
         self.key = key
         self.rotated = False  # the previous key unwrapped the data key
         self.saw_plain = False  # a body was not encrypted
@@ -87,8 +87,8 @@ class Opener:
         algorithm, wrapped_size, _ = SEAL.unpack_from(body)
         wrapped, sealed = body[SEAL.size : SEAL.size + wrapped_size], body[SEAL.size + wrapped_size :]
         try:
-            if wrapped and self._vault is not None:
-                self.key, rotated = self._vault.open_key(algorithm, wrapped)
+            if wrapped and self._key_ring is not None:
+                self.key, rotated = self._key_ring.open_key(algorithm, wrapped)
                 self.rotated |= rotated
             if self.key is None:
                 raise Locked(path, "is encrypted: set `key` of jetstream to the key that it was written with")

@@ -9,7 +9,7 @@ checksums:
 little-endian, checksums are XXH64 with seed 0. A damaged chunk is bytes of 255 in the image, so its records are found
 damaged. `cramjam` is imported lazily: only compression needs it.
 
-Source: docs/storage-format.md, "Other forms of a segment".
+Source: docs/storage-format.md, "Encodings of a segment".
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.format.form import CHECKSUM, HEADER, PlainImage, readable
+from pyjs.store.format.outer_header import CHECKSUM, HEADER, PlainImage, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyjs.base.disk import Disk
-    from pyjs.store.crypt.vault import KeyStream
-    from pyjs.store.format.form import Buffer, Form, Holes
+    from pyjs.store.crypt.keys import KeyStream
+    from pyjs.store.format.outer_header import Buffer, Holes, OuterHeader
 
 LEVEL = 1  # of zstd: on JSON 0.23 of the size at 680 MB/s; level 3 gains nothing there, lz4 has 0.34
 DAMAGED = b"\xff"  # every byte of a damaged chunk in the image
@@ -42,7 +42,7 @@ SAMPLES = 4  # chunks that are compressed first to estimate that
 class PackedImage(PlainImage):
     """The image of a compressed file, which may be encrypted as well."""
 
-    def __init__(self, disk: Disk, path: str, fd: int, form: Form, stream: KeyStream | None) -> None:
+    def __init__(self, disk: Disk, path: str, fd: int, outer: OuterHeader, stream: KeyStream | None) -> None:
         """Read the table.
 
         Raises:
@@ -50,21 +50,21 @@ class PackedImage(PlainImage):
         """
         self._disk = disk
         self.fd = fd
-        self.form = form
+        self.outer = outer
         self._stream = stream
         self.marked = (
             stream is not None
         )  # an encrypted image had its mark, or a FOOTER, when it was compressed
         self._places: list[tuple[int, int, int]] = []  # of each chunk: offset, size, checksum
         self.damaged: set[int] = set()  # damaged chunks among those that were read
-        body_size = disk.size_of(fd) - form.shift
+        body_size = disk.size_of(fd) - outer.shift
         for at, what in ((0, "first"), (None, "second")):
             table = self._table_at(body_size, at)
             if table is not None:
                 self._take_table(*table)
                 return
             self.problem = f"the {what} copy of its table of chunks is damaged"
-        raise CorruptRecord(path, form.shift, "its table of chunks is damaged, twice")
+        raise CorruptRecord(path, outer.shift, "its table of chunks is damaged, twice")
 
     def read(self, at: int, size: int) -> bytes:
         """Return up to `size` bytes of the image from `at`."""
@@ -86,7 +86,7 @@ class PackedImage(PlainImage):
 
     def spare_problem(self) -> str:
         """Return the damage of one copy of the table; "": both are whole."""
-        body_size = self._disk.size_of(self.fd) - (self.form.shift if self.form is not None else 0)
+        body_size = self._disk.size_of(self.fd) - (self.outer.shift if self.outer is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
         whole = first is not None and first == second and body_size == end
@@ -104,13 +104,13 @@ class PackedImage(PlainImage):
             range(first, behind)
         )
         begin = self._places[numbers[0]][0]
-        assert self.form is not None
-        return self.form.shift + begin, sum(self._places[numbers[-1]][:2]) - begin
+        assert self.outer is not None
+        return self.outer.shift + begin, sum(self._places[numbers[-1]][:2]) - begin
 
     def _body(self, at: int, size: int) -> bytes:
         """Return bytes of the body; b"" if they cannot be read."""
-        assert self.form is not None
-        data = readable(self._disk, self.fd, size, self.form.shift + at) or b""
+        assert self.outer is not None
+        data = readable(self._disk, self.fd, size, self.outer.shift + at) or b""
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
@@ -155,7 +155,7 @@ class PackedImage(PlainImage):
         if found is not None:
             return found
         self.damaged.add(number)
-        head = self.form.plain_header() if number == 0 and self.form is not None else b""
+        head = self.outer.pack_plain() if number == 0 and self.outer is not None else b""
         return head + DAMAGED * (self._size_of(number) - len(head))
 
     def _size_of(self, number: int) -> int:

@@ -17,7 +17,7 @@ from pyjs.store.format.meta import KIND_PURGE, Opener, decode, encode
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
-    from pyjs.store.crypt.vault import StreamKey
+    from pyjs.store.crypt.keys import StreamKey
 
 NAME = "purge"
 

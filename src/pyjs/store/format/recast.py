@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from pyjs.base.bad_pages import bad_page_count
 from pyjs.base.disk import Disk, closing, write_file
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.crypt.vault import StreamKey
-from pyjs.store.format.form import HEADER, PlainImage, read_form
+from pyjs.store.crypt.keys import StreamKey
 from pyjs.store.format.image import UNREADABLE, encode_file, open_image, read_image
+from pyjs.store.format.outer_header import HEADER, PlainImage, read_outer_header
 from pyjs.store.format.packed import PackedImage
 
 if TYPE_CHECKING:
-    from pyjs.store.format.form import Buffer
+    from pyjs.store.format.outer_header import Buffer
 
 NEW = ".new"  # suffix of a file that is being written; a start removes it
 
@@ -34,7 +34,7 @@ class Recast:
         self.path = path
         self.new_path = f"{path}{NEW}"
         self.number = number
-        self.flags = 0  # the form of the new file
+        self.flags = 0  # the encoding of the new file
         self.old_flags = 0
         self.stale = False  # the segment changed meanwhile: the new file must not be used
         self._disk = disk
@@ -55,7 +55,7 @@ class Recast:
             image = open_image(self._disk, self.path, fd, self._key)
             unreadable = bad_page_count()
             whole = _checked(image, self.path)
-        self.old_flags = image.form.flags if image.form is not None else 0
+        self.old_flags = image.outer.flags if image.outer is not None else 0
         flags, parts = encode_file(whole, self._codec, self._key, self._meta)
         if flags == self.old_flags:
             self.flags = flags
@@ -71,7 +71,7 @@ class Recast:
 
 
 def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> int:
-    """Replace a compressed segment by its image, encrypted with a key; return its form.
+    """Replace a compressed segment by its image, encrypted with a key; return its encoding.
 
     Raises:
         CorruptRecord: a part of it is damaged.
@@ -91,6 +91,6 @@ def _checked(image: PlainImage, path: str) -> Buffer:
     if isinstance(image, PackedImage) and not image.is_whole():
         raise CorruptRecord(path, 0, "a compressed chunk is damaged")
     whole = image.whole()
-    if image.form is None and read_form(bytes(whole[: HEADER.size]), path) is not None:
+    if image.outer is None and read_outer_header(bytes(whole[: HEADER.size]), path) is not None:
         raise CorruptRecord(path, 0, "its header could not be read a moment ago")
     return whole

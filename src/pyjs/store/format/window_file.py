@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.disk import Disk, closing, write_file
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.crypt.keys import StreamKey
 from pyjs.store.format.meta import FRAME_SIZE, KIND_WINDOW, Opener, decode, encode, envelope_size, is_sealed
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ cdef struct Segment:
     char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
     const char* data            # file: the map or the view, NULL until something is read
     Filled* filled              # file: the filled bytes of `data`; NULL: all
-    uint32_t form               # file: flags of its outer header; 0: plain
+    uint32_t encoding               # file: flags of its outer header; 0: plain
     Local* locals               # file: `entries` is in the read-only map of an .idx file; NULL: it is ours
     uint32_t n_locals
     bint sealed

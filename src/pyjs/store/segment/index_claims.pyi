@@ -1,4 +1,4 @@
-from pyjs.store.format.form import PlainImage
+from pyjs.store.format.outer_header import PlainImage
 from pyjs.store.segment.contents import SegmentContents
 
 def confirmed(c: SegmentContents, image: PlainImage) -> bool: ...

@@ -42,7 +42,7 @@ cdef class FullSegment:
     cdef Catalogue catalogue
     cdef object retired                 # store_sync.RetiredFiles; keeps the entries alive, as does the catalogue
     cdef readonly str path
-    cdef readonly object key            # vault.StreamKey of the stream; None: not encrypted
+    cdef readonly object key            # keys.StreamKey of the stream; None: not encrypted
     cdef uint64_t base_seq, incarnation, end, chain, floor
     cdef readonly uint32_t number
     cdef bint sealed

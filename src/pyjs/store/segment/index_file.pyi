@@ -3,7 +3,7 @@ import mmap
 from pyjs.base.disk import Disk
 from pyjs.base.errors import PyjsError
 from pyjs.base.log import Log
-from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.crypt.keys import StreamKey
 from pyjs.store.segment.contents import SegmentContents
 from pyjs.store.store import SyncJob
 

@@ -35,7 +35,7 @@ from pyjs.base.file_map import FileMap
 from pyjs.store.format.image import UNREADABLE, open_image
 from pyjs.store.segment.index_claims import confirmed
 from pyjs.store.store import SyncJob
-from pyjs.store.crypt.vault import BLOCK_SIZES
+from pyjs.store.crypt.keys import BLOCK_SIZES
 
 
 cdef enum:
@@ -254,7 +254,7 @@ def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
         if is_shortage(error):
             raise
         raise IndexUnusable(str(error)) from None
-    if data is file and image.form is not None and image.form.cipher:
+    if data is file and image.outer is not None and image.outer.cipher:
         raise IndexUnusable("it is not encrypted, and its segment is", ordinary=True)
     c = decode_index(data)
     size = image.size

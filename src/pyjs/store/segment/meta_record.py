@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.disk import closing
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.crypt.vault import Locked
-from pyjs.store.format.form import HEADER, clear_meta, is_encrypted
+from pyjs.store.crypt.keys import Locked
 from pyjs.store.format.image import read_image
 from pyjs.store.format.meta import KIND_STREAM, Opener, decode
+from pyjs.store.format.outer_header import HEADER, clear_meta, is_encrypted
 from pyjs.store.segment.scan import last_meta
 
 if TYPE_CHECKING:

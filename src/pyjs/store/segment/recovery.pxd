@@ -8,7 +8,7 @@ cdef class RecoveredSegment:
     """One segment file as a start found it."""
     cdef SegmentContents contents
     cdef bint ended                     # it is complete, although it may have no FOOTER
-    cdef uint32_t form                  # flags of its outer header
+    cdef uint32_t encoding                  # flags of its outer header
     cdef uint64_t size                  # of the file's image
     cdef uint64_t indexed               # bytes that its index file covers; 0: it has none
 

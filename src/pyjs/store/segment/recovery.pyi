@@ -2,7 +2,7 @@ import mmap
 from collections.abc import Iterator
 
 from pyjs.base.log import Log
-from pyjs.store.format.form import PlainImage
+from pyjs.store.format.outer_header import PlainImage
 from pyjs.store.segment.contents import SegmentContents
 from pyjs.store.segment.segment_files import SegmentFiles
 

@@ -20,7 +20,7 @@ from pyjs.store.segment.scan cimport SegmentScan, told_header
 
 from pyjs.base.disk import closing, is_shortage, read_around
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.format.form import unknown_format
+from pyjs.store.format.outer_header import unknown_format
 from pyjs.store.format.image import open_image
 from pyjs.store.segment.index_claims import begins_alike
 from pyjs.store.segment.index_file import (
@@ -159,7 +159,7 @@ cdef class Recovery:
                 known = self._witness(index_path(path))
         if c is None and known is not None:
             self._set_aside(path, size, reason, True)
-            self._mourn(index_path(path), known)
+            self._add_lost_segment(index_path(path), known)
             return None
         if c is None:
             self._set_aside(path, size, reason)
@@ -192,7 +192,7 @@ cdef class Recovery:
         """Add the losses and removals of a segment, and continue after it."""
         cdef RecoveredSegment found = RecoveredSegment()
         found.contents, found.ended, found.size, found.indexed = c, ended, size, indexed
-        found.form = image.form.flags if image.form is not None else 0
+        found.encoding = image.outer.flags if image.outer is not None else 0
         self.shift, self.marked = image.shift, image.marked
         self.end_damaged = c.end_damaged
         self.floor = max(self.floor, c.floor)
@@ -284,9 +284,9 @@ cdef class Recovery:
             return
         self.next_number = max(self.next_number, known.number + 1)
         what = f"{path.removesuffix('.idx')}.seg is missing; {path} tells what was in it, and is kept"
-        self._mourn(path, known, what)
+        self._add_lost_segment(path, known, what)
 
-    def _mourn(self, path, SegmentContents known, what="") -> None:
+    def _add_lost_segment(self, path, SegmentContents known, what="") -> None:
         """Count the messages of a missing segment as lost, and continue after its sequences."""
         self._bridge(known.base_seq)
         before = len(self.lost)

@@ -14,9 +14,9 @@ cdef class SegmentRewrite:
     cdef readonly uint32_t number
     cdef readonly uint64_t mark         # the new file may replace the old one when this commit is durable
     cdef public bint stale              # the segment changed meanwhile: discard the new file
-    cdef readonly uint32_t form         # of the new file: flags of its outer header
+    cdef readonly uint32_t encoding         # of the new file: flags of its outer header
     cdef uint32_t codec                 # compression of the new file
-    cdef object key                     # vault.StreamKey of the stream; None: not encrypted
+    cdef object key                     # keys.StreamKey of the stream; None: not encrypted
     cdef readonly bint written          # the new file is whole and durable
     cdef readonly SegmentContents contents      # of the new file
     cdef uint64_t incarnation, base, first, last        # sequences: base of the old segment, first and last live one

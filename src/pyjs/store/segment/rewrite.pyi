@@ -5,7 +5,7 @@ class SegmentRewrite:
     number: int
     mark: int
     stale: bool
-    form: int
+    encoding: int
     written: bool
     contents: SegmentContents
     new_path: str

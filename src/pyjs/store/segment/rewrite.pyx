@@ -101,7 +101,7 @@ cdef class SegmentRewrite:
     def save(self) -> None:
         """Write and sync the new file."""
         image = memoryview(<char[:self.size]> self.out).cast("B")
-        self.form, parts = encode_file(image, self.codec, self.key, self.meta)
+        self.encoding, parts = encode_file(image, self.codec, self.key, self.meta)
         write_file(self.disk, self.new_path, parts)
         self.written = True
 
@@ -218,7 +218,7 @@ cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil
             return NULL
     s.live, s.live_bytes, s.first_ts, s.last_ts = old.live, old.live_bytes, old.first_ts, old.last_ts
     memcpy(s.presence, old.presence, PRESENCE_WORDS * 8)
-    s.end, s.floor, s.sealed, s.form = job.contents.end, job.floor, True, job.form
+    s.end, s.floor, s.sealed, s.encoding = job.contents.end, job.floor, True, job.encoding
     s.removed, s.n_removed, s.removed_room = job.removed, job.n_removed, job.n_removed
     job.removed = NULL
     return s

@@ -8,7 +8,7 @@ cdef class SegmentFiles:
     cdef readonly object log                # base.log.Log
     cdef readonly str directory
     cdef readonly uint64_t incarnation
-    cdef readonly object key                # vault.StreamKey; None: the stream is not encrypted
+    cdef readonly object key                # keys.StreamKey; None: the stream is not encrypted
     cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced

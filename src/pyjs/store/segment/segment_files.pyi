@@ -1,6 +1,6 @@
 from pyjs.base.disk import Disk
 from pyjs.base.log import Log
-from pyjs.store.crypt.vault import StreamKey
+from pyjs.store.crypt.keys import StreamKey
 
 class SegmentFiles:
     disk: Disk

@@ -30,7 +30,7 @@ cdef class View:
     cdef char* memory               # of `room`
     cdef readonly uint64_t size
     cdef Filled filled
-    cdef object image               # store/format/form.PlainImage
+    cdef object image               # store/format/outer_header.PlainImage
     cdef bint passing               # created by a bulk read, which frees it after the segment
     cdef dict torn                  # chunk -> (up to where it was read, places in it that could not be)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.base.disk import Disk
-    from pyjs.store.crypt.vault import StreamKey
+    from pyjs.store.crypt.keys import StreamKey
 
 MARK = b"\xffLISTED\xfe"  # never in UTF-8
 HEAD, PUT, DROP = "head", "put", "drop"

@@ -29,7 +29,7 @@ import xxhash
 
 from pyjs.base.disk import Disk, write_file
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.crypt.vault import Sealer, StreamKey, WrongKey
+from pyjs.store.crypt.keys import Sealer, StreamKey, WrongKey
 from pyjs.store.format.layout import make_directory
 from pyjs.store.format.meta import (
     CHECKSUM,

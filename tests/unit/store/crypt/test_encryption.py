@@ -9,17 +9,17 @@ from random import Random
 
 import pytest
 from tests.support.disk import Crash, FaultyDisk
+from tests.unit.store.encodings import ENCODINGS, image_of, plain_index, upkeep
 from tests.unit.store.file_state import INCARNATION, state_of
-from tests.unit.store.forms import FORMS, image_of, plain_index, upkeep
 from tests.unit.store.segment_files import index_of, without_erasures
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.file.store import FileStore
-from pyjs.store.format.form import CODEC_ZSTD, read_form
+from pyjs.store.format.outer_header import CODEC_ZSTD, read_outer_header
 
 SEGMENT_SIZE = 40_000
-VEILED = pytest.mark.parametrize("name", [name for name in FORMS if name != "plain"])
+ENCODED = pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "plain"])
 ENCRYPTED = pytest.mark.parametrize("name", ["chacha", "aes", "chacha and zstd"])
 
 
@@ -30,7 +30,7 @@ def open_store(
     log: ListLog | None = None,
     size: int = SEGMENT_SIZE,
 ) -> FileStore:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     store = FileStore(disk or OsDisk(), str(directory), log or ListLog(), size, INCARNATION, key)
     store.writer.set_meta(b"the metadata")
     store.compactor.set_codec(codec)
@@ -44,24 +44,24 @@ def fill(store: FileStore, first: int = 0, count: int = 500) -> None:
     store.sync_now()
 
 
-def forms(directory: Path) -> list[int]:
-    found = [read_form(path.read_bytes()[:64], path.name) for path in sorted(directory.glob("*.seg"))]
-    return [0 if form is None else form.flags for form in found]
+def encodings(directory: Path) -> list[int]:
+    found = [read_outer_header(path.read_bytes()[:64], path.name) for path in sorted(directory.glob("*.seg"))]
+    return [0 if outer is None else outer.flags for outer in found]
 
 
 def without_segments(state: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in state.items() if key not in ("segments", "lost")}
 
 
-@VEILED
+@ENCODED
 def test_sealed_segments_get_the_form_that_the_stream_wants(tmp_path: Path, name: str) -> None:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     cipher = key.algorithm if key is not None else 0
     store = open_store(tmp_path, name)
     fill(store)
     expected = state_of(store)
     assert upkeep(store) == (3 if codec else 0)
-    assert forms(tmp_path) == [cipher | codec] * 3 + [cipher]
+    assert encodings(tmp_path) == [cipher | codec] * 3 + [cipher]
     assert state_of(store) == expected
     store.close()
     again = open_store(tmp_path, name)
@@ -86,7 +86,7 @@ def test_nothing_plain_is_in_any_file(tmp_path: Path, name: str) -> None:
         assert b"xxxx" not in data, path
 
 
-@VEILED
+@ENCODED
 def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> None:
     store = open_store(tmp_path, "plain")
     fill(store)
@@ -96,7 +96,7 @@ def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> 
     store.flush()
     expected = state_of(store)
     store.close()
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     store = open_store(tmp_path, name)
     assert state_of(store) == expected
     store.writer.begin_anew()
@@ -104,8 +104,8 @@ def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> 
     expected = state_of(store)
     assert upkeep(store) == 4
     cipher = key.algorithm if key is not None else 0
-    assert forms(tmp_path)[:3] == [cipher | codec] * 3
-    assert forms(tmp_path)[-1] == cipher
+    assert encodings(tmp_path)[:3] == [cipher | codec] * 3
+    assert encodings(tmp_path)[-1] == cipher
     assert state_of(store) == expected
     for path in tmp_path.glob("*.idx"):
         assert key is None or b"s.1" not in path.read_bytes()
@@ -115,7 +115,7 @@ def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> 
     again.release()
 
 
-@VEILED
+@ENCODED
 def test_a_damaged_byte_anywhere_costs_its_record_or_its_chunk(tmp_path: Path, name: str) -> None:
     store = open_store(tmp_path / "whole", name, size=1 << 20)
     fill(store, count=1200)
@@ -138,16 +138,16 @@ def test_a_damaged_byte_anywhere_costs_its_record_or_its_chunk(tmp_path: Path, n
             store = open_store(directory, name, log=log, size=1 << 20)
             kept = {seq: store.get(seq) for seq in payloads}
             lost = [seq for seq, message in kept.items() if message is None]
-            assert len(lost) <= (per_chunk if FORMS[name][1] else 1), (at, lost)
+            assert len(lost) <= (per_chunk if ENCODINGS[name][1] else 1), (at, lost)
             assert not lost or (log.lines and store.examiner.losses.msgs == len(lost)), at
             assert all(m is None or m.payload == payloads[seq] for seq, m in kept.items()), at
             store.release()
         shutil.rmtree(directory)
 
 
-@VEILED
+@ENCODED
 def test_an_erased_message_is_nowhere_and_its_neighbours_are(tmp_path: Path, name: str) -> None:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     store = open_store(tmp_path, name)
     fill(store)
     upkeep(store)
@@ -156,12 +156,12 @@ def test_an_erased_message_is_nowhere_and_its_neighbours_are(tmp_path: Path, nam
         assert store.drop_seq(seq, True)
     store.flush()
     expected = state_of(store)
-    assert forms(tmp_path)[0] & 0xFF00 == 0  # a compressed one is plain for now
+    assert encodings(tmp_path)[0] & 0xFF00 == 0  # a compressed one is plain for now
     for path in tmp_path.glob("*.seg"):
         assert b"plain-0000x" not in image_of(OsDisk(), path, key)
         assert b"plain-0099x" not in image_of(OsDisk(), path, key)
     upkeep(store)
-    assert forms(tmp_path)[0] & 0xFF00 == codec
+    assert encodings(tmp_path)[0] & 0xFF00 == codec
     assert state_of(store) == expected
     store.release()
     log = ListLog()
@@ -171,7 +171,7 @@ def test_an_erased_message_is_nowhere_and_its_neighbours_are(tmp_path: Path, nam
     again.release()
 
 
-@VEILED
+@ENCODED
 def test_a_crash_at_any_call_of_upkeep_leaves_every_message(tmp_path: Path, name: str) -> None:
     template = open_store(tmp_path / "template", "plain")
     fill(template)
@@ -318,7 +318,7 @@ def test_a_codec_that_is_taken_back_leaves_what_is_compressed(tmp_path: Path) ->
     fill(store, 500)
     expected = state_of(store)
     assert upkeep(store) == 0
-    assert forms(tmp_path) == [CODEC_ZSTD] * 3 + [0] * 4
+    assert encodings(tmp_path) == [CODEC_ZSTD] * 3 + [0] * 4
     store.close()
     again = open_store(tmp_path, "plain")
     assert state_of(again) == expected
@@ -329,7 +329,7 @@ def test_a_codec_that_is_taken_back_leaves_what_is_compressed(tmp_path: Path) ->
 def test_segments_that_starts_left_are_whole_and_are_kept_in_the_form_that_is_wanted(
     tmp_path: Path, name: str
 ) -> None:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     assert key is not None
     directory = tmp_path / "0"
     directory.mkdir()
@@ -342,7 +342,7 @@ def test_segments_that_starts_left_are_whole_and_are_kept_in_the_form_that_is_wa
         store.release()
     store = open_store(directory, name, log=log)
     upkeep(store)
-    assert forms(directory) == [key.algorithm | codec] * 4
+    assert encodings(directory) == [key.algorithm | codec] * 4
     assert (store.msgs, store.lost) == (80, None)
     assert [line for line in log.lines if line[0] in ("WRN", "ERR")] == []
     store.close()
@@ -363,7 +363,7 @@ def test_a_killed_start_with_a_new_key_loses_nothing_of_the_plain_end(tmp_path: 
     store = open_store(after, name, log=log)
     upkeep(store)
     assert (store.msgs, store.lost) == (40, None)
-    assert 0 not in forms(after)
+    assert 0 not in encodings(after)
     assert [line for line in log.lines if line[0] in ("WRN", "ERR")] == []
     store.close()
 
@@ -390,7 +390,7 @@ class BadPage(OsDisk):
         return super().read_at(fd, size, offset)
 
 
-@VEILED
+@ENCODED
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_page_that_cannot_be_read_keeps_no_store_from_being_opened(
     tmp_path: Path, name: str, sealed: bool
@@ -408,7 +408,7 @@ def test_a_page_that_cannot_be_read_keeps_no_store_from_being_opened(
             path.unlink()
         again = open_store(directory, name, BadPage(page))
         assert again.msgs + again.examiner.losses.msgs == 500 or again.examiner.losses.bytes, page
-        if not FORMS[name][1]:
+        if not ENCODINGS[name][1]:
             assert again.msgs >= 450
         again.release()
         shutil.rmtree(directory)

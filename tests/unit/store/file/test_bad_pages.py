@@ -16,7 +16,7 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.file_map import FileMap
 from pyjs.base.log import ListLog
 from pyjs.store.file.store import FileStore
-from pyjs.store.format.form import CODEC_ZSTD
+from pyjs.store.format.outer_header import CODEC_ZSTD
 from pyjs.store.format.recast import Recast
 
 SEGMENT_SIZE = 40_000

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.unit.store.encodings import ENCODINGS, upkeep
 from tests.unit.store.file_state import INCARNATION
-from tests.unit.store.forms import FORMS, upkeep
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import NotNow
@@ -24,7 +24,7 @@ COUNT = 500
 SEGMENT_SIZE = 1 << 20
 PAGE = 4096
 FIRST = "00000001.seg"
-VEILED = pytest.mark.parametrize("name", [name for name in FORMS if name != "plain"])
+ENCODED = pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "plain"])
 ENCRYPTED = pytest.mark.parametrize("name", ["chacha", "aes"])
 
 
@@ -67,7 +67,7 @@ class Wanting(OsDisk):
 
 
 def open_store(directory: Path, name: str, disk: OsDisk, log: ListLog) -> FileStore:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     store = FileStore(disk, str(directory), log, SEGMENT_SIZE, INCARNATION, key)
     store.compactor.set_codec(codec)
     return store
@@ -144,7 +144,7 @@ def test_damage_is_judged_when_there_are_descriptors_and_memory_for_that(
     store.close()
 
 
-@VEILED
+@ENCODED
 @pytest.mark.parametrize("page", [0, 1, 4, 12])
 def test_a_page_that_cannot_be_read_any_more_costs_what_is_in_it(
     tmp_path: Path, name: str, page: int
@@ -160,7 +160,7 @@ def test_a_page_that_cannot_be_read_any_more_costs_what_is_in_it(
     disk.page = page
 
     assert_lost_once(store, log)
-    if page and not FORMS[name][1]:
+    if page and not ENCODINGS[name][1]:
         assert store.examiner.losses.msgs in range(17, 23)
     store.close()
     again = open_store(tmp_path, name, disk, ListLog())
@@ -225,7 +225,7 @@ def test_a_long_message_is_never_served_with_a_hole(tmp_path: Path, name: str) -
     store.close()
 
 
-@VEILED
+@ENCODED
 @pytest.mark.parametrize("size", [0, 70, PAGE, 3 * PAGE + 100])
 @pytest.mark.parametrize("seen_before", [False, True])
 def test_what_is_in_front_of_a_cut_is_served_and_the_rest_counted(

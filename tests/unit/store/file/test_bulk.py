@@ -1,4 +1,4 @@
-"""Chunks of raw records: what they hold is what the store holds, in every form and at every size."""
+"""Chunks of raw records: what they hold is what the store holds, in every encoding and at every size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.bulk import Chunk, Message, decode, record_size
-from tests.unit.store.forms import FORMS, image_of, upkeep
+from tests.unit.store.encodings import ENCODINGS, image_of, upkeep
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import NotNow
@@ -22,7 +22,7 @@ from pyjs.store.file.store import FileStore
 from pyjs.store.memory import MemStore
 from pyjs.store.store import StreamStore
 
-KINDS = ["memory", *FORMS]
+KINDS = ["memory", *ENCODINGS]
 SUBJECTS = [b"a", b"b", b"a.b", b"a.c", b"x.y.z"]
 FILTERS: list[tuple[bytes, ...]] = [(), (b"a",), (b"a.*",), (b">",), (b"b", b"x.>"), (b"nope",)]
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
@@ -33,14 +33,14 @@ PLENTY = 1 << 20
 def open_store(kind: str, directory: str = "", segment_size: int = SEGMENT_SIZE) -> StreamStore:
     if kind == "memory":
         return MemStore()
-    key, codec = FORMS[kind]
+    key, codec = ENCODINGS[kind]
     store = FileStore(OsDisk(), directory, ListLog(), segment_size, incarnation=7, key=key)
     store.compactor.set_codec(codec)
     return store
 
 
 def settle(store: StreamStore) -> None:
-    """Have sealed segments in the form that they should have, and written anew where it is worth it."""
+    """Give sealed segments their encoding, and compact those that are worth it."""
     store.flush()
     store.sync_now()
     if isinstance(store, FileStore):
@@ -217,7 +217,7 @@ def test_subject_ids_tell_subjects_apart(tmp_path: Path) -> None:
         assert len({number for number, _ in pairs}) == len({subject for _, subject in pairs}) == len(pairs)
 
 
-@pytest.mark.parametrize("kind", list(FORMS))
+@pytest.mark.parametrize("kind", list(ENCODINGS))
 def test_entries_alone_lead_into_the_files(tmp_path: Path, kind: str) -> None:
     # given
     store = open_store(kind, str(tmp_path / "s"))
@@ -351,7 +351,7 @@ def test_between_two_requests_anything_may_happen(kind: str, seed: int, subjects
         store.close()
 
 
-@pytest.mark.parametrize("kind", list(FORMS))
+@pytest.mark.parametrize("kind", list(ENCODINGS))
 def test_damaged_messages_are_left_out_and_counted(tmp_path: Path, kind: str) -> None:
     # given
     store = open_store(kind, str(tmp_path / "s"))
@@ -417,10 +417,10 @@ class NoFiles(OsDisk):
         return super().open_read_only(path)
 
 
-@pytest.mark.parametrize("kind", list(FORMS))
+@pytest.mark.parametrize("kind", list(ENCODINGS))
 def test_what_cannot_be_read_now_ends_a_request_and_is_no_loss(tmp_path: Path, kind: str) -> None:
     # given
-    key, codec = FORMS[kind]
+    key, codec = ENCODINGS[kind]
     disk = NoFiles()
     store = FileStore(disk, str(tmp_path / "s"), ListLog(), SEGMENT_SIZE, key=key)
     store.compactor.set_codec(codec)
@@ -440,7 +440,7 @@ def test_what_cannot_be_read_now_ends_a_request_and_is_no_loss(tmp_path: Path, k
     assert store.lost is None
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FORMS if kind != "plain"])
+@pytest.mark.parametrize("kind", [kind for kind in ENCODINGS if kind != "plain"])
 def test_views_that_are_pushed_out_while_a_chunk_is_composed_do_not_spoil_it(
     tmp_path: Path, kind: str
 ) -> None:
@@ -458,7 +458,7 @@ def test_views_that_are_pushed_out_while_a_chunk_is_composed_do_not_spoil_it(
     store.close()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FORMS if kind != "plain"])
+@pytest.mark.parametrize("kind", [kind for kind in ENCODINGS if kind != "plain"])
 def test_a_bulk_read_leaves_no_view_of_a_segment_that_it_has_passed(tmp_path: Path, kind: str) -> None:
     # given
     store = open_store(kind, str(tmp_path / "s"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from tests.unit.store.encodings import ENCODINGS, a_key, upkeep
 from tests.unit.store.file_state import open_store
-from tests.unit.store.forms import FORMS, a_key, upkeep
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
-from pyjs.store.crypt.vault import CHACHA
+from pyjs.store.crypt.keys import CHACHA
 from pyjs.store.file.store import FileStore
-from pyjs.store.format.form import CODEC_ZSTD, read_form
+from pyjs.store.format.outer_header import CODEC_ZSTD, read_outer_header
 
 SEGMENT_SIZE = 40_000
 COUNT = 500
@@ -39,9 +39,9 @@ def thin_out(store: FileStore, keep: int, first: int = 1, last: int = COUNT) -> 
     store.sync_now()
 
 
-def form_of(path: Path) -> int:
-    form = read_form(path.read_bytes()[:64], str(path))
-    return 0 if form is None else form.flags
+def encoding_of(path: Path) -> int:
+    outer = read_outer_header(path.read_bytes()[:64], str(path))
+    return 0 if outer is None else outer.flags
 
 
 def test_nothing_is_written_again_while_half_of_a_segment_is_left(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_sealed_segments_are_compressed_and_the_open_one_is_not(tmp_path: Path) 
 
     assert upkeep(store) == 2
 
-    assert [form_of(path) for path in sorted(tmp_path.glob("*.seg"))] == [CODEC_ZSTD, CODEC_ZSTD, 0]
+    assert [encoding_of(path) for path in sorted(tmp_path.glob("*.seg"))] == [CODEC_ZSTD, CODEC_ZSTD, 0]
     assert store.get(1) is not None
     store.close()
 
@@ -166,7 +166,7 @@ def test_a_segment_that_gets_encrypted_gets_an_encrypted_index_file(tmp_path: Pa
     upkeep(store)
     store.close()
 
-    assert form_of(tmp_path / FIRST) == CHACHA
+    assert encoding_of(tmp_path / FIRST) == CHACHA
     index = (tmp_path / "00000001.idx").read_bytes()
     assert int.from_bytes(index[12:16], "little") == CHACHA
     again = open_store(tmp_path, segment_size=SEGMENT_SIZE, key=key)
@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_renamed_costs_no_more_than_the_space(tmp_path: Pa
 
     filled(tmp_path).close()
     log = ListLog()
-    store = FileStore(StubbornDisk(), str(tmp_path), log, SEGMENT_SIZE, 7, FORMS["plain"][0])
+    store = FileStore(StubbornDisk(), str(tmp_path), log, SEGMENT_SIZE, 7, ENCODINGS["plain"][0])
     thin_out(store, 4)
 
     upkeep(store)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.store.encodings import ENCODINGS, image_of, upkeep
 from tests.unit.store.file_state import INCARNATION
-from tests.unit.store.forms import FORMS, image_of, upkeep
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.store.file.store import FileStore
-from pyjs.store.format.form import CODEC_MASK, read_form
+from pyjs.store.format.outer_header import CODEC_MASK, read_outer_header
 from pyjs.store.segment.scan import scan_segment
 
 SECRET = b"the secret" * 20
@@ -29,9 +29,9 @@ class WritesDisk(OsDisk):
         super().write_at(fd, data, offset)
 
 
-def filled(directory: Path, form: str = "plain", disk: OsDisk | None = None) -> FileStore:
+def filled(directory: Path, encoding: str = "plain", disk: OsDisk | None = None) -> FileStore:
     """Return a store of nine messages; the fifth is the secret. The first segments are sealed."""
-    key, codec = FORMS[form]
+    key, codec = ENCODINGS[encoding]
     store = FileStore(disk or OsDisk(), str(directory), ListLog(), 1000, INCARNATION, key)
     store.compactor.set_codec(codec)
     for seq in range(1, COUNT + 1):
@@ -49,25 +49,25 @@ def payloads(store: FileStore) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_bytes_of_one_message_go_and_no_others(tmp_path: Path, form: str) -> None:
-    store = filled(tmp_path, form)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_bytes_of_one_message_go_and_no_others(tmp_path: Path, encoding: str) -> None:
+    store = filled(tmp_path, encoding)
 
     store.drop_seq(5, erase=True)
 
     assert payloads(store) == [1, 2, 3, 4, 6, 7, 8, 9]
     store.close()
-    images = [image_of(OsDisk(), path, FORMS[form][0]) for path in tmp_path.glob("*.seg")]
+    images = [image_of(OsDisk(), path, ENCODINGS[encoding][0]) for path in tmp_path.glob("*.seg")]
     assert not any(SECRET[:10] in image for image in images)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_start_finds_no_damage_in_an_erased_message(tmp_path: Path, form: str) -> None:
-    store = filled(tmp_path, form)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_start_finds_no_damage_in_an_erased_message(tmp_path: Path, encoding: str) -> None:
+    store = filled(tmp_path, encoding)
     store.drop_seq(5, erase=True)
     store.close()
 
-    again = FileStore(OsDisk(), str(tmp_path), ListLog(), 1000, INCARNATION, FORMS[form][0])
+    again = FileStore(OsDisk(), str(tmp_path), ListLog(), 1000, INCARNATION, ENCODINGS[encoding][0])
 
     assert payloads(again) == [1, 2, 3, 4, 6, 7, 8, 9]
     assert again.lost is None
@@ -118,16 +118,16 @@ def test_a_compressed_segment_is_its_image_until_it_is_compressed_again(tmp_path
     store = filled(tmp_path, "zstd")
     path = tmp_path / "00000002.seg"
 
-    def form() -> int:
-        found = read_form(path.read_bytes()[:64], str(path))
+    def encoding() -> int:
+        found = read_outer_header(path.read_bytes()[:64], str(path))
         return 0 if found is None else found.flags & CODEC_MASK
 
-    assert form()
+    assert encoding()
     store.drop_seq(5, erase=True)
-    assert not form()
+    assert not encoding()
 
     upkeep(store)
 
-    assert form()
+    assert encoding()
     assert payloads(store) == [1, 2, 3, 4, 6, 7, 8, 9]
     store.release()

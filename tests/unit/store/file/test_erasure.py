@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.disk import FaultyDisk
+from tests.unit.store.encodings import ENCODINGS, image_of, upkeep
 from tests.unit.store.file_state import INCARNATION
-from tests.unit.store.forms import FORMS, image_of, upkeep
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import StoreFailed
@@ -36,9 +36,9 @@ class DyingDisk(FaultyDisk):
 
 
 def open_store(
-    directory: Path, form: str, disk: OsDisk | None = None, log: ListLog | None = None
+    directory: Path, encoding: str, disk: OsDisk | None = None, log: ListLog | None = None
 ) -> FileStore:
-    key, codec = FORMS[form]
+    key, codec = ENCODINGS[encoding]
     store = FileStore(disk or OsDisk(), str(directory), log or ListLog(), 500, INCARNATION, key)
     store.writer.set_meta(b"the metadata")
     store.compactor.set_codec(codec)
@@ -57,10 +57,10 @@ def fill(store: FileStore) -> None:
     upkeep(store)
 
 
-def erase(directory: Path, form: str, seq: int, at: int) -> tuple[int, bool]:
+def erase(directory: Path, encoding: str, seq: int, at: int) -> tuple[int, bool]:
     """Erase one of so many messages with a process that ends at call number `at`; returns whether it came so far."""
     disk = DyingDisk()
-    store = open_store(directory, form, disk)
+    store = open_store(directory, encoding, disk)
     fill(store)
     disk.at = disk.calls + at
     before = store.msgs
@@ -74,19 +74,19 @@ def erase(directory: Path, form: str, seq: int, at: int) -> tuple[int, bool]:
 
 
 @pytest.mark.parametrize("seq", [ALONE, SEALED, OPEN])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_kill_leaves_a_message_whole_or_removed_and_overwritten(
-    tmp_path: Path, form: str, seq: int
+    tmp_path: Path, encoding: str, seq: int
 ) -> None:
     at, came = -1, True
     while came:
         at += 1
         directory = tmp_path / str(at)
         # given
-        before, came = erase(directory, form, seq, at)
+        before, came = erase(directory, encoding, seq, at)
         # when
         log = ListLog()
-        store = open_store(directory, form, log=log)
+        store = open_store(directory, encoding, log=log)
         # then
         message = store.get(seq)
         assert [text for _, text in log.lines if "cut short" not in text] == [], at
@@ -96,7 +96,9 @@ def test_a_kill_leaves_a_message_whole_or_removed_and_overwritten(
         assert came or message is None
         store.sync_now()
         store.release()
-        kept = sum(SECRET in image_of(OsDisk(), path, FORMS[form][0]) for path in directory.glob("*.seg"))
+        kept = sum(
+            SECRET in image_of(OsDisk(), path, ENCODINGS[encoding][0]) for path in directory.glob("*.seg")
+        )
         assert kept == sum(store_seq != seq or message is not None for store_seq in (ALONE, SEALED, OPEN)), at
     assert at > 2
 
@@ -120,10 +122,10 @@ class CountingDisk(OsDisk):
         super().close_file(fd)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_messages_that_are_erased_hold_one_descriptor_for_each_segment(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_messages_that_are_erased_hold_one_descriptor_for_each_segment(tmp_path: Path, encoding: str) -> None:
     disk = CountingDisk()
-    store = open_store(tmp_path, form, disk)
+    store = open_store(tmp_path, encoding, disk)
     fill(store)
     most = disk.open + len(store.segment_paths())
     for seq in range(8, COUNT):
@@ -132,9 +134,9 @@ def test_messages_that_are_erased_hold_one_descriptor_for_each_segment(tmp_path:
     store.close()
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, form: str) -> None:
-    store = open_store(tmp_path, form)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, encoding: str) -> None:
+    store = open_store(tmp_path, encoding)
     fill(store)
     for seq in range(9, COUNT, 2):
         store.drop_seq(seq, erase=True)
@@ -148,7 +150,7 @@ def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, form: str) -> N
     store.sync_now()
     store.close()
     paths = sorted(tmp_path.glob("*.seg"))[1:]  # in the first one are removed messages as well
-    images = [image_of(OsDisk(), path, FORMS[form][0]) for path in paths]
+    images = [image_of(OsDisk(), path, ENCODINGS[encoding][0]) for path in paths]
     found = sum(image.count(b"payload") + image.count(SECRET) for image in images)
     assert found == len(kept)
 

@@ -10,7 +10,7 @@ import pytest
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.crypt.vault import CHACHA, Locked, Vault
+from pyjs.store.crypt.keys import CHACHA, KeyRing, Locked
 from pyjs.store.format.meta import KIND_WINDOW, encode
 from pyjs.store.format.window_file import is_plain, read_parts, write_parts
 
@@ -87,7 +87,7 @@ def test_parts_in_another_order_are_told(tmp_path: Path) -> None:
 
 
 def test_sealed_parts_need_their_key(tmp_path: Path) -> None:
-    path, key = f"{tmp_path}/window", Vault("secret", CHACHA, os.urandom, "").new_key()
+    path, key = f"{tmp_path}/window", KeyRing("secret", CHACHA, os.urandom, "").new_key()
     write_parts(OsDisk(), path, PARTS, key)
     assert not is_plain(OsDisk(), path)
     assert b"some ids" not in Path(path).read_bytes()

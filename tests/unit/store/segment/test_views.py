@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.unit.store.encodings import ENCODINGS, upkeep
 from tests.unit.store.file_state import INCARNATION
-from tests.unit.store.forms import FORMS, upkeep
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
@@ -17,7 +17,7 @@ from pyjs.store.segment.view import ViewCache
 CHUNK = 65_536
 COUNT = 1000
 LIMIT = 20 * CHUNK
-VEILED = pytest.mark.parametrize("name", ["zstd", "chacha", "aes", "chacha and zstd"])
+ENCODED = pytest.mark.parametrize("name", ["zstd", "chacha", "aes", "chacha and zstd"])
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ class CountingDisk(OsDisk):
 def open_store(
     views: ViewCache, directory: Path, name: str, size: int = 1 << 20, disk: OsDisk | None = None
 ) -> FileStore:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     store = FileStore(disk or OsDisk(), str(directory), ListLog(), size, INCARNATION, key, views=views)
     store.compactor.set_codec(codec)
     return store
@@ -66,7 +66,7 @@ def assert_whole(stores: list[FileStore], seq: int) -> None:
         assert message.payload == payload(seq)
 
 
-@VEILED
+@ENCODED
 def test_all_streams_together_stay_within_one_limit(views: ViewCache, tmp_path: Path, name: str) -> None:
     stores = [open_store(views, tmp_path / str(number), name) for number in range(10)]
     for store in stores:
@@ -87,7 +87,7 @@ def test_all_streams_together_stay_within_one_limit(views: ViewCache, tmp_path: 
     assert (len(views), views.held) == (0, 0)
 
 
-@VEILED
+@ENCODED
 def test_what_is_read_all_the_time_stays(views: ViewCache, tmp_path: Path, name: str) -> None:
     disk = CountingDisk()
     busy, other = (
@@ -111,7 +111,7 @@ def test_what_is_read_all_the_time_stays(views: ViewCache, tmp_path: Path, name:
         store.close()
 
 
-@VEILED
+@ENCODED
 def test_small_segments_are_held_in_any_number_that_fits(views: ViewCache, tmp_path: Path, name: str) -> None:
     store = open_store(views, tmp_path, name, size=20_000)
     fill(store, 6000)

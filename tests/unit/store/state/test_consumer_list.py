@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyjs.base.disk import OsDisk
-from pyjs.store.crypt.vault import CHACHA, Locked, Vault
+from pyjs.store.crypt.keys import CHACHA, KeyRing, Locked
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, encode
 from pyjs.store.state.consumer_list import (
     ConsumerList,
@@ -160,7 +160,7 @@ def test_a_newer_entry_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_sealed_list_needs_its_key(tmp_path: Path) -> None:
-    key = Vault("key", CHACHA, os.urandom).new_key()
+    key = KeyRing("key", CHACHA, os.urandom).new_key()
     data = encode_list(1, ENTRIES[:1], key)
     with pytest.raises(Locked):
         load(tmp_path, data, data)

@@ -1,4 +1,4 @@
-"""The form of a segment file: plain, compressed, encrypted, or both; and the outer header that says which.
+"""The outer header of a segment file, which names its encoding: compressed, encrypted, or both.
 
 The plain image is a segment as in store/format/record, with its header. A plain file is its image. Every other file
 begins with an outer header, whose flags describe the rest:
@@ -12,7 +12,7 @@ encrypted one. The key stream starts at the first byte of the body.
 
 Knows no records except META.
 
-Source: docs/storage-format.md, "Other forms of a segment".
+Source: docs/storage-format.md, "Encodings of a segment".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from pyjs.base.disk import PAGE_SIZE, Disk
-from pyjs.store.crypt.vault import BLOCK_SIZES, SEGMENT_NONCE_SIZE
+from pyjs.store.crypt.keys import BLOCK_SIZES, SEGMENT_NONCE_SIZE
 from pyjs.store.format.mending import mended_header
 from pyjs.store.format.meta import UnknownFormat
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 MAGIC = b"PYJSSEG\n"
 VERSION = 3
-NEEDS = (0, 1)  # the first pyjs-server that reads the forms
+NEEDS = (0, 1)  # the first pyjs-server that reads outer headers
 CIPHER_MASK: Final = 0xFF
 CODEC_MASK: Final = 0xFF00
 CODEC_ZSTD: Final = 0x100
@@ -48,7 +48,7 @@ KIND_META = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OuterHeader:
     """The fields of an outer header."""
 
     flags: int
@@ -68,11 +68,11 @@ class Form:
         """The compression of the image; 0: none."""
         return self.flags & CODEC_MASK
 
-    def header(self) -> bytes:
+    def pack(self) -> bytes:
         """Return the 64 bytes."""
         return self._packed(self.flags, self.nonce, self.shift)
 
-    def plain_header(self) -> bytes:
+    def pack_plain(self) -> bytes:
         """Return the segment header at the start of the image."""
         return self._packed(0, bytes(SEGMENT_NONCE_SIZE), 0)
 
@@ -82,7 +82,7 @@ class Form:
         return data + CHECKSUM.pack(xxhash.xxh64_intdigest(data))
 
 
-def read_form(head: bytes, path: str) -> Form | None:
+def read_outer_header(head: bytes, path: str) -> OuterHeader | None:
     """Return the outer header of a segment file; None: the file is plain, or the header is damaged.
 
     Raises:
@@ -95,11 +95,11 @@ def read_form(head: bytes, path: str) -> Form | None:
     )
     if checksum != xxhash.xxh64_intdigest(head[: HEADER.size - CHECKSUM.size]):
         return None
-    form = Form(flags, base_seq, number, incarnation, first + second, shift)
-    known = form.codec in (0, CODEC_ZSTD) and (form.cipher == 0 or form.cipher in BLOCK_SIZES)
+    outer = OuterHeader(flags, base_seq, number, incarnation, first + second, shift)
+    known = outer.codec in (0, CODEC_ZSTD) and (outer.cipher == 0 or outer.cipher in BLOCK_SIZES)
     if version != VERSION or flags & ~(CIPHER_MASK | CODEC_MASK) or not known:
         raise unknown_format(head, path)
-    return form if flags else None
+    return outer if flags else None
 
 
 def unknown_format(head: bytes, path: str) -> UnknownFormat:
@@ -111,7 +111,7 @@ def unknown_format(head: bytes, path: str) -> UnknownFormat:
 class PlainImage:
     """The image of a plain file; the base of the other images."""
 
-    form: Form | None = None
+    outer: OuterHeader | None = None
     shift = 0  # offset of the image in the file, if it is not compressed
     problem = ""  # harmless damage
     unread = False  # the disk could not read its end
@@ -157,10 +157,10 @@ class PlainImage:
 
     def spare_problem(self) -> str:
         """Return damage of a spare copy, harmless unless the other copy is damaged too; "": none."""
-        return "" if self.form is None else clear_problem(self._disk, self.fd, self.form)
+        return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
-def form_at(disk: Disk, fd: int, path: str) -> tuple[Form | None, str]:
+def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None, str]:
     """Return the outer header of an open file, None: it has none; and its damage.
 
     Raises:
@@ -169,15 +169,15 @@ def form_at(disk: Disk, fd: int, path: str) -> tuple[Form | None, str]:
     """
     head = readable(disk, fd, HEADER.size, 0) or b""
     whole = _whole(head)
-    form = read_form(whole, path)
-    same = form is None or whole == head
-    return form, "" if same else "a byte of its header is damaged, which is known from the others"
+    outer = read_outer_header(whole, path)
+    same = outer is None or whole == head
+    return outer, "" if same else "a byte of its header is damaged, which is known from the others"
 
 
-def clear_problem(disk: Disk, fd: int, form: Form) -> str:
+def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
     """Return the damage of the unencrypted META record of an open file; "": none."""
-    size = form.shift - HEADER.size
-    data = readable(disk, fd, form.shift, 0) or bytes(HEADER.size)
+    size = outer.shift - HEADER.size
+    data = readable(disk, fd, outer.shift, 0) or bytes(HEADER.size)
     head, record = _whole(data), data[HEADER.size :]
     seed = CHECKSUM.unpack(head[-CHECKSUM.size :])[0]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(record[: -CHECKSUM.size], seed))
@@ -197,16 +197,16 @@ def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
 
 def clear_meta(head: bytes, path: str) -> bytes:
     """Return the body of the unencrypted META record of a file that begins with `head`; b"": there is none."""
-    form = read_form(_whole(head), path)
-    if form is None or form.shift <= HEADER.size + RECORD_HEAD.size + CHECKSUM.size:
+    outer = read_outer_header(_whole(head), path)
+    if outer is None or outer.shift <= HEADER.size + RECORD_HEAD.size + CHECKSUM.size:
         return b""
-    return head[HEADER.size + RECORD_HEAD.size : form.shift - CHECKSUM.size]
+    return head[HEADER.size + RECORD_HEAD.size : outer.shift - CHECKSUM.size]
 
 
 def is_encrypted(head: bytes, path: str) -> bool:
     """Return whether a segment file that begins with `head` is encrypted."""
-    form = read_form(head, path)
-    return form is not None and form.cipher != 0
+    outer = read_outer_header(head, path)
+    return outer is not None and outer.cipher != 0
 
 
 def head_size(meta: bytes) -> int:
@@ -214,14 +214,14 @@ def head_size(meta: bytes) -> int:
     return HEADER.size + (RECORD_HEAD.size + len(meta) + CHECKSUM.size if meta else 0)
 
 
-def outer_head(form: Form, meta: bytes) -> bytes:
+def outer_head(outer: OuterHeader, meta: bytes) -> bytes:
     """Return the bytes before a body: the outer header and the unencrypted META record."""
-    header = form.header()
+    head = outer.pack()
     if not meta:
-        return header
-    body = RECORD_HEAD.pack(form.shift - HEADER.size, KIND_META, 0, 0, form.base_seq - 1, 0, 0, 0) + meta
-    seed = CHECKSUM.unpack(header[-CHECKSUM.size :])[0]
-    return header + body + CHECKSUM.pack(xxhash.xxh64_intdigest(body, seed))
+        return head
+    body = RECORD_HEAD.pack(outer.shift - HEADER.size, KIND_META, 0, 0, outer.base_seq - 1, 0, 0, 0) + meta
+    seed = CHECKSUM.unpack(head[-CHECKSUM.size :])[0]
+    return head + body + CHECKSUM.pack(xxhash.xxh64_intdigest(body, seed))
 
 
 def _whole(data: bytes) -> bytes:

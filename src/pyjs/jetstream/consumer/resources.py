@@ -1,4 +1,4 @@
-"""Where a consumer sits: what it needs of its stream, account and node, handed over once."""
+"""Parts of the stream, account and node that a consumer uses, passed to it once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyjs.store.store import StreamStore
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """The surroundings of a consumer. It holds the store, not the stream."""
+class Resources:
+    """Constructor argument of a consumer. It has the stream's store, not the stream."""
 
     stream_name: str
     account: Account

@@ -1,8 +1,8 @@
 """The subscriptions of one stream's direct gets.
 
-A stream that does not allow them has none, so that the client hears 503 no responders. A mirror may have those of
-its origin beside its own: each request goes to one of them. What reads the requests
-(direct.py) is loaded by the first one.
+A stream that does not allow them has no such subscription, so a client gets status 503 (no responders). A mirror may
+also subscribe to the subjects of its origin: each request goes to one of the two. The module that reads requests
+(direct.py) is imported by the first one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 QUEUE = b"_zzz_"  # a stream and its mirrors share the requests
 
 
-class DirectSeat:
-    """Where direct gets of one stream arrive."""
+class DirectSubscriptions:
+    """The subscriptions for direct gets of one stream."""
 
     def __init__(self, js: JetStream, stream: Stream, name: str) -> None:
-        """Take requests for the stream called `name`: the stream's own, or that of its origin."""
+        """Subscribe to direct gets of the stream `name`: the stream itself, or the origin of the mirror `stream`."""
         self._js = js
         self._account = js.account
         self._stream = stream
@@ -48,8 +48,8 @@ class DirectSeat:
         return self._account.subscribe(subject, PySink(self._account.turn, handler), QUEUE)
 
     def close(self) -> None:
-        """Answer no more."""
-        subscriptions, self._subscriptions = self._subscriptions, []  # they hold this seat: a cycle
+        """Remove the subscriptions."""
+        subscriptions, self._subscriptions = self._subscriptions, []  # their sinks hold this object: a cycle
         for subscription in subscriptions:
             self._account.unsubscribe(subscription)
 
@@ -60,7 +60,7 @@ class DirectSeat:
         return self._answer(request, self._loaded().get_last)
 
     def _answer(self, request: Request, get: Get) -> Iterator[Step] | None:
-        """Answer a request; in steps if it waits for work with the stream, or is more than one turn may do."""
+        """Answer a request; in steps if the stream is busy with earlier work, or if one turn is too short."""
         if self._js.gates.is_busy(self._stream.name):
             return self._in_order(request, get)
         try:
@@ -71,7 +71,7 @@ class DirectSeat:
         return None if steps is None else self._in_order(request, lambda _: steps)
 
     def _in_order(self, request: Request, get: Get) -> Iterator[Step]:
-        """Answer a request after earlier work with its stream."""
+        """Answer a request after earlier work on its stream."""
         gates, name = self._js.gates, self._stream.name
         yield from gates.enter(name, alone=False)
         try:
@@ -84,7 +84,7 @@ class DirectSeat:
             gates.leave(name)
 
     def _failed(self, request: Request, error: Exception) -> None:
-        """Report an unexpected failure, and answer."""
+        """Report an unexpected exception, and answer status 500."""
         shared = self._js.shared
         shared.faults.report("request", f"a direct get of {self._stream}", error, shared.clock.now_ns())
         if request.reply:

@@ -24,11 +24,11 @@ from tests.unit.fsck.store_files import (
 )
 
 from pyjs.cli import main
-from pyjs.store.format.form import read_form
+from pyjs.store.format.outer_header import read_outer_header
 
 ONE, TWO, LAST = "msgs/00000001.seg", "msgs/00000002.seg", "msgs/00000003.seg"
-FORMS = ("s2", "chacha", "aes", "s2 and chacha")
-ENCRYPTED = pytest.mark.parametrize("form", ["chacha", "aes", "s2 and chacha"])
+ENCODINGS = ("s2", "chacha", "aes", "s2 and chacha")
+ENCRYPTED = pytest.mark.parametrize("encoding", ["chacha", "aes", "s2 and chacha"])
 MATRIX = {
     "a byte of the header": flipped(ONE, 40),
     "a byte": flipped(ONE, -300),
@@ -50,15 +50,15 @@ MATRIX = {
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
-    for form in ("plain", *FORMS):
-        made[form] = tmp_path_factory.mktemp("template") / "store"
-        fill(made[form], form)
+    for encoding in ("plain", *ENCODINGS):
+        made[encoding] = tmp_path_factory.mktemp("template") / "store"
+        fill(made[encoding], encoding)
     return made
 
 
 @pytest.fixture
-def root(templates: dict[str, Path], form: str, tmp_path: Path) -> Path:
-    shutil.copytree(templates[form], tmp_path / "store")
+def root(templates: dict[str, Path], encoding: str, tmp_path: Path) -> Path:
+    shutil.copytree(templates[encoding], tmp_path / "store")
     return tmp_path / "store"
 
 
@@ -69,28 +69,28 @@ def key_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_the_server_left_at_a_stop_is_clean(root: Path, form: str) -> None:
-    report = check(root, form)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_what_the_server_left_at_a_stop_is_clean(root: Path, encoding: str) -> None:
+    report = check(root, encoding)
     assert [(finding.what, finding.path) for finding in report.all_findings()] == []
-    head = read_form((root / STREAM / ONE).read_bytes()[:64], "")
+    head = read_outer_header((root / STREAM / ONE).read_bytes()[:64], "")
     assert head is not None
-    assert (bool(head.codec), bool(head.cipher)) == ("s2" in form, form != "s2")
+    assert (bool(head.codec), bool(head.cipher)) == ("s2" in encoding, encoding != "s2")
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("name", MATRIX)
 def test_a_check_changes_nothing_and_tells_what_the_server_will_find(
-    name: str, root: Path, form: str
+    name: str, root: Path, encoding: str
 ) -> None:
     MATRIX[name](root)
     before = tree(root)
 
-    report = check(root, form)
+    report = check(root, encoding)
 
     assert tree(root) == before
     found = {stream.name: stream for stream in report.streams}["S"]
-    state = served(root, form)["S"]
+    state = served(root, encoding)["S"]
     assert (found.messages, found.bytes, found.first_seq, found.last_seq) == tuple(
         state["state"][field] for field in ("messages", "bytes", "first_seq", "last_seq")
     )
@@ -99,66 +99,66 @@ def test_a_check_changes_nothing_and_tells_what_the_server_will_find(
     assert report.exit_code() == 1
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("name", MATRIX)
-def test_a_repaired_store_is_clean_and_holds_the_same(name: str, root: Path, form: str) -> None:
+def test_a_repaired_store_is_clean_and_holds_the_same(name: str, root: Path, encoding: str) -> None:
     MATRIX[name](root)
-    expected = served(root, form)
+    expected = served(root, encoding)
 
-    repaired = check(root, form, repair=True)
-    again = check(root, form)
+    repaired = check(root, encoding, repair=True)
+    again = check(root, encoding)
 
     assert repaired.all_repairs()
     assert [finding.what for finding in again.all_findings() if finding.level != "note"] == []
     assert again.exit_code() == 0
-    found = served(root, form)
+    found = served(root, encoding)
     for stream in (*expected.values(), *found.values()):
         stream.pop("lost")
     assert found == expected
 
 
-@pytest.mark.parametrize("form", ["plain", *FORMS])
-def test_a_write_that_a_kill_cut_short_is_no_damage(root: Path, form: str, tmp_path: Path) -> None:
-    before = (root / STREAM / LAST).stat().st_size if form in ("plain", "s2") else 0
-    js = start(root, form)
+@pytest.mark.parametrize("encoding", ["plain", *ENCODINGS])
+def test_a_write_that_a_kill_cut_short_is_no_damage(root: Path, encoding: str, tmp_path: Path) -> None:
+    before = (root / STREAM / LAST).stat().st_size if encoding in ("plain", "s2") else 0
+    js = start(root, encoding)
     js.publish("s.1", b"y" * 9000)
     killed = without_indexes(shutil.copytree(root, tmp_path / "killed"))
     js.node.stop()
     path = max((killed / STREAM / "msgs").glob("*.seg"))
     os.truncate(path, (before // 4096 + 2) * 4096)
 
-    report = check(killed, form)
+    report = check(killed, encoding)
 
     cut_short = ("note", "the last write was cut short; it was never acknowledged")
     assert [(each.level, each.what) for each in report.all_findings() if each.path == str(path)] == [
         cut_short
     ]
     assert report.exit_code() == 0
-    state = served(killed, form)["S"]
+    state = served(killed, encoding)["S"]
     found = {stream.name: stream for stream in report.streams}["S"]
     assert (found.lost, state["lost"]) == ([], None)
     assert (found.messages, found.last_seq) == (state["state"]["messages"], state["state"]["last_seq"])
-    repaired = check(killed, form, repair=True)
+    repaired = check(killed, encoding, repair=True)
     assert any("is cut to its" in each for each in repaired.all_repairs())
-    assert served(killed, form)["S"]["state"] == state["state"]
+    assert served(killed, encoding)["S"]["state"] == state["state"]
 
 
-@pytest.mark.parametrize("form", ["s2", "s2 and chacha"])
-def test_damage_in_a_chunk_is_told_by_its_place_in_the_file(root: Path, form: str) -> None:
+@pytest.mark.parametrize("encoding", ["s2", "s2 and chacha"])
+def test_damage_in_a_chunk_is_told_by_its_place_in_the_file(root: Path, encoding: str) -> None:
     at = (root / STREAM / ONE).stat().st_size - 300
     flipped(ONE, at)(root)
-    report = check(root, form)
+    report = check(root, encoding)
     damage = next(each for each in report.all_findings() if each.level == "damage")
     assert 64 <= damage.offset <= at < damage.offset + damage.size <= (root / STREAM / ONE).stat().st_size
 
 
 @ENCRYPTED
-def test_a_segment_written_anew_has_the_form_and_another_nonce(root: Path, form: str) -> None:
+def test_a_segment_written_anew_has_the_form_and_another_nonce(root: Path, encoding: str) -> None:
     path = root / STREAM / ONE
     flipped(ONE, 3000)(root)
-    old = read_form(path.read_bytes()[:64], "")
-    check(root, form, repair=True)
-    new = read_form(path.read_bytes()[:64], "")
+    old = read_outer_header(path.read_bytes()[:64], "")
+    check(root, encoding, repair=True)
+    new = read_outer_header(path.read_bytes()[:64], "")
     assert old is not None
     assert new is not None
     assert new.cipher == old.cipher
@@ -169,7 +169,7 @@ def test_a_segment_written_anew_has_the_form_and_another_nonce(root: Path, form:
 
 @ENCRYPTED
 def test_without_a_key_the_report_says_what_it_needs(
-    root: Path, form: str, capsys: pytest.CaptureFixture[str]
+    root: Path, encoding: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = tree(root)
     assert main(["fsck", "--repair", str(root)]) == 2
@@ -179,7 +179,7 @@ def test_without_a_key_the_report_says_what_it_needs(
 
 @ENCRYPTED
 def test_without_a_key_a_damaged_envelope_is_damage_and_stays(
-    root: Path, form: str, capsys: pytest.CaptureFixture[str]
+    root: Path, encoding: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flipped("meta.b", 80)(root)
     before = tree(root)
@@ -190,20 +190,20 @@ def test_without_a_key_a_damaged_envelope_is_damage_and_stays(
 
 @ENCRYPTED
 def test_metadata_in_clear_is_checked_with_and_without_a_key(
-    root: Path, form: str, capsys: pytest.CaptureFixture[str]
+    root: Path, encoding: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flipped(TWO, 150)(root)
     what = "the metadata in clear behind its header is damaged"
-    assert [each.what for each in check(root, form).all_findings()] == [what]
+    assert [each.what for each in check(root, encoding).all_findings()] == [what]
     assert main(["fsck", str(root)]) == 1
     assert what in capsys.readouterr().out
-    check(root, form, repair=True)
-    assert check(root, form).exit_code() == 0
+    check(root, encoding, repair=True)
+    assert check(root, encoding).exit_code() == 0
 
 
 @ENCRYPTED
 def test_a_wrong_key_is_told_and_never_shown(
-    root: Path, form: str, key_file: Path, capsys: pytest.CaptureFixture[str]
+    root: Path, encoding: str, key_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key_file.write_text("a secret that does not fit\n")
     before = tree(root)
@@ -216,7 +216,7 @@ def test_a_wrong_key_is_told_and_never_shown(
 
 @ENCRYPTED
 def test_the_key_comes_from_a_file_with_the_one_before(
-    root: Path, form: str, key_file: Path, tmp_path: Path
+    root: Path, encoding: str, key_file: Path, tmp_path: Path
 ) -> None:
     assert main(["fsck", "--key-file", str(key_file), str(root)]) == 0
     key_file.write_text(f"a new one\n{KEY}\n")
@@ -228,7 +228,7 @@ def test_the_key_comes_from_a_file_with_the_one_before(
 
 
 @pytest.mark.parametrize("text", [b"", b"\nx", b"\xff\xfe"])
-@pytest.mark.parametrize("form", ["chacha"])
-def test_a_key_file_without_a_key_is_refused(root: Path, form: str, key_file: Path, text: bytes) -> None:
+@pytest.mark.parametrize("encoding", ["chacha"])
+def test_a_key_file_without_a_key_is_refused(root: Path, encoding: str, key_file: Path, text: bytes) -> None:
     key_file.write_bytes(text)
     assert main(["fsck", "--key-file", str(key_file), str(root)]) == 2

@@ -1,14 +1,14 @@
-"""The forms that a stream's segments can have, for tests that must hold in each of them."""
+"""The encodings that a stream's segments can have, for tests that must hold in each of them."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-from pyjs.store.crypt.vault import AES, CHACHA, StreamKey, Vault
+from pyjs.store.crypt.keys import AES, CHACHA, KeyRing, StreamKey
 from pyjs.store.file.store import FileStore
-from pyjs.store.format.form import CODEC_ZSTD
 from pyjs.store.format.image import read_image
+from pyjs.store.format.outer_header import CODEC_ZSTD
 from pyjs.store.segment.index_file import decrypted
 
 
@@ -27,11 +27,11 @@ class Chance:
 
 
 def a_key(algorithm: int, secret: str = "a secret", chance: Chance | None = None) -> StreamKey:
-    return Vault(secret, algorithm, chance or Chance(secret.encode())).new_key()
+    return KeyRing(secret, algorithm, chance or Chance(secret.encode())).new_key()
 
 
 # name -> key and codec of a store
-FORMS: dict[str, tuple[StreamKey | None, int]] = {
+ENCODINGS: dict[str, tuple[StreamKey | None, int]] = {
     "plain": (None, 0),
     "zstd": (None, CODEC_ZSTD),
     "chacha": (a_key(CHACHA), 0),

@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.jetstream.api.seat import ROUTER, is_loaded
+from pyjs.jetstream.api.subscriptions import ROUTER, is_loaded
 
 CREATE = b'{"name":"S","storage":"memory"}'
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.unit.store.forms import Chance, a_key
+from tests.unit.store.encodings import Chance, a_key
 
-from pyjs.store.crypt.vault import AES, CHACHA, StreamKey, Vault, WrongKey
+from pyjs.store.crypt.keys import AES, CHACHA, KeyRing, StreamKey, WrongKey
 
 BOTH = pytest.mark.parametrize("algorithm", [CHACHA, AES])
 
 
 @BOTH
 def test_a_data_key_opens_with_the_key_that_wrapped_it(algorithm: int) -> None:
-    made = Vault("one", algorithm, os.urandom).new_key()
-    opened, rotated = Vault("one", CHACHA, os.urandom).open_key(made.algorithm, made.wrapped)
+    made = KeyRing("one", algorithm, os.urandom).new_key()
+    opened, rotated = KeyRing("one", CHACHA, os.urandom).open_key(made.algorithm, made.wrapped)
     assert not rotated
     assert opened.wrapped == made.wrapped
     assert opened.meta.open(made.meta.seal(b"text", b"about"), b"about") == b"text"
@@ -23,23 +23,23 @@ def test_a_data_key_opens_with_the_key_that_wrapped_it(algorithm: int) -> None:
 
 @BOTH
 def test_another_key_opens_nothing(algorithm: int) -> None:
-    made = Vault("one", algorithm, os.urandom).new_key()
+    made = KeyRing("one", algorithm, os.urandom).new_key()
     with pytest.raises(WrongKey, match="another key"):
-        Vault("two", algorithm, os.urandom).open_key(algorithm, made.wrapped)
+        KeyRing("two", algorithm, os.urandom).open_key(algorithm, made.wrapped)
     with pytest.raises(WrongKey, match="another key"):
-        Vault("two", algorithm, os.urandom, prev_key="three").open_key(algorithm, made.wrapped)
+        KeyRing("two", algorithm, os.urandom, prev_key="three").open_key(algorithm, made.wrapped)
     with pytest.raises(WrongKey, match="algorithm 9 is not known"):
-        Vault("one", algorithm, os.urandom).open_key(9, made.wrapped)
+        KeyRing("one", algorithm, os.urandom).open_key(9, made.wrapped)
     with pytest.raises(WrongKey, match="7 bytes are not sealed"):
-        Vault("one", algorithm, os.urandom).open_key(algorithm, b"too few")
+        KeyRing("one", algorithm, os.urandom).open_key(algorithm, b"too few")
 
 
 @BOTH
 def test_the_key_before_opens_and_what_it_wrapped_is_wrapped_in_the_one_of_now(algorithm: int) -> None:
-    made = Vault("one", algorithm, os.urandom).new_key()
-    opened, rotated = Vault("two", algorithm, os.urandom, prev_key="one").open_key(algorithm, made.wrapped)
+    made = KeyRing("one", algorithm, os.urandom).new_key()
+    opened, rotated = KeyRing("two", algorithm, os.urandom, prev_key="one").open_key(algorithm, made.wrapped)
     assert rotated
-    again, rotated = Vault("two", algorithm, os.urandom).open_key(algorithm, opened.wrapped)
+    again, rotated = KeyRing("two", algorithm, os.urandom).open_key(algorithm, opened.wrapped)
     assert not rotated
     assert again.meta.open(made.meta.seal(b"text", b""), b"") == b"text"
 
@@ -88,7 +88,7 @@ def test_a_nonce_tells_whose_file_it_is() -> None:
 
 def test_the_published_vectors_of_chacha20_and_aes_ctr() -> None:
     # RFC 8439, 2.4.2 has a nonce, ours is always zero: the first block of A.1, test vector 1.
-    from pyjs.store.crypt.vault import KeyStream
+    from pyjs.store.crypt.keys import KeyStream
 
     expected = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
     assert KeyStream(CHACHA, bytes(32)).apply(bytes(32), 0) == expected
@@ -98,6 +98,6 @@ def test_the_published_vectors_of_chacha20_and_aes_ctr() -> None:
 
 def test_keys_show_nothing_of_themselves() -> None:
     key = a_key(CHACHA, "the secret")
-    vault = Vault("the secret", CHACHA, os.urandom)
-    assert "secret" not in repr(vault) + repr(key) + str(vars(vault))
+    key_ring = KeyRing("the secret", CHACHA, os.urandom)
+    assert "secret" not in repr(key_ring) + repr(key) + str(vars(key_ring))
     assert isinstance(key, StreamKey)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import xxhash
-from tests.unit.store.forms import FORMS, Chance, a_key, image_of
+from tests.unit.store.encodings import ENCODINGS, Chance, a_key, image_of
 from tests.unit.store.segment_files import message_record, segment_of
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import CorruptRecord
-from pyjs.store.crypt.vault import CHACHA, Locked, StreamKey
-from pyjs.store.format.form import CODEC_ZSTD, Form, clear_meta, read_form
+from pyjs.store.crypt.keys import CHACHA, Locked, StreamKey
 from pyjs.store.format.image import TailEncryption, encode_file, open_image
 from pyjs.store.format.mending import mended_header
 from pyjs.store.format.meta import UnknownFormat
+from pyjs.store.format.outer_header import CODEC_ZSTD, OuterHeader, clear_meta, read_outer_header
 from pyjs.store.format.packed import CHUNK_SIZE, pack, table_size
 
 KEY = a_key(CHACHA)
@@ -45,9 +45,9 @@ def read(path: Path, key: StreamKey | None) -> bytes:
     return image_of(OsDisk(), path, key)
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", ENCODINGS)
 def test_every_form_holds_the_image(tmp_path: Path, name: str) -> None:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     path = written(tmp_path / "a.seg", codec, key)
     assert read(path, key) == IMAGE
     fd = OsDisk().open_read_only(str(path))
@@ -60,7 +60,7 @@ def test_every_form_holds_the_image(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["zstd", "chacha and zstd"])
 def test_compressed_files_are_smaller(tmp_path: Path, name: str) -> None:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     assert written(tmp_path / "a.seg", codec, key).stat().st_size < len(IMAGE) / 2
 
 
@@ -77,16 +77,16 @@ def test_what_does_not_get_smaller_stays_plain() -> None:
 
 @pytest.mark.parametrize("name", ["chacha", "aes", "chacha and zstd"])
 def test_nothing_of_an_encrypted_image_is_in_the_file(tmp_path: Path, name: str) -> None:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     data = written(tmp_path / "a.seg", codec, key).read_bytes()
     for word in (b"number", b"s.a", IMAGE[64:96]):
         assert word not in data
     assert clear_meta(data, "a.seg") == META
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", ENCODINGS)
 def test_one_damaged_byte_is_one_damaged_byte_or_chunk(tmp_path: Path, name: str) -> None:
-    key, codec = FORMS[name]
+    key, codec = ENCODINGS[name]
     path = written(tmp_path / "a.seg", codec, key)
     data = path.read_bytes()
     for at in [*range(0, 300, 7), *range(300, len(data), len(data) // 50), len(data) - 1]:
@@ -149,7 +149,7 @@ def test_a_chunk_that_unpacks_to_more_than_its_size_is_damaged(tmp_path: Path) -
     from cramjam import zstd
 
     packed = bytes(zstd.compress(b"a" * (1 << 24), level=1))
-    head = Form(CODEC_ZSTD, 1, 1, 7, bytes(16), 64).header()
+    head = OuterHeader(CODEC_ZSTD, 1, 1, 7, bytes(16), 64).header()
     table = struct.pack("<QII", 65_536, 1, 65_536)
     table += struct.pack("<IQ", len(packed), xxhash.xxh64_intdigest(packed))
     table += struct.pack("<Q", xxhash.xxh64_intdigest(table))
@@ -169,13 +169,13 @@ def test_a_key_of_another_stream_opens_nothing(tmp_path: Path) -> None:
 def test_an_unknown_form_is_a_newer_format() -> None:
     for flags in (3, 0x200, 0x10000, 1 | 0x400):
         with pytest.raises(UnknownFormat, match=r"it needs pyjs-server >= 0\.1"):
-            read_form(Form(flags, 1, 1, 7, bytes(16), 64).header(), "a.seg")
-    assert read_form(IMAGE[:64], "a.seg") is None
-    assert read_form(b"short", "a.seg") is None
+            read_outer_header(OuterHeader(flags, 1, 1, 7, bytes(16), 64).header(), "a.seg")
+    assert read_outer_header(IMAGE[:64], "a.seg") is None
+    assert read_outer_header(b"short", "a.seg") is None
 
 
 def test_any_one_damaged_byte_of_an_outer_header_is_put_right() -> None:
-    head = Form(CHACHA, 1, 1, 7, KEY.new_nonce(), 64).header()
+    head = OuterHeader(CHACHA, 1, 1, 7, KEY.new_nonce(), 64).header()
     for at in range(64):
         assert mended_header(head[:at] + bytes([head[at] ^ 0x5A]) + head[at + 1 :]) == head
     assert mended_header(b"xx" + head[2:]) is None

@@ -1,8 +1,8 @@
 """The subscriptions of one account's API: $JS.API.> under each prefix, and direct gets of streams that allow them.
 
-It takes everything below the prefix but pull requests and direct gets, whose subjects have subscriptions of their
-own: nobody there means 503. What answers (router.py), with everything that reads requests and serves streams, is
-imported by a thread once the server is ready, since that takes a tenth of a second; requests that come before wait.
+`$JS.API.>` leaves out pull requests and direct gets. Those subjects have their own subscriptions, so that a request
+without one is answered with status 503. The router imports everything that reads requests and serves streams, which
+takes a tenth of a second; a thread imports it when the server is ready, and earlier requests wait.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyjs.core.account import Account
 from pyjs.core.job import Job, Lane
 from pyjs.core.sink import PySink, Request
-from pyjs.jetstream.api.direct_seat import DirectSeat
+from pyjs.jetstream.api.direct_subscriptions import DirectSubscriptions
 from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.subjects.sublist import Subscription
 
@@ -30,60 +30,61 @@ if TYPE_CHECKING:
 
 DOMAIN_DEPTH = 3  # tokens of "$JS.<domain>.API"
 ROUTER = "pyjs.jetstream.api.router"
-ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and streams, or by nobody
+ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and streams
 
 
 def mapped(subject: bytes) -> bytes:
-    """Return the key-value or object subject that a subject below a domain's prefix stands for, b"": none."""
+    """Return the key-value or object subject in a subject below a domain's prefix, b"": none."""
     rest = subject.split(b".", DOMAIN_DEPTH)[-1]
     return rest if rest.startswith((b"$KV.", b"$OBJ.")) else b""
 
 
 class ApiSink(PySink):
-    """The subscription of one prefix; leaves alone what is not the router's."""
+    """The sink of one prefix; does not accept pull requests and direct gets."""
 
     def __init__(self, turn: object, handler: object) -> None:
         self.skipped: tuple[bytes, ...] = ()
 
     def accepts(self, subject: bytes) -> bool:
-        """Return whether `subject` is the router's business."""
+        """Return whether the router answers `subject`."""
         return not subject.startswith(self.skipped)
 
 
 def is_loaded() -> bool:
-    """Return whether the router's module is imported, not only begun."""
+    """Return whether the import of the router is complete."""
     return hasattr(sys.modules.get(ROUTER), "Router")
 
 
 class Loading(Job):
-    """The import of the router's module."""
+    """A job that imports the router."""
 
     lane = Lane.FILES
 
-    def __init__(self, seat: ApiSeat) -> None:
-        self._seat = seat
+    def __init__(self, subscriptions: ApiSubscriptions) -> None:
+        self._subscriptions = subscriptions
 
     def run(self) -> None:
-        """Import it."""
+        """Import the router."""
         import_module(ROUTER)
 
     def finish(self, failure: Exception | None) -> None:
-        """Let the requests go on; after a failure each meets it itself, and is reported."""
-        self._seat.loaded()
+        """Continue the waiting requests; if the import failed, each tries again and reports the exception."""
+        self._subscriptions.loaded()
 
 
-class ApiSeat:
-    """Where requests to one account's API arrive."""
+class ApiSubscriptions:
+    """The API subscriptions of one account."""
 
     def __init__(self, account: Account, shared: Shared, js: JetStream | None) -> None:
         self._account = account
         self._shared = shared
         self._js = js  # None: JetStream is off for the account
         self._router: Router | None = None
-        self._loading = False  # a thread imports it
-        self._parked: list[Chore] = []  # requests that wait for that, oldest first
-        self._late = 0  # requests that waited, or wait behind such, and are not begun
-        self._direct: dict[tuple[str, str], DirectSeat] = {}  # by stream, and by whose requests it answers
+        self._loading = False  # a job imports the router
+        self._parked: list[Chore] = []  # requests that wait for the import, oldest first
+        self._late = 0  # requests that wait for the import or for earlier requests
+        # By the stream that answers and the stream named in the requests: a mirror may answer for its origin.
+        self._direct: dict[tuple[str, str], DirectSubscriptions] = {}
         self._subscriptions: list[Subscription] = []
         domain = shared.options.domain
         for prefix in ["$JS.API.", f"$JS.{domain}.API."] if domain else ["$JS.API."]:
@@ -92,7 +93,7 @@ class ApiSeat:
             js.observer = self
 
     def close(self) -> None:
-        """Answer no more."""
+        """Remove the subscriptions."""
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
 
@@ -121,7 +122,7 @@ class ApiSeat:
         return self._router.handle(request, depth)
 
     def _handle_later(self, request: Request, depth: int) -> Iterator[Step]:
-        """Answer a request when the router is loaded, and after those of its connection that came before."""
+        """Answer a request when the router is imported, after earlier requests of its connection."""
         self._late += 1
         yield self._park
         self._late -= 1
@@ -137,29 +138,29 @@ class ApiSeat:
         self._parked.append(chore)
 
     def load(self) -> None:
-        """Have a thread import the router, if none does and it is not imported."""
+        """Start a job that imports the router, if it is neither imported nor being imported."""
         if not (self._loading or is_loaded()):
             self._loading = True
             self._account.turn.jobs.append(Loading(self))
 
     def loaded(self) -> None:
-        """Go on with the requests that waited for the router."""
+        """Continue the requests that waited for the import."""
         self._loading = False
         self._account.turn.chores.extend(self._parked)
         self._parked.clear()
 
-    # -- streams come and go -------------------------------------------------------------------------------
+    # -- events of streams ---------------------------------------------------------------------------------
 
     def stream_opened(self, stream: Stream, recovered: bool) -> None:
-        """Offer direct gets of the stream."""
+        """Subscribe to direct gets of the stream, if it allows them."""
         self._offer_direct(stream)
 
     def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
-        """Offer direct gets of the stream, or no more."""
+        """Add or remove the direct get subscriptions of the stream after an update."""
         self._offer_direct(stream)
 
     def stream_closing(self, stream: Stream, deleted: bool) -> None:
-        """Offer nothing of the stream."""
+        """Remove the direct get subscriptions of the stream."""
         self._withdraw_direct(stream.name)
 
     def _offer_direct(self, stream: Stream) -> None:
@@ -173,11 +174,11 @@ class ApiSeat:
                 self._direct.pop(key).close()
 
     def _offer(self, stream: Stream, name: str, allowed: bool) -> None:
-        """Let direct gets of the stream `name` be answered by `stream`, or no more."""
+        """Add the subscriptions by which `stream` answers direct gets of the stream `name`, or remove them."""
         key = (stream.name, name)
         assert self._js is not None
         if allowed and key not in self._direct:
-            self._direct[key] = DirectSeat(self._js, stream, name)
+            self._direct[key] = DirectSubscriptions(self._js, stream, name)
         elif not allowed and key in self._direct:
             self._direct.pop(key).close()
 

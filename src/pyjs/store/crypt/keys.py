@@ -49,7 +49,7 @@ class WrongKey(PyjsError):
     """This key does not decrypt the data."""
 
 
-class Vault:
+class KeyRing:
     """The configured keys: they create and unwrap the data keys of streams."""
 
     def __init__(
