@@ -149,7 +149,7 @@ def test_a_chunk_that_unpacks_to_more_than_its_size_is_damaged(tmp_path: Path) -
     from cramjam import zstd
 
     packed = bytes(zstd.compress(b"a" * (1 << 24), level=1))
-    head = OuterHeader(CODEC_ZSTD, 1, 1, 7, bytes(16), 64).header()
+    head = OuterHeader(CODEC_ZSTD, 1, 1, 7, bytes(16), 64).pack()
     table = struct.pack("<QII", 65_536, 1, 65_536)
     table += struct.pack("<IQ", len(packed), xxhash.xxh64_intdigest(packed))
     table += struct.pack("<Q", xxhash.xxh64_intdigest(table))
@@ -169,13 +169,13 @@ def test_a_key_of_another_stream_opens_nothing(tmp_path: Path) -> None:
 def test_an_unknown_form_is_a_newer_format() -> None:
     for flags in (3, 0x200, 0x10000, 1 | 0x400):
         with pytest.raises(UnknownFormat, match=r"it needs pyjs-server >= 0\.1"):
-            read_outer_header(OuterHeader(flags, 1, 1, 7, bytes(16), 64).header(), "a.seg")
+            read_outer_header(OuterHeader(flags, 1, 1, 7, bytes(16), 64).pack(), "a.seg")
     assert read_outer_header(IMAGE[:64], "a.seg") is None
     assert read_outer_header(b"short", "a.seg") is None
 
 
 def test_any_one_damaged_byte_of_an_outer_header_is_put_right() -> None:
-    head = OuterHeader(CHACHA, 1, 1, 7, KEY.new_nonce(), 64).header()
+    head = OuterHeader(CHACHA, 1, 1, 7, KEY.new_nonce(), 64).pack()
     for at in range(64):
         assert mended_header(head[:at] + bytes([head[at] ^ 0x5A]) + head[at + 1 :]) == head
     assert mended_header(b"xx" + head[2:]) is None
