@@ -166,7 +166,7 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
     """
     problems = list(stored.problems)
     if stored.snapshot is not None:
-        consumer = _restored(js, stream, stored)
+        consumer = _from_stored(js, stream, stored)
         try:
             ahead = restore(consumer, stored.snapshot, stored.deltas)
         except consumer_record.BadState as error:
@@ -176,7 +176,7 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
             if ahead or problems:
                 _keep_state(js, consumer)
             return consumer
-    consumer = _restored(js, stream, stored)
+    consumer = _from_stored(js, stream, stored)
     seq = max(1, stream.store.first_seq, stored.config.opt_start_seq)
     js.shared.log.error(
         f"JetStream consumer '{consumer.path}' lost its state and begins again at sequence {seq},"
@@ -189,7 +189,7 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
     return consumer
 
 
-def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
+def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
     return Consumer(_resources(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
 
 
