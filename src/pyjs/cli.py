@@ -1,8 +1,8 @@
-"""The command: what was typed becomes Options and a running server, or an answer and an exit code.
+"""The command line: turns arguments into Options and a running server, or into an answer and an exit code.
 
-Knows flags and files, nothing of sockets: the server is imported when it is needed. Lines that tools read
-(version, `-t`, errors) start with the name of the program that this one replaces. Exit codes: 0 done,
-1 refused or failed, 2 the command line cannot be read.
+Knows flags and files, nothing of sockets: the server is imported only when it is started. Lines that tools read
+(version, `-t`, errors) start with the name of nats-server, which this program replaces. Exit codes: 0 success, 1
+refused or failed, 2 invalid command line.
 
 Source: behaviour of nats-server 2.15.1; an unknown flag ends with 2 here, with 0 there.
 """
@@ -19,14 +19,14 @@ from pyjs.config.load import load_options
 from pyjs.config.options import Options
 from pyjs.server.system.config_file import read_file
 
-PROGRAM = "nats-server"  # in every line that a tool written for nats-server may read
-NATS_VERSION = "2.15.1"  # the release whose behaviour is kept
+PROGRAM = "nats-server"  # in every line that tools for nats-server may read
+NATS_VERSION = "2.15.1"  # the release whose behaviour is implemented
 
-# The dependencies of pyproject.toml but pydantic, which only pyjs.models imports. Most are imported long after the
-# start, where it would be too late to tell.
+# The dependencies of pyproject.toml, except pydantic, which only pyjs.models imports. Most are imported long after the
+# start, too late for a clear error.
 PACKAGES = ("bcrypt", "cramjam", "cryptography", "httptools", "msgpack", "orjson", "xxhash")
 
-# Signals by the names of --signal.
+# Signals by their names for --signal.
 SIGNALS = {"stop": "SIGKILL", "quit": "SIGINT", "term": "SIGTERM", "reopen": "SIGUSR1", "reload": "SIGHUP"}
 SIGNALS["ldm"] = "SIGUSR2"
 
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _certificate_problem(options: Options) -> str:
-    """Return why the files of the `tls` block cannot be used, "" if they can."""
+    """Return the error in the files of the `tls` block; "": none."""
     if options.tls.certificates:
         from pyjs.server.tls.context import TlsFailed, read_tls_settings
 
@@ -73,8 +73,8 @@ def _certificate_problem(options: Options) -> str:
 
 
 def missing_packages() -> list[str]:
-    """Return the packages that the server needs and this Python does not have."""
-    # What importlib.util would do for each, without the time that its own import takes.
+    """Return the required packages that are not installed."""
+    # Like importlib.util.find_spec, without the time to import importlib.util.
     return [name for name in PACKAGES if not any(each.find_spec(name, None) for each in sys.meta_path)]
 
 
@@ -84,7 +84,7 @@ def _told(missing: list[str]) -> str:
 
 
 def _answer(line: CommandLine) -> int | None:
-    """Do what needs no server; return None if one is to be started."""
+    """Run the commands that need no server; return None if a server must be started."""
     word = line.words[0].lower() if line.words else ""
     if line.flags.get("version") or (word == "version" and not line.flags.get("help")):
         print(f"{PROGRAM}: v{NATS_VERSION}\npyjs-server: v{__version__}")
@@ -123,7 +123,7 @@ def _config_path(line: CommandLine) -> str | None:
 
 
 def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
-    """Return the flags that set options, without those that the command acts upon."""
+    """Return the flags that set options, without those for commands."""
     acted_upon = ("config", "t", "signal", "help", "version")
     return {name: value for name, value in line.flags.items() if name not in acted_upon}
 
@@ -166,7 +166,7 @@ def _send_signal(line: CommandLine) -> int:
 
 
 def _named_pids(text: str) -> list[int]:
-    """Return the pids that `text` names: a pid, the path of a pid file, or the start of pids and `*`."""
+    """Return the pids for `text`: a pid, the path of a pid file, or a prefix of pids followed by `*`."""
     if text.endswith("*") and (text == "*" or text[:-1].isdigit()):
         pids = [pid for pid in _server_pids() if str(pid).startswith(text[:-1])]
         if not pids:
@@ -175,19 +175,19 @@ def _named_pids(text: str) -> list[int]:
     try:
         text = read_file(text).strip()
     except OSError:
-        pass  # it is no file, so it must be the pid itself
+        pass  # not a file: it must be a pid
     if not text.isdigit() or int(text) <= 0:
         raise LookupError(f"invalid pid: {text}; give a process id or the path of a pid file")
     return [int(text)]
 
 
 def _running_pids(line: CommandLine) -> list[int]:
-    """Return the pid of the server of this configuration, or else of the only server that runs."""
+    """Return the pid of this configuration's server, or of the only running server."""
     pid_file = line.flags.get("pid")
     path = _config_path(line)
     if not pid_file and path:
         pid_file = load_options(path, read_file, os.environ, {}).pid_file
-    if pid_file and os.path.exists(str(pid_file)):  # pathlib costs 3 ms
+    if pid_file and os.path.exists(str(pid_file)):  # importing pathlib takes 3 ms
         return _named_pids(str(pid_file))
     pids = _server_pids()
     if not pids:
@@ -199,7 +199,7 @@ def _running_pids(line: CommandLine) -> list[int]:
 
 
 def _server_pids() -> list[int]:
-    """Return the pids of the servers that run on this machine, but for this process."""
+    """Return the pids of running servers, without this process."""
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -209,7 +209,7 @@ def _server_pids() -> list[int]:
 
 
 def _command_of(pid: int) -> list[str]:
-    """Return the command line of a process; nothing if it has just ended."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return read_file(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
     except OSError:
@@ -217,7 +217,7 @@ def _command_of(pid: int) -> list[str]:
 
 
 def is_server_command(command: list[str]) -> bool:
-    """Return whether a process of this command line is a server of ours."""
+    """Return whether this command line starts a pyjs-server."""
     if not command:
         return False
     names = [word.rpartition("/")[2] for word in command[:3]]

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options, PermissionOptions, UserOptions
     from pyjs.jetstream.server import JetStreamServer
 
-PEER_VERSION = "2.15.1"  # the nats-server whose behaviour clients may rely on
+PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 API_LEVEL = 5
-SKEW_EVERY_NS = 10_000_000  # longest time between two reads of the wall clock
-STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are slewed
+SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
+STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are also slewed
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
@@ -62,7 +62,7 @@ class Node(Host):
         self.turn_state = Turn()
         self.turn_state.skew = clock.skew_ns()
         self._skew_due_ns = 0  # when the wall clock is read again
-        self.routes = RouteCache()  # of all accounts
+        self.routes = RouteCache()  # for all accounts
         self._routes_timer: Timer | None = None
         self.faults = Faults(log)
         self._scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
@@ -87,7 +87,7 @@ class Node(Host):
     # -- configuration -------------------------------------------------------------------------------------
 
     def apply_options(self, options: Options) -> None:
-        """Apply limits, accounts and users; called at the start and by a reload."""
+        """Apply limits, accounts and users; called at the start and after a reload."""
         self.options = options
         self.settings = settings_from(options)
         for name in (GLOBAL_ACCOUNT, options.system_account, *options.accounts):
@@ -125,12 +125,12 @@ class Node(Host):
         try:
             yield from self.jetstream.start_steps()
         except BaseException:
-            failed, self.jetstream = self.jetstream, None  # nothing may use it without the store's lock
+            failed, self.jetstream = self.jetstream, None  # must not be used without the lock of the store
             failed.stop()
             raise
 
     def stop(self) -> None:
-        """Close every session and store; the node accepts nothing afterwards."""
+        """Close every session and store; the node cannot be used afterwards."""
         for session in list(self.sessions.values()):
             session.close("Server Shutdown")
         if self.jetstream is not None:
@@ -139,7 +139,7 @@ class Node(Host):
     # -- sessions ------------------------------------------------------------------------------------------
 
     def open_session(self, peer: Peer, link: Link) -> ClientSession:
-        """Open a session for a new connection; its INFO (or refusal) is written in the next turn."""
+        """Open a session for a new connection; the next turn writes its INFO or its refusal."""
         self._last_cid += 1
         self.total_connections += 1
         self.turn_state.now = self.clock.now_ns()
@@ -151,11 +151,11 @@ class Node(Host):
         return session
 
     def session_closed(self, session: ClientSession) -> None:
-        """Forget `session`, except for the copy that monitoring shows."""
+        """Remove a closed `session`; a copy stays for monitoring."""
         self.sessions.pop(session.cid, None)
         for sessions in (self.sessions, session.account.sessions):
             if not sessions:
-                sessions.clear()  # gives its table back, which only grows otherwise
+                sessions.clear()  # shrinks the table, which otherwise only grows
         self.closed.add(session)
         for at, count in enumerate((session.in_msgs, session.in_bytes, session.out_msgs, session.out_bytes)):
             self._closed_counters[at] += count
@@ -171,13 +171,13 @@ class Node(Host):
         return sums[0], sums[1], sums[2], sums[3]
 
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if there are max_connections already."""
+        """Return (-ERR text, close reason) if the server has max_connections already; None: accepted."""
         if len(self.sessions) > max(0, self.options.max_connections):
             return "maximum connections exceeded", "Maximum Connections Exceeded"
         return None
 
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if the account has its max_connections already."""
+        """Return (-ERR text, close reason) if the account has its max_connections already; None: accepted."""
         limits = account.limits
         if isinstance(limits, AccountLimits) and 0 <= limits.max_connections <= len(
             account.sessions - {session}
@@ -186,7 +186,7 @@ class Node(Host):
         return None
 
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
-        """Return the fields of INFO in nats-server's order, then `pyjs_version`."""
+        """Return the fields of INFO in nats-server's order, followed by `pyjs_version`."""
         host, port = self.host, self.port
         if self.options.client_advertise:
             host, port = split_host_port(self.options.client_advertise, port)
@@ -241,7 +241,7 @@ class Node(Host):
             self._run(self._scheduler.turn, now_ns)
 
     def _read_wall_clock(self, now_ns: int) -> None:
-        """Read the skew of the clock; after a step of the wall clock, rearm everything that waits for a wall time."""
+        """Read the skew of the clock; after a step of the wall clock, reset everything that waits for a wall time."""
         self._skew_due_ns = now_ns + SKEW_EVERY_NS
         step_ns = self.clock.skew_ns() - self.turn_state.skew
         self.turn_state.skew += step_ns
@@ -256,7 +256,7 @@ class Node(Host):
             self.turn_state.chores.append(Chore(self.jetstream.clock_stepped(), (None, None)))
 
     def relieve(self, now_ns: int) -> None:
-        """Run a partial turn in the middle of a read, to write output."""
+        """Run a partial turn during a long read, to write output."""
         if not self._in_turn:
             self._run(self._scheduler.relieve, now_ns)
 
@@ -275,17 +275,17 @@ class Node(Host):
             self._in_turn = False
 
     def _trim_routes(self, now_ns: int) -> None:
-        """Free unused routes, and arm a timer for the next ones."""
+        """Free unused routes, and set the timer for the next check."""
         self.routes.trim(now_ns)
         due_ns = self.routes.next_trim_ns
         if due_ns and self._routes_timer is None:
             self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)
 
     def _routes_due(self) -> None:
-        self._routes_timer = None  # the end of this turn looks at them
+        self._routes_timer = None  # checked at the end of this turn
 
     def _mend(self) -> None:
-        """Close sessions, and mend streams and consumers, whose work failed: their state may be half changed."""
+        """Close sessions, and reopen streams and consumers, with a fault: their state may be half changed."""
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
                 owner.link.abort()
@@ -295,7 +295,7 @@ class Node(Host):
 
     @property
     def has_work(self) -> bool:
-        """Whether the last turn left work for the next one."""
+        """Return whether the last turn left work for the next one."""
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
@@ -304,7 +304,7 @@ class Node(Host):
 
 
 def tls_fields(options: Options) -> dict[str, object]:
-    """Return what INFO and /varz say about encryption."""
+    """Return the fields of INFO and /varz about TLS."""
     if not options.tls.certificates:
         return {}
     if options.tls.allow_plain:
@@ -314,7 +314,7 @@ def tls_fields(options: Options) -> dict[str, object]:
 
 
 def python_version() -> str:
-    """Return the value of the field in which nats-server has its Go version."""
+    """Return the value for the field that has the Go version in nats-server."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
 
 
@@ -327,7 +327,7 @@ def split_host_port(text: str, default_port: int) -> tuple[str, int]:
 
 
 def settings_from(options: Options) -> SessionSettings:
-    """Return the settings of client connections in `options`."""
+    """Return the settings of client connections from `options`."""
     return SessionSettings(
         max_payload=options.max_payload if options.max_payload >= 0 else (1 << 31) - 1,
         max_control_line=options.max_control_line,
@@ -344,7 +344,7 @@ def settings_from(options: Options) -> SessionSettings:
 
 
 def permissions_from(options: PermissionOptions | None) -> Permissions | None:
-    """Return the permissions in `options`; None: everything is allowed."""
+    """Return the permissions from `options`; None: everything is allowed."""
     if options is None:
         return None
     publish, subscribe, responses = options.publish, options.subscribe, options.allow_responses
@@ -358,14 +358,14 @@ def permissions_from(options: PermissionOptions | None) -> Permissions | None:
 
 
 def user_from(options: UserOptions, account: str, default: Permissions | None) -> User:
-    """Return the identity that an entry of `users` describes."""
+    """Return the user for an entry of `users`."""
     permissions = permissions_from(options.permissions) or default
     key = public_key(options.nkey, NKEY_USER) or b""
     return User(options.nkey or options.user, options.password, account, permissions, key)
 
 
 def authenticator_from(options: Options, rng: Rng) -> Authenticator:
-    """Return the users in `options`: of the authorization block and of every account."""
+    """Return the authenticator with all users: of the authorization block and of every account."""
     auth = options.authorization
     default = permissions_from(auth.default_permissions)
     users = [user_from(user, GLOBAL_ACCOUNT, default) for user in auth.users]
@@ -375,7 +375,7 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
         account_default = permissions_from(account.default_permissions)
         users.extend(user_from(user, name, account_default) for user in account.users)
     hashed = any(is_bcrypt(secret) for secret in (auth.token, *(user.secret for user in users)))
-    # A single user has a password all the same, as with nats-server.
+    # A single user has a password too, as in nats-server.
     by_certificate = options.tls.verify_and_map and not (auth.user or auth.token)
     return Authenticator(
         users, auth.token, options.no_auth_user, rng.randbytes(32) if hashed else b"", by_certificate
@@ -383,6 +383,6 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
 
 
 def _public_key(rng: Rng, prefix: bytes) -> str:
-    """Return a random key in the form of an nkey's public key: a prefix and 55 base-32 digits."""
+    """Return a random key that looks like an nkey's public key: a prefix and 55 base-32 digits."""
     number = int.from_bytes(rng.randbytes(35), "big")
     return prefix.decode() + "".join(BASE32[number >> shift & 31] for shift in range(275, 0, -5))

@@ -1,6 +1,6 @@
-"""The pytest plugin: the fixture `pyjs_server`, a real server for each test that asks for it.
+"""The pytest plugin: the fixture `pyjs_server` starts a server for each test that uses it.
 
-pytest finds it by the entry point of the package. Loads nothing of the server before a test uses the fixture.
+pytest finds it by the entry point of the package. The server is imported when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MARKER = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the marker."""
+    """Register the marker."""
     config.addinivalue_line("markers", MARKER)
 
 
 @pytest.fixture
 def pyjs_server(request: pytest.FixtureRequest) -> Iterator[ServerThread]:
-    """A NATS server of this test alone, at `pyjs_server.client_url`; the marker `pyjs_server` configures it."""
+    """Start a NATS server for this test, at `pyjs_server.client_url`; the marker `pyjs_server` configures it."""
     from pyjs.aio import ServerThread
 
     marker = request.node.get_closest_marker("pyjs_server")

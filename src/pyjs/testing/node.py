@@ -1,7 +1,7 @@
-"""A node on a virtual clock, and clients that talk to it in bytes: no socket, no thread, no wait.
+"""A node on a virtual clock, with clients that exchange bytes with it: no socket, no thread, no wait.
 
-A client hands over one read, the node takes its turn, and what it wrote is there. Time stands still until `advance`
-moves it, so a test of a timeout of a day takes as long as one of a second.
+`RawClient.send` passes one read to the node and runs its turns; afterwards the answer can be taken. Time stands still
+until `advance` moves it, so a test of a timeout of a day takes as long as one of a second.
 
     with VirtualNode(jetstream={"store_dir": tmp_path}) as node:
         client = node.client()
@@ -35,17 +35,17 @@ CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":tru
 
 
 class MemoryLink(Link):
-    """Collects what the session writes, as a transport without a peer."""
+    """A link without a socket: collects the bytes that the session writes."""
 
     def __init__(self) -> None:
-        self.data = b""  # written and not taken yet
+        self.data = b""  # written and not yet taken
         self.closed = False
         self.aborted = False
-        self.reading = True  # False: the session wants no input for now
-        self.unsent = 0  # bytes that a slow peer would have left in the transport; a test sets it
+        self.reading = True  # False: the session has paused its input
+        self.unsent = 0  # bytes that a slow client has not read yet; set by tests
 
     def write(self, data: bytes) -> None:
-        """Keep `data`."""
+        """Append `data`."""
         self.data += data
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class MemoryLink(Link):
         self.closed = True
 
     def abort(self) -> None:
-        """Note the close, which loses what was unsent."""
+        """Note the close, which would discard unsent bytes."""
         self.closed = self.aborted = True
 
     def pending_size(self) -> int:
@@ -61,17 +61,17 @@ class MemoryLink(Link):
         return self.unsent
 
     def pause_reading(self) -> None:
-        """Note that no input is wanted."""
+        """Note that the session paused its input."""
         self.reading = False
 
     def resume_reading(self) -> None:
-        """Note that input is wanted again."""
+        """Note that the session resumed its input."""
         self.reading = True
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One MSG or HMSG as a client sees it."""
+    """One MSG or HMSG that a client received."""
 
     subject: bytes
     sid: bytes
@@ -95,17 +95,17 @@ class RawClient:
             self.take()
 
     def send(self, data: bytes) -> None:
-        """Hand one read to the session and let the node turn."""
+        """Pass one read to the session, and run the node's turns."""
         self.session.receive_data(data)
         self.node.turn()
 
     def take(self) -> bytes:
-        """Return what was written since the last call."""
+        """Return the bytes written since the last call."""
         data, self.link.data = self.link.data, b""
         return data
 
     def frames(self) -> list[Frame]:
-        """Return the messages written since the last call; other lines are skipped."""
+        """Return the messages received since the last call; other lines are skipped."""
         data, out = self.take(), []
         while data:
             line, _, data = data.partition(b"\r\n")
@@ -126,7 +126,7 @@ class RawClient:
         return [frame.payload for frame in self.frames()]
 
     def request(self, subject: bytes, payload: bytes = b"", headers: bytes = b"") -> Frame:
-        """Publish with an inbox and return the one answer."""
+        """Publish a request with an inbox, and return the single answer."""
         self.send(b"SUB _INBOX.rq.* rq\r\n")
         self.take()
         if headers:
@@ -151,10 +151,10 @@ class VirtualNode:
         now_ns: int | None = None,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Make the node; nothing is opened yet.
+        """Create the node; call `__enter__` (`with`) to start it.
 
-        `config` and `keys` are those of pyjs.aio.Server; without them the node has no JetStream. All chance comes
-        from `seed`, and time begins at `now_ns`.
+        `config` and `keys` are those of pyjs.aio.Server; without them the node has no JetStream. All random numbers
+        derive from `seed`, and time begins at `now_ns`.
         """
         self.options = options_from(config, dict(keys), {})
         self.scratch = ScratchStore() if wants_scratch(config, self.options) else None
@@ -162,7 +162,7 @@ class VirtualNode:
             self.options.jetstream.store_dir = self.scratch.path
         self.clock = VirtualClock() if now_ns is None else VirtualClock(now_ns)
         self.log = ListLog()
-        self.hold_jobs = False  # True: jobs stay queued, as while their thread is busy
+        self.hold_jobs = False  # True: jobs stay queued, as if their thread were busy
         disk = OsDisk() if self.scratch is None else UnsyncedDisk()
         self.node = Node(self.options, self.clock, SeededRng(seed), disk, self.log)
 
@@ -178,17 +178,17 @@ class VirtualNode:
             self.scratch.remove()
 
     def client(self, connect: bytes | None = CONNECT) -> RawClient:
-        """Open a connection; with `connect` None it says nothing yet."""
+        """Open a connection and send CONNECT with `connect`; None: send nothing."""
         return RawClient(self, connect)
 
     def turn(self) -> None:
-        """Let the node do what is due, until nothing is."""
+        """Run turns until the node has no work left."""
         self.node.turn(self.clock.now_ns())
         while self.node.has_work or self.run_jobs():
             self.node.turn(self.clock.now_ns())
 
     def run_jobs(self) -> bool:
-        """Run the jobs that were queued, if `hold_jobs` is not set; tell whether there were any."""
+        """Run the queued jobs, unless `hold_jobs` is set; return whether there were any."""
         state = self.node.turn_state
         if self.hold_jobs or not state.jobs:
             return False
@@ -197,7 +197,7 @@ class VirtualNode:
         return True
 
     def advance(self, milliseconds: int = 0, seconds: int = 0) -> None:
-        """Move the clock, stopping at every deadline on the way as a real loop would."""
+        """Move the clock, and run a turn at every deadline on the way."""
         end_ns = self.clock.now_ns() + (milliseconds + 1000 * seconds) * NS_PER_MS
         while (deadline := self.node.next_deadline_ns()) is not None and deadline <= end_ns:
             self.clock.advance(max(0, deadline - self.clock.now_ns()))
