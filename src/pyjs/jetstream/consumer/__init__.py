@@ -1,1 +1,1 @@
-"""A consumer and its parts."""
+"""Consumers and their parts."""

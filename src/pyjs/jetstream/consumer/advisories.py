@@ -1,6 +1,6 @@
-"""Advisories and metrics of consumers: JSON events for whoever subscribes to them.
+"""Advisories and metrics of consumers, as JSON.
 
-An event without interest is never built. Knows consumers only by name.
+An advisory without a subscriber is never built. Knows consumers only by name.
 
 Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
 """
@@ -16,7 +16,7 @@ from pyjs.jetstream import advisories
 if TYPE_CHECKING:
     from typing import Any
 
-_EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", type behind io.nats.jetstream.
+_EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", type after "io.nats.jetstream."
     "max_deliver": ("ADVISORY.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver"),
     "nak": ("ADVISORY.CONSUMER.MSG_NAKED", "advisory.v1.nak"),
     "terminated": ("ADVISORY.CONSUMER.MSG_TERMINATED", "advisory.v1.terminated"),
@@ -30,26 +30,26 @@ _EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", ty
 
 
 class ConsumerEvents:
-    """What one consumer tells the world."""
+    """The advisories and metrics of one consumer."""
 
     def __init__(self, account: Account, rng: Rng, stream: str, consumer: str, domain: str = "") -> None:
         self._account = account
         self._rng = rng
         self._names = {"stream": stream, "consumer": consumer}
         self._domain = domain
-        self.queued: list[tuple[str, dict[str, Any]]] = []  # events of the turn: (kind, fields)
+        self.queued: list[tuple[str, dict[str, Any]]] = []  # of this turn: (kind, fields)
 
     def note(self, kind: str, **fields: Any) -> None:
-        """Queue an event of `kind`, for `send_queued`."""
+        """Queue an advisory of `kind`, for `send_queued`."""
         self.queued.append((kind, fields))
 
     def note_terminated(self, stream_seq: int, consumer_seq: int, deliveries: int, reason: str) -> None:
-        """Queue that a message is not delivered again."""
+        """Queue the advisory that a message will not be delivered again."""
         fields = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
         self.note("terminated", **fields, **({"reason": reason} if reason else {}))
 
     def send_queued(self, now_ns: int, kinds: tuple[str, ...] = ()) -> None:
-        """Publish the queued events of `kinds`, of all kinds when there are none."""
+        """Publish the queued advisories of `kinds`; of all kinds if there are none given."""
         if not self.queued:
             return
         events = [event for event in self.queued if not kinds or event[0] in kinds]
@@ -58,7 +58,7 @@ class ConsumerEvents:
             self.send(kind, now_ns, **fields)
 
     def send(self, kind: str, now_ns: int, **fields: Any) -> None:
-        """Publish an event of `kind`, if anybody wants it."""
+        """Publish an advisory of `kind`, if it has a subscriber."""
         subject = self._subject(kind)
         if self._account.has_interest(subject):
             event = {**self._names, **fields}

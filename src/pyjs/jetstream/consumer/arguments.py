@@ -1,4 +1,4 @@
-"""Arguments that come with acks and settings: delays and percentages."""
+"""Arguments of acks and options: delays and percentages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyjs.base.units import parse_duration_ns
 
 
 def read_delay_ns(argument: bytes) -> int:
-    """Return the delay in what follows "-NAK": JSON or a duration; -1: none.
+    """Return the delay after "-NAK", which is JSON or a duration; -1: none.
 
     Raises:
         ValueError: it is neither.
@@ -33,5 +33,5 @@ def _taken(delay_ns: int) -> int:
 
 
 def read_percent(sample_freq: str) -> int:
-    """Return the share of acks to sample, 0 to 100, of a checked `sample_freq`."""
+    """Return the percentage of acks to sample, 0 to 100; `sample_freq` was checked."""
     return min(int(sample_freq.removesuffix("%") or 0), 100)

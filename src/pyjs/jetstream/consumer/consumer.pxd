@@ -1,9 +1,9 @@
-"""One consumer: delivers a stream's messages, takes acks."""
+"""A consumer: delivers the messages of a stream, and stores which of them are acknowledged."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Turn
-from pyjs.jetstream.consumer.acks.queues cimport AckReplies, SettledQueue
+from pyjs.jetstream.consumer.acks.queues cimport AckReplies, AcknowledgedQueue
 from pyjs.jetstream.consumer.acks.state cimport AckState
 from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor
 from pyjs.jetstream.consumer.delivery.outcome cimport Outcome
@@ -19,14 +19,14 @@ from pyjs.wire.ops cimport Msg
 
 cdef enum Life:
     LIVE                        # from its creation on
-    CLOSED                      # does nothing any more, and is still to be stopped
-    STOPPED                     # knows nobody any more
+    CLOSED                      # does nothing any more; `stop` must follow
+    STOPPED                     # has no references to others
 
 cdef enum AckPolicy:
     ACK_NONE
     ACK_ALL
     ACK_EXPLICIT
-    ACK_FLOW                    # an answer to flow control settles what it names
+    ACK_FLOW                    # an answer to flow control acknowledges the sequences in it
 
 cdef class Consumer(StreamConsumer):
     # what it belongs to
@@ -37,7 +37,7 @@ cdef class Consumer(StreamConsumer):
     cdef readonly StreamStore store
     cdef readonly object rng
     cdef object subjects                # consumer_subjects.ConsumerSubjects
-    cdef list subscriptions             # to them
+    cdef list subscriptions             # to its subjects
     cdef readonly object events         # consumer_advisories.ConsumerEvents
     cdef WakeTimer timer
 
@@ -50,16 +50,16 @@ cdef class Consumer(StreamConsumer):
     cdef readonly PushSubject push      # None: pull
     cdef readonly PullRequests requests   # None: push
     cdef DeliveryWriter writer
-    cdef AckReplies replies             # to acks, left for the turn
-    cdef SettledQueue settling          # on the way to the stream
-    cdef list orders                    # (reply, body): pull requests that came with an ack, left for the turn
+    cdef AckReplies replies             # answers to acks, sent in the turn
+    cdef AcknowledgedQueue acknowledged     # sequences on the way to the stream
+    cdef list orders                    # (reply, body): pull requests that came with an ack, handled in the turn
 
     # copies of the configuration
     cdef AckPolicy ack_policy
     cdef int64_t max_ack_pending        # <= 0: unlimited
     cdef uint32_t max_deliver           # 0: unlimited
-    cdef uint32_t sample_percent        # of acks that a metric tells of
-    cdef int64_t threshold              # ns: inactive_threshold with its jitter; 0: lives for ever
+    cdef uint32_t sample_percent        # of acks with a metric
+    cdef int64_t threshold              # ns: inactive_threshold with its jitter; 0: never removed
 
     # activity, ns since the epoch, 0: never
     cdef readonly int64_t delivered_at, acked_at
@@ -76,7 +76,7 @@ cdef class Consumer(StreamConsumer):
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept
     cdef void sample(self, AckToken* token) noexcept
-    cdef void note_settled(self, uint64_t seq) noexcept nogil
+    cdef void note_acknowledged(self, uint64_t seq) noexcept nogil
     cdef bint is_asked(self) noexcept nogil
 
     # deliveries

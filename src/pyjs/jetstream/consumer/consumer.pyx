@@ -1,22 +1,26 @@
-"""A consumer: a stream's messages for those who ask, and the record of what they did with them.
+"""A consumer: delivers the messages of a stream, and stores which of them are acknowledged.
 
-`deliver` is an incoming ack: it settles the delivery at once, in memory. `pump`, called in the turn, has one order of
-effects: deliver, record what changed in one small write, then answer acks, hand settled sequences to the stream and
-tell events. `deliver_some` sends first what is due again, in sequence order, then the next matches of the filter, to
-the waiting requests in turns or to the deliver subject, as long as somebody asks and max_ack_pending has room.
+`deliver` takes an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has one
+order of effects: deliver, write the changes with one small write, then answer acks, pass acknowledged sequences to
+the stream and publish advisories. `deliver_some` sends due redeliveries first, in sequence order, then the next
+matches of the filter, to the waiting requests in turns or to the deliver subject, as long as there is demand and
+max_ack_pending allows it.
 
-The parts have the state: the cursor what comes next, `acks` what is pending and the ack floor, `requests` the pull
-requests and the pin, `push` the deliver subject, `flow` and `pacing` what holds deliveries back, `keeper` the file.
-Here is what they do together. Knows the store, not the stream; nothing of API calls and files.
+The parts hold the state: `cursor` the next message, `acks` pending deliveries and the ack floor, `requests` the pull
+requests and the pin, `push` the deliver subject, `flow` and `pacing` the limits of the rate, `keeper` the file. This
+module combines them. Knows the store, not the stream; nothing of API calls and files.
 
-Long because a message, an ack and a deadline each touch most parts. Compiled: per message no object is made and no
-Python called (benchmarks/: pull 500, push).
+Invariants, asserted before each write of the state and checked after each read (replay.pyx):
+every pending sequence <= delivered_seq < next_seq.
+
+Long because a message, an ack and a deadline each use most parts. Compiled: no object is created and no Python
+function called per message (benchmarks/: pull 500, push).
 Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.jetstream.consumer.acks.pending cimport IN_REDELIVER, IN_EXHAUSTED, Entry
-from pyjs.jetstream.consumer.acks.queues cimport AckReplies, SettledQueue, send_ack_replies
+from pyjs.jetstream.consumer.acks.queues cimport AckReplies, AcknowledgedQueue, send_ack_replies
 from pyjs.jetstream.consumer.acks.state cimport AckState
 from pyjs.jetstream.consumer.acks.log cimport StateLog
 from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor, Skips
@@ -48,10 +52,10 @@ from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.consumer.delivery.pull_request import RefusedPull, check_pull, read_pull
 
 cdef enum:
-    PUMP_SIZE = 262144              # bytes of one pump, a message counting 64 more
-    CROWDED_NS = 10000000           # for which redeliveries wait when their receiver has much queued already
-    RETRY_NS = 100000000            # after which a message is read again that could not be for want of descriptors
-    SLACK_NS = 1000000              # what is due together expires together
+    PUMP_SIZE = 262144              # bytes of one pump; each message counts 64 more
+    CROWDED_NS = 10000000           # how long redeliveries wait if their receiver has much output queued
+    RETRY_NS = 100000000            # after which a message is read again when descriptors are short
+    SLACK_NS = 1000000              # deadlines this close to each other expire together
     JITTER_NS = 100000000
 
 POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT, "flow_control": ACK_FLOW}
@@ -65,7 +69,7 @@ cdef inline void wake_by(int64_t* best, int64_t at) noexcept nogil:
 
 
 cdef class Consumer(StreamConsumer):
-    """One consumer; see the module's header."""
+    """One consumer; see the header of the module."""
 
     def __init__(self, resources, config, str name, int64_t created_ns, file=None):
         changes = StateLog(file is not None)
@@ -89,7 +93,7 @@ cdef class Consumer(StreamConsumer):
         self.pacing = Pacing(resources.burst_size)
         self.writer = DeliveryWriter(*self.subjects.ack_prefixes())
         self.replies = AckReplies()
-        self.settling = SettledQueue()
+        self.acknowledged = AcknowledgedQueue()
         self.orders = []
         self.configure(config)
 
@@ -103,13 +107,13 @@ cdef class Consumer(StreamConsumer):
 
     @property
     def closed(self) -> bool:
-        """Whether it does nothing any more."""
+        """Return whether it is closed."""
         return self.life != LIVE
 
     # -- configuration ---------------------------------------------------------------------------------------------
 
     def configure(self, config) -> None:
-        """Take over a configuration that the rules allow, new or changed."""
+        """Apply a new or updated configuration that the rules have checked."""
         self.config = config
         self.filters = tuple([subject.encode() for subject in config.filters])
         self.cursor.set_filters(self.filters)
@@ -132,7 +136,7 @@ cdef class Consumer(StreamConsumer):
             self.configure_pull()
 
     def configure_push(self) -> None:
-        """Take over what is for push consumers only."""
+        """Apply the options of push consumers."""
         config = self.config
         if self.push is None:
             self.push = PushSubject()
@@ -140,7 +144,7 @@ cdef class Consumer(StreamConsumer):
         self.push.configure(config.deliver_subject.encode(), config.deliver_group.encode(), heartbeat_ns)
 
     def configure_pull(self) -> None:
-        """Take over what is for pull consumers only."""
+        """Apply the options of pull consumers."""
         config = self.config
         if self.requests is None:
             max_waiting = taken("max_waiting", config.max_waiting)
@@ -149,7 +153,7 @@ cdef class Consumer(StreamConsumer):
         self.requests.configure(config.priority_policy, config.priority_groups, pin_wait_ns)
 
     def update(self, config) -> None:
-        """Change the configuration of a consumer at work."""
+        """Apply an updated configuration to a running consumer."""
         moved = self.config.deliver_subject != config.deliver_subject
         paused = self.config.pause_until_ns != config.pause_until_ns
         if moved:
@@ -165,26 +169,26 @@ cdef class Consumer(StreamConsumer):
         self.mark_dirty()
 
     def set_pause(self) -> None:
-        """Take over until when deliveries are paused, by the clock of deadlines."""
+        """Set the end of the pause, converted to the clock of deadlines."""
         cdef int64_t until = taken("pause_until", self.config.pause_until_ns or 0)      # Go's zero time is before 0
         self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
 
     def clock_stepped(self) -> None:
-        """End a pause by the wall clock as it is now, after it was set."""
+        """End a pause by the new wall time, after the clock was set."""
         if self.paused_until:
             self.set_pause()
             self.arm_timer()
             self.mark_dirty()
 
     def tell_pause(self) -> None:
-        """Have an advisory tell whether deliveries are paused."""
+        """Publish the advisory of a pause or its end."""
         until = as_json(self.config).get("pause_until", ZERO_TIME)
         self.events.note("pause", paused=self.paused_until > self.turn.now, pause_until=until)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def begin(self, start, bint written=False) -> None:
-        """Set the cursor of a new consumer; `written`: its file says so already.
+        """Set the cursor of a new consumer; `written`: its file has this state already.
 
         Raises:
             OSError, StoreFailed: its file could not be written.
@@ -195,7 +199,7 @@ cdef class Consumer(StreamConsumer):
             self.keeper.rewrite(self)
 
     def start(self) -> None:
-        """Listen to acks and requests, and begin to deliver."""
+        """Subscribe to acks and requests, and begin to deliver."""
         account = self.account
         subscriptions = [account.subscribe_handler(subject, self.on_next) for subject in self.subjects.pulls()]
         if self.ack_policy != ACK_NONE and self.ack_policy != ACK_FLOW:
@@ -218,9 +222,9 @@ cdef class Consumer(StreamConsumer):
             self.life = CLOSED
 
     def stop(self, str reason) -> None:
-        """End: answer waiting requests, listen no more. `reason` is "deleted", "shutdown" or "fault".
+        """Stop: answer waiting requests, remove all subscriptions. `reason` is "deleted", "shutdown" or "fault".
 
-        After a fault nothing is written: the state is not to be trusted.
+        After a fault nothing is written, since the state may be wrong.
         """
         if self.life == STOPPED:
             return
@@ -234,7 +238,7 @@ cdef class Consumer(StreamConsumer):
             self.requests.end_all(reason == "deleted")
         self.timer.cancel()
         if reason == "shutdown":
-            self.settle_turn()
+            self.finish_turn()
         elif reason == "deleted" and not self.config.direct:
             self.events.send("deleted", self.turn.now + self.turn.skew, action="delete")
 
@@ -250,7 +254,7 @@ cdef class Consumer(StreamConsumer):
     # -- requests --------------------------------------------------------------------------------------------------
 
     def on_next(self, request) -> None:
-        """Take a message on the subject of pull requests; the consumer may have ended since it arrived."""
+        """Handle a pull request; the consumer may have been closed since it arrived."""
         if not request.reply:
             return
         if self.life != LIVE:
@@ -290,7 +294,7 @@ cdef class Consumer(StreamConsumer):
             self.refuse(reply, "409 Exceeded MaxWaiting")
 
     def serves_at_once(self, bytes reply, request) -> bool:
-        """Refuse a request that does not wait if there are no messages for it; returns whether there are."""
+        """Return whether there are messages for a request that does not wait; otherwise answer it with a status."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
         if self.paused_until > self.turn.now:
             ready = 0
@@ -305,7 +309,7 @@ cdef class Consumer(StreamConsumer):
         return True
 
     def unpin(self, str group, str reason) -> None:
-        """Let another client of `group` have the pin; `reason` is "admin" or "timeout"."""
+        """Give the pin of `group` to another client; `reason` is "admin" or "timeout"."""
         if self.requests is not None:
             self.requests.unpin(group, reason)
             self.mark_dirty()
@@ -315,27 +319,27 @@ cdef class Consumer(StreamConsumer):
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End the pull requests that are over; `at_end`: there are no messages, and some do not wait for more."""
+        """End pull requests that expired or lost interest; `at_end`: also those that do not wait for messages."""
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
-        """Return the status that tells that this consumer lives and how far it is."""
+        """Return the heartbeat status, with the last delivered sequences."""
         return consumer_status.idle_heartbeat(self.acks.delivered_cseq, self.cursor.next_seq - 1, self.flow.reply)
 
     # -- push ------------------------------------------------------------------------------------------------------
 
     def note_interest(self) -> None:
-        """Subscriptions to the deliver subject changed; called from inside a SUB."""
+        """Note a changed subscription to the deliver subject; called during the SUB."""
         self.push.changed = True
         self.mark_dirty()
 
     cdef void ask_flow(self) noexcept:
-        """Ask the subscriber to confirm what it got, so that no more than a window is on its way."""
+        """Request a confirmation from the subscriber, so that at most one window of bytes is unconfirmed."""
         self.flow.ask(self.subjects.flow(random_token(self.rng, 4)))
         self.account.send(self.push.subject, b"", consumer_status.FLOW_CONTROL_REQUEST, self.flow.reply)
 
     def on_flow(self, request) -> None:
-        """Take a confirmation: what it covers is no longer on its way, and the window grows."""
+        """Handle a confirmation: free its bytes in the window, and enlarge the window."""
         if not self.flow.confirm(request.subject):
             return
         if self.ack_policy == ACK_FLOW:
@@ -370,7 +374,7 @@ cdef class Consumer(StreamConsumer):
         return 1
 
     cdef bint take_ack(self, AckToken* token) noexcept nogil:
-        """Settle a delivery; returns whether the ack may be answered."""
+        """Acknowledge a delivery; return whether the ack may be answered."""
         if token.seq >= self.cursor.next_seq and self.flow.state == FLOW_OFF:
             return False
         self.acked_at = self.turn.now
@@ -384,21 +388,21 @@ cdef class Consumer(StreamConsumer):
         if self.ack_policy == ACK_ALL:
             self.ack_all(token.seq, token.cseq)
         elif self.acks.ack(token.seq):
-            self.note_settled(token.seq)
+            self.note_acknowledged(token.seq)
 
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Settle everything up to `seq`."""
+        """Acknowledge everything up to `seq`."""
         cdef uint32_t i = self.acks.pending.oldest
         while self.is_asked() and i and self.acks.pending.entries[i].seq <= seq:
-            self.note_settled(self.acks.pending.entries[i].seq)
+            self.note_acknowledged(self.acks.pending.entries[i].seq)
             i = self.acks.pending.entries[i].newer
         if self.acks.ack_to(seq, cseq) and self.acks.n_exhausted:
             with gil:
                 for each in self.acks.take_exhausted(seq):
-                    self.note_settled(each)
+                    self.note_acknowledged(each)
 
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept:
-        """Take an ack with an argument; returns whether it may be answered."""
+        """Take an ack with an argument; return whether it may be answered."""
         try:
             if verb == VERB_NEXT:
                 self.take_ack(token)
@@ -418,7 +422,7 @@ cdef class Consumer(StreamConsumer):
             return False
 
     def nak(self, uint64_t seq, uint64_t cseq, uint64_t count, bytes argument) -> None:
-        """Have a delivery go out again, at once or after the delay in `argument`."""
+        """Queue a delivery for redelivery, at once or after the delay in `argument`."""
         cdef int64_t delay_ns
         if not self.acks.pending.find(seq) or cseq <= self.acks.floor_cseq or cseq > self.acks.delivered_cseq + 1:
             return
@@ -431,7 +435,7 @@ cdef class Consumer(StreamConsumer):
         self.acks.nak(seq, self.turn.now + delay_ns if delay_ns >= 0 else 0)
 
     cdef void sample(self, AckToken* token) noexcept:
-        """Have a metric tell of an ack, for the configured share of acks."""
+        """Queue the metric of an ack, for the configured percentage of acks."""
         cdef uint32_t i = self.acks.pending.find(token.seq)
         if i == 0 or (self.sample_percent < 100 and self.rng.below(100) >= self.sample_percent):
             return
@@ -439,19 +443,19 @@ cdef class Consumer(StreamConsumer):
         self.events.note("ack", consumer_seq=token.cseq, stream_seq=token.seq, ack_time=took_ns,
                          deliveries=token.count)
 
-    cdef void note_settled(self, uint64_t seq) noexcept nogil:
-        """Remember for the stream that this consumer needs `seq` no more."""
+    cdef void note_acknowledged(self, uint64_t seq) noexcept nogil:
+        """Queue `seq` for the stream, which may remove it."""
         if self.is_asked():
-            self.settling.add(seq)
+            self.acknowledged.add(seq)
 
     cdef bint is_asked(self) noexcept nogil:
-        """Whether the stream wants to know what is settled; not while the log is repeated."""
+        """Return whether the stream wants acknowledged sequences; it does not during a replay."""
         return self.inbox is not None and self.inbox.asks
 
-    cpdef list take_settled(self, size_t most):
-        cdef list seqs = self.settling.take(most)
-        if self.settling.count and self.inbox is not None:
-            self.inbox.has_settled(self)
+    cpdef list take_acknowledged(self, size_t most):
+        cdef list seqs = self.acknowledged.take(most)
+        if self.acknowledged.count and self.inbox is not None:
+            self.inbox.has_acknowledged(self)
         return seqs
 
     # -- deliveries ------------------------------------------------------------------------------------------------
@@ -464,7 +468,7 @@ cdef class Consumer(StreamConsumer):
         return self.push.bound and self.flow.has_room()
 
     cdef Outcome deliver_some(self) noexcept nogil:
-        """Deliver as much as one pump may; returns why it ends."""
+        """Deliver up to the limits of one pump; return why it stopped."""
         cdef int64_t budget = PUMP_SIZE
         cdef Outcome outcome
         cdef uint32_t i
@@ -488,7 +492,7 @@ cdef class Consumer(StreamConsumer):
         return NO_DEMAND
 
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:
-        """Deliver what is due again; what can not be any more is settled."""
+        """Deliver a due message again; a message that was removed is acknowledged instead."""
         cdef Entry* e = &self.acks.pending.entries[i]
         cdef Outcome outcome
         cdef Record r
@@ -539,16 +543,16 @@ cdef class Consumer(StreamConsumer):
         self.cursor.pass_by(seq)
         self.acks.delivered(seq, self.turn.now, self.ack_policy == ACK_NONE)
         if self.ack_policy == ACK_NONE:
-            self.note_settled(seq)
+            self.note_acknowledged(seq)
         return SENT
 
     cdef Outcome hold(self, int64_t until) noexcept nogil:
-        """Deliver nothing before `until`."""
+        """Hold deliveries until `until`."""
         self.pacing.hold_until = until
         return HELD
 
     cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil:
-        """Send one message to whoever is next."""
+        """Send one message to the next request or the deliver subject."""
         cdef Msg m
         cdef Outcome outcome
         cdef int64_t size
@@ -580,16 +584,16 @@ cdef class Consumer(StreamConsumer):
         return SENT
 
     cdef void give_up(self, uint32_t i) noexcept:
-        """Give up a delivery that was sent as often as allowed: it stays unacknowledged."""
+        """Give up a delivery after max_deliver attempts: it stays unacknowledged."""
         seq = self.acks.pending.entries[i].seq
         count = self.acks.give_up(seq)
         self.events.note("max_deliver", stream_seq=seq, deliveries=count)
 
     cdef void lose(self, uint32_t i, str reason) noexcept:
-        """Give up a delivery whose message is gone."""
+        """Acknowledge a delivery whose message was removed."""
         cdef Entry* e = &self.acks.pending.entries[i]
         seq, cseq, count = e.seq, e.cseq, e.count
-        self.acks.settle(i)
+        self.acks.acknowledge(i)
         self.acked_at = self.turn.now
         self.acks.changes.acked(seq)
         self.events.note_terminated(seq, cseq, count, reason)
@@ -597,12 +601,12 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """There are new messages; from where the last search ended to `seq` (unless that is 0) none is a match."""
+        """Handle new messages: from the end of the last search to `seq` (0: unknown) none matches."""
         self.mark_dirty()
         self.cursor.woken(seq)
 
     def pump(self) -> None:
-        """Deliver, record, answer: everything this consumer has to do in a turn."""
+        """Deliver, write, answer: all work of this consumer in a turn."""
         cdef Outcome outcome
         self.dirty = False
         if self.life != LIVE or self.keeper.state == REWRITING:     # `resume` follows
@@ -611,12 +615,12 @@ cdef class Consumer(StreamConsumer):
             self.keeper.rewrite_later(self)
             return
         if self.replies.size or self.events.queued:
-            self.settle_turn()
+            self.finish_turn()
             if self.keeper.state == REWRITING:
                 return
         if self.push is not None and self.push.changed:
             self.push.look(self.account, self.turn.now)
-        if self.store.changing:                 # a purge is under way: what it removes is neither shown nor missed
+        if self.store.changing:                 # a purge is running, and its messages must not be delivered
             self.dirty = True
             self.turn.held.append(self)
             return
@@ -629,18 +633,20 @@ cdef class Consumer(StreamConsumer):
             self.mark_dirty()
         elif outcome == AT_END or outcome == DECLINED:
             self.caught_up()
-        self.settle_turn()
+        self.finish_turn()
 
     def caught_up(self) -> None:
-        """No more messages: end the requests that do not wait, and ask to be woken for the others."""
+        """Handle the end of the messages: end requests that do not wait, and wait to be woken for the others."""
         if self.requests is not None and self.requests.queue.no_wait:
             self.sweep_waiting(True)
         if self.inbox is not None and self.has_demand():
             self.inbox.caught_up(self)
 
-    def settle_turn(self) -> None:
-        """Record what changed, then let everybody know who waits for that."""
+    def finish_turn(self) -> None:
+        """Write the changes, then send answers, advisories and acknowledged sequences."""
         cdef int64_t now = self.turn.now + self.turn.skew
+        assert self.acks.delivered_seq < self.cursor.next_seq
+        assert self.acks.pending.newest_seq() <= self.acks.delivered_seq
         if not self.keeper.record(self):
             self.replies.size = 0
         if self.events.queued:
@@ -648,21 +654,21 @@ cdef class Consumer(StreamConsumer):
         self.send_replies()
         if self.events.queued:
             self.events.send_queued(now)
-        if self.settling.count and self.inbox is not None:
-            self.inbox.has_settled(self)
+        if self.acknowledged.count and self.inbox is not None:
+            self.inbox.has_acknowledged(self)
         self.acks.pending.shrink()
         if self.life == LIVE:
             self.arm_timer()
 
     def send_replies(self) -> None:
-        """Answer the acks that asked for it, or have that done when they are on the medium."""
+        """Answer acks that asked for it; with sync_always after the sync."""
         if self.replies.size and self.keeper.sync_always:
             self.keeper.file.when_synced(partial(self.confirm, self.replies.take()))
         elif self.replies.size:
             self.replies.send(self.account)
 
     def confirm(self, bytes replies, error) -> None:
-        """Answer acks that have been synced; those that have not may be sent again, to a state kept anew."""
+        """Answer acks after their sync; after an error the clients send them again."""
         if error is None:
             send_ack_replies(self.account, replies, len(replies))
             return
@@ -673,7 +679,7 @@ cdef class Consumer(StreamConsumer):
     # -- deadlines -------------------------------------------------------------------------------------------------
 
     def arm_timer(self) -> None:
-        """Be called at the next deadline; a timer that is early enough stays."""
+        """Set the timer to the next deadline, unless it fires early enough."""
         cdef int64_t now = self.turn.now, best = 0, due = self.acks.pending.next_due()
         wake_by(&best, due + SLACK_NS if due else 0)
         if self.push is None:
@@ -692,7 +698,7 @@ cdef class Consumer(StreamConsumer):
             self.timer.arm(max(best, now + 1), self.on_timer, self)
 
     def on_timer(self) -> None:
-        """Look at every deadline that may have passed."""
+        """Handle every deadline that may have passed."""
         cdef int64_t now = self.turn.now
         self.timer.fired()
         if self.life != LIVE:
@@ -714,19 +720,19 @@ cdef class Consumer(StreamConsumer):
         self.mark_dirty()
 
     def end_waits(self, int64_t now) -> None:
-        """End what pull requests waited for until now, and the pin of a client that did not ask again."""
+        """End expired pull requests, and the pin of a client that sent no request in time."""
         if self.requests.queue.wake_at and self.requests.queue.wake_at <= now:
             self.sweep_waiting(True)
         if self.requests.pin.number and self.requests.pin.until <= now:
             self.unpin(self.requests.pin.group, "timeout")
 
     def give_up_expired(self) -> None:
-        """Give up what was delivered as often as allowed."""
+        """Give up deliveries that reached max_deliver."""
         while self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head:
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Tell whether nobody has cared for longer than inactive_threshold, nor may still be at work."""
+        """Return whether the consumer was unused for inactive_threshold, with no delivery pending."""
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold
@@ -745,7 +751,7 @@ cdef class Consumer(StreamConsumer):
     # -- removals from the stream ----------------------------------------------------------------------------------
 
     cpdef void dropped(self, uint64_t seq) noexcept:
-        """A message that the filters match is gone."""
+        """Handle the removal of a message that the filters match."""
         cdef uint32_t i = self.acks.pending.find(seq)
         if i:
             self.lose(i, GONE)
@@ -754,32 +760,32 @@ cdef class Consumer(StreamConsumer):
             self.cursor.dropped(seq)
 
     def on_purge(self, uint64_t first_seq) -> None:
-        """Everything before `first_seq` is gone, and perhaps more."""
+        """Handle a purge: everything before `first_seq` is gone, and perhaps more."""
         before = self.summary()
-        first_seq = max(first_seq, 1)           # 0 of a stream that never had a message
+        first_seq = max(first_seq, 1)           # 0 if the stream never had a message
         self.cursor.purged(first_seq)
         if self.acks.purge(first_seq, self.store.catalogue):
             self.acked_at = self.turn.now
         if self.keeper.file is not None and before != self.summary():
-            self.acks.changes.lost = True       # no change tells this: the next pump keeps the whole state
+            self.acks.changes.lost = True       # deltas cannot express it: the next pump writes a snapshot
         self.mark_dirty()
 
     def summary(self) -> tuple:
-        """Return what a purge may change of the state."""
+        """Return the parts of the state that a purge may change."""
         return self.cursor.next_seq, self.acks.floor_seq, self.acks.pending.count, self.acks.n_exhausted
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Tell whether the message is for this consumer and not settled yet."""
+        """Return whether the filters match the message and it is not acknowledged yet."""
         if self.store.catalogue.next_seq(seq, self.cursor.filter) != seq:
             return False
-        if seq >= self.cursor.next_seq or self.acks.is_unsettled(seq):
+        if seq >= self.cursor.next_seq or self.acks.is_unacknowledged(seq):
             return True
         return self.ack_policy != ACK_EXPLICIT and seq > self.acks.floor_seq
 
     # -- state -----------------------------------------------------------------------------------------------------
 
     def dump_state(self, pending=None) -> dict:
-        """Return everything that replay.pyx needs to go on from here; `pending` stands for the deliveries."""
+        """Return the state that replay.pyx restores; `pending` replaces the list of pending deliveries."""
         return {
             "next_seq": self.cursor.next_seq,
             "delivered": [self.acks.delivered_cseq, self.acks.delivered_seq],

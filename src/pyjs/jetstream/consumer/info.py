@@ -1,4 +1,4 @@
-"""What CONSUMER.INFO, CREATE and LIST and the monitor say of a consumer.
+"""ConsumerInfo for the API (INFO, CREATE, LIST) and for monitoring.
 
 Source: nats.docs "ConsumerInfo"; field order and omissions probed on nats-server 2.15.1.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def consumer_info(
     consumer: Consumer, now_ns: int, *, listed: bool = False, config: bool = True
 ) -> dict[str, Any]:
-    """Return the ConsumerInfo object, perhaps without `config`; `listed`: without the version in its metadata."""
+    """Return the ConsumerInfo; `listed` leaves the server's version out of its metadata."""
     acks, requests = consumer.acks, consumer.requests
     if requests is not None:
         consumer.sweep_waiting()
-    skew = consumer.account.turn.skew  # times are those of the wall clock, as it is now
+    skew = consumer.account.turn.skew  # times are shown by the present wall clock
     redelivered = acks.pending.redelivered + len(acks.exhausted)
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,
@@ -59,7 +59,7 @@ def _config(consumer: Consumer, listed: bool) -> dict[str, Any]:
 
 
 def _group_state(consumer: Consumer) -> dict[str, Any]:
-    """Return what is to be said of the one group that works."""
+    """Return the state of the consumer's active priority group."""
     out = {"group": consumer.config.priority_groups[0]}
     assert consumer.requests is not None
     pin = consumer.requests.pin

@@ -1,13 +1,12 @@
-"""The state of a consumer on disk: a snapshot, and behind it what changed turn by turn.
+"""The stored state of a consumer: a snapshot, followed by the changes of each turn (deltas).
 
-A snapshot is a JSON object (see `Consumer.dump_state`) with a version; a delta is what
-jetstream/consumer/acks/log.pyx writes. Replaying a delta repeats what happened, with the same code. Whoever keeps
-the bytes (a `StateFile`) guards them with checksums and cuts a torn end; what is lost so is at most the last turn,
-whose messages are delivered again.
+A snapshot is a JSON object (see `Consumer.dump_state`) with a version; jetstream/consumer/acks/log.pyx writes the
+deltas. Replaying a delta runs the same code as the first time. A `StateFile` stores both with checksums and cuts a
+torn end, which loses at most the last turn: its messages are delivered again.
 
-A snapshot at work is written by the thread that writes metadata. The state before stays the one that counts until the
-new one is durable: both files of the new generation are written under other names, synced, and get their names
-together. Meanwhile the consumer delivers and answers nothing, so that nothing happens which neither of them says.
+The metadata thread writes a snapshot of a running consumer. The old state stays valid until the new one is durable:
+both files of the new generation are written under other names, synced, and renamed together. Meanwhile the consumer
+neither delivers nor answers, so that nothing happens that both states lack.
 """
 
 from __future__ import annotations
@@ -32,48 +31,48 @@ if TYPE_CHECKING:
     from pyjs.store.sync_set import SyncSet
 
     class StateFile(Protocol):
-        """Where one consumer's state is kept."""
+        """The stored state of one consumer."""
 
         @property
         def deltas_size(self) -> int:
-            """Return how many bytes of deltas are behind the snapshot."""
+            """Return the size in bytes of the deltas after the snapshot."""
 
         def append(self, delta: bytes) -> None:
-            """Add one turn's changes."""
+            """Append the changes of one turn."""
 
         @property
         def snapshot_size(self) -> int:
-            """Return how many bytes the snapshot takes."""
+            """Return the size of the snapshot in bytes."""
 
         def snapshot(self, data: bytes) -> None:
-            """Replace everything."""
+            """Replace snapshot and deltas by a new snapshot, in this call."""
 
         def next_state(self, data: bytes) -> NextState:
-            """Return what replaces everything, for a thread to write."""
+            """Return the new generation of files for a thread to write."""
 
         def took(self, state: NextState) -> None:
-            """Go on behind that, which is durable."""
+            """Continue with the files of `state`, which is durable."""
 
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-            """Have `done` called when what was kept so far is on the medium, or cannot be."""
+            """Call `done` with None when everything written so far is durable, otherwise with the error."""
 
 
 VERSION = 1
-DELTAS_SIZE_MIN = 64 * 1024  # deltas that are worth a new snapshot
-DELTAS_PER_SNAPSHOT = 8  # how many times larger than the snapshot they may get
-KINDS = ("log", "snap")  # of the files of a state
+DELTAS_SIZE_MIN = 64 * 1024  # bytes of deltas that are worth a new snapshot
+DELTAS_PER_SNAPSHOT = 8  # their maximum size in snapshots
+KINDS = ("log", "snap")  # files of a state
 
 
 class BadState(PyjsError):
-    """A stored consumer state that can not be read."""
+    """A stored consumer state is invalid."""
 
 
 class NewerState(PyjsError):
-    """A consumer state whose version is not known here; it stays as it is."""
+    """A newer version wrote the consumer state; the files stay unchanged."""
 
 
 def first_state(start: Start) -> bytes:
-    """Return the snapshot of a consumer that begins at `start`."""
+    """Return the snapshot of a new consumer that starts at `start`."""
     state = {
         "next_seq": start.seq,
         "delivered": [0, start.seq - 1],
@@ -87,19 +86,19 @@ def first_state(start: Start) -> bytes:
 
 
 def snapshot_of(consumer: Consumer) -> bytes:
-    """Return the whole state."""
-    pending = orjson.Fragment(consumer.acks.pending.dump_json())  # there may be many
+    """Return the snapshot of a consumer."""
+    pending = orjson.Fragment(consumer.acks.pending.dump_json())  # as text: there may be many
     return orjson.dumps({"version": VERSION, **consumer.dump_state(pending)})
 
 
 def is_log_long(file: StateFile, pending: int) -> bool:
-    """Return whether the deltas are worth a new snapshot, of `pending` deliveries."""
+    """Return whether the deltas are worth a new snapshot with `pending` deliveries."""
     pending_size = DELTAS_PER_SNAPSHOT * 24 * pending
     return file.deltas_size > max(DELTAS_SIZE_MIN, pending_size, file.snapshot_size)
 
 
 class StateChange(Change):
-    """A new generation of one consumer's state."""
+    """Writes a new generation of one consumer's state."""
 
     def __init__(self, state: NextState) -> None:
         self.path = state.directory
@@ -110,12 +109,12 @@ class StateChange(Change):
         return f"{self.path}/{kind}.tmp"
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write both files under names that no start looks at."""
+        """Write both files under names that a start ignores."""
         parent = self.path.rpartition("/")[0]
-        if not disk.exists(self.path) and disk.exists(parent):  # else the stream was deleted
+        if not disk.exists(self.path) and disk.exists(parent):  # otherwise the stream was deleted
             disk.make_dirs(self.path)
         if disk.exists(self.path):
-            # Its name is synced with the first log, which goes here before that sync may have come.
+            # The directory's name is synced with its first log; this file may be written before that.
             dirty.add_directory(parent)
         try:
             for kind in KINDS:
@@ -129,7 +128,7 @@ class StateChange(Change):
             raise
 
     def publish(self, disk: Disk, dirty: SyncSet) -> None:
-        """Give them their names."""
+        """Rename both files to their final names."""
         for kind in KINDS:
             path = self._state.path_of(kind)
             disk.rename(self._temporary(kind), path)
@@ -138,13 +137,13 @@ class StateChange(Change):
         dirty.add_directory(self.path)
 
     def undo(self, disk: Disk) -> None:
-        """Remove them; whichever stays says what the state before says."""
+        """Remove the new files; each of them alone is equivalent to the old state."""
         for path in (*self._published, *map(self._temporary, KINDS)):
             with suppress(OSError):
                 disk.unlink(path)
 
     def clean_up(self, disk: Disk) -> None:
-        """Remove the generation before."""
+        """Remove the old generation."""
         for path in self._state.replaced:
             with suppress(FileNotFoundError):
                 disk.unlink(path)

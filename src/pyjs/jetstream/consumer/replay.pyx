@@ -1,10 +1,10 @@
-"""A consumer's state restored: its snapshot, and its log repeated with the code that did it first.
+"""Restore a consumer's state: load the snapshot, then replay the deltas with the code that wrote them.
 
-The files are whole by their checksums, and may still say anything. Deliveries come in the order of the stream, so a
-log tracks each message of the stream once at most, and acknowledges it once. What it says beyond that is no log of
-this stream: its cost is bounded by the stream and the snapshot, not by the numbers in it.
+The checksums of the files fit, but the contents may still be invalid. Deliveries are in stream order, so a valid log
+tracks and acknowledges each message at most once. A log that does more is refused: the cost of a replay is bounded by
+the stream and the snapshot, not by numbers in the log.
 
-Knows nothing of files. Compiled: a start repeats every log (benchmarks/scaling.py recovery).
+Knows nothing of files. Compiled: a start replays every log (benchmarks/scaling.py recovery).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -20,16 +20,16 @@ from pyjs.jetstream.consumer.acks.log import decode
 from pyjs.jetstream.consumer.record import VERSION, BadState, NewerState
 
 cdef enum:
-    STEPS_MIN = 4096            # that any log may take
+    STEPS_MIN = 4096            # steps that any log may take
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 
 
 def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
-    """Bring `consumer` to where it was; returns whether it was ahead of its stream and must be kept anew.
+    """Restore the state of `consumer`; return whether it was ahead of its stream, so that it must be rewritten.
 
     Raises:
-        BadState: the bytes are not a state of this version.
-        NewerState: they are one of a later version.
+        BadState: it is not a valid state.
+        NewerState: a newer version wrote it.
     """
     try:
         state = orjson.loads(snapshot)
@@ -40,17 +40,21 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
         replay = Replay(consumer)
         for delta in deltas:
             replay.take(delta)
-        consumer.acks.changes.take()            # what was repeated is in the file
-        return clamp(consumer)
+        consumer.acks.changes.take()            # the replayed changes are in the file already
+        ahead = clamp(consumer)
     except NONSENSE as error:
         raise BadState(f"the consumer state is damaged: {error}") from error
+    delivered_seq, next_seq = consumer.acks.delivered_seq, consumer.cursor.next_seq
+    if not consumer.acks.pending.newest_seq() <= delivered_seq < next_seq:
+        raise BadState(f"the consumer state is damaged: delivered {delivered_seq}, next sequence {next_seq}")
+    return ahead
 
 
 def clamp(Consumer consumer not None) -> bool:
-    """Fit the state to a stream that lost or dropped messages while the consumer was not there.
+    """Fit the state to a stream that lost or removed messages meanwhile.
 
-    Returns whether it was ahead of the stream, which uses the sequences behind its last one again: the files
-    must not say any more that they are settled.
+    Returns whether the state was ahead of the stream. The stream then uses those sequences again, so the files must
+    not record them as acknowledged.
     """
     cdef uint64_t last = max(consumer.store.catalogue.last_seq, max(<uint64_t> consumer.config.opt_start_seq, 1) - 1)
     cdef uint64_t delivered = consumer.acks.delivered_seq
@@ -64,11 +68,11 @@ def clamp(Consumer consumer not None) -> bool:
 
 
 cdef class Replay:
-    """The changes behind the snapshot that a consumer has loaded."""
+    """The replay of the deltas after a snapshot."""
     cdef DeliveryCursor cursor
     cdef AckState acks
     cdef bint untracked         # ack policy none
-    cdef uint64_t left          # acks that are looked up at most
+    cdef uint64_t left          # maximum of acks to look up
 
     def __init__(self, Consumer consumer not None) -> None:
         cdef uint64_t last = consumer.store.catalogue.last_seq
@@ -79,7 +83,7 @@ cdef class Replay:
         self.left += self.acks.pending.count + self.acks.n_exhausted
 
     def take(self, bytes delta) -> None:
-        """Repeat the changes of one turn.
+        """Replay the changes of one turn.
 
         Raises:
             ValueError, OverflowError: no consumer wrote this.
@@ -102,7 +106,7 @@ cdef class Replay:
                 self.exhausted(*numbers)
 
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
-        """Repeat `n` first deliveries in a row; only those are tracked whose messages the stream may have."""
+        """Replay `n` consecutive first deliveries; tracks only those whose messages may exist."""
         cdef AckState acks = self.acks
         cdef DeliveryCursor cursor = self.cursor
         cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, cursor.catalogue.last_seq)
@@ -118,7 +122,7 @@ cdef class Replay:
         acks.delivered_seq, acks.delivered_cseq = last, cseq + n - 1
         if not self.untracked:
             first = max(seq, cursor.catalogue.first_seq)
-            if first > seq and first <= end and acks.pending.count == 0:    # those before it are gone, and settled
+            if first > seq and first <= end and acks.pending.count == 0:    # earlier ones are gone, and acknowledged
                 acks.floor_seq, acks.floor_cseq = first - 1, cseq + (first - seq) - 1
             for at in range(first, end + 1):
                 if acks.pending.track(at, cseq + (at - seq), ts) == 0:
@@ -127,7 +131,7 @@ cdef class Replay:
             acks.floor_seq, acks.floor_cseq = acks.delivered_seq, acks.delivered_cseq
 
     def acked(self, uint64_t seq, uint64_t n) -> None:
-        """Repeat `n` acks in a row."""
+        """Replay `n` consecutive acks."""
         cdef AckState acks = self.acks
         cdef uint64_t last = seq + n - 1, at
         cdef uint32_t i
@@ -144,10 +148,10 @@ cdef class Replay:
         for at in range(seq, last + 1):
             i = acks.pending.find(at)
             if i:
-                acks.settle(i)
+                acks.acknowledge(i)
 
     cdef int acked_exhausted(self, uint64_t seq, uint64_t last) except -1:
-        """Repeat acks of what was delivered as often as allowed."""
+        """Replay acks of deliveries that were given up."""
         cdef AckState acks = self.acks
         cdef uint64_t at
         self.count(min(last - seq + 1, <uint64_t> acks.n_exhausted))
@@ -159,25 +163,25 @@ cdef class Replay:
         return 0
 
     cdef int count(self, uint64_t n) except -1:
-        """Count acks that are looked up. Raises ValueError: there are more than any log of this stream has."""
+        """Count acks to look up. Raises ValueError: more than any log of this stream can have."""
         if n > self.left:
             raise ValueError("more acks than there were deliveries")
         self.left -= n
         return 0
 
     def acked_all(self, uint64_t seq, uint64_t cseq) -> None:
-        """Repeat the ack of everything up to `seq`."""
+        """Replay an ack of everything up to `seq`."""
         if self.acks.ack_to(seq, cseq):
             self.acks.take_exhausted(seq)
 
     def redelivered(self, uint64_t seq, int64_t ts) -> None:
-        """Repeat a redelivery."""
+        """Replay a redelivery."""
         cdef uint32_t i = self.acks.pending.find(seq)
         self.acks.delivered_cseq += 1
         if i:
             self.acks.pending.sent_again(i, ts)
 
     def exhausted(self, uint64_t seq) -> None:
-        """Repeat that a delivery was given up."""
+        """Replay that a delivery was given up."""
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)

@@ -24,7 +24,7 @@ class Resources:
     log: Log
     domain: str = ""
     max_msgs_per_subject: int = -1
-    burst_size: int = 1 << 20  # bytes that a rate limit lets through at once
-    ack_v2: bool = False  # ack subjects name domain and account
-    sync_always: bool = False  # acks are confirmed when they are on the medium
-    metadata: MetadataWriter | None = None  # None: a whole state is written at once
+    burst_size: int = 1 << 20  # bytes that may exceed a rate limit at once
+    ack_v2: bool = False  # ack subjects include domain and account
+    sync_always: bool = False  # acks are answered after the sync
+    metadata: MetadataWriter | None = None  # None: snapshots are written at once

@@ -1,4 +1,4 @@
-"""Where a new consumer begins: its deliver policy, applied to what the stream holds, in steps.
+"""The first sequence of a new consumer: its deliver policy applied to the stream, in steps.
 
 Source: nats.docs "DeliverPolicy"; first sequences and counts probed on nats-server 2.15.1.
 """
@@ -17,13 +17,13 @@ from pyjs.store.store import StreamStore
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-FEW_SUBJECTS = 20_000  # are searched at once: a millisecond
+FEW_SUBJECTS = 20_000  # so many are searched at once: a millisecond
 SEARCH_STEP = 8_000  # subjects
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first sequence to look at; `skips`: deliver exactly these (see `Skips`), go on behind `skips_end`."""
+    """The first sequence; with `skips` deliver exactly those (see `Skips`), then continue after `skips_end`."""
 
     seq: int
     skips: bytes = b""
@@ -33,7 +33,7 @@ class Start:
 def select_start(
     config: ConsumerConfig, store: StreamStore, matches: StoreFilter, max_msgs_per_subject: int
 ) -> Generator[None, None, Start]:
-    """Return where a consumer of `config` begins now."""
+    """Return the start of a new consumer with `config`."""
     if config.deliver_policy == "last_per_subject" and max_msgs_per_subject != 1 and store.last_seq:
         search = LastSeqs(store.catalogue, matches)
         while not search.step(SEARCH_STEP):
@@ -49,9 +49,9 @@ def select_start(
 
 
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
-    """Return how many messages match; None: there are few subjects, or the consumer is past the first message.
+    """Return how many messages match; None: the consumer counts them itself, at once.
 
-    In these cases the consumer counts for itself, at once.
+    That is cheap if the stream has few subjects, or if the consumer starts after the first message.
     """
     if next_seq > store.first_seq or store.catalogue.num_subjects() <= FEW_SUBJECTS:
         return None
@@ -76,6 +76,6 @@ def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) ->
 
 
 def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> int:
-    """Return the first match when nothing before it was to be had anyway, else `seq`."""
+    """Return the first match if no earlier match could exist, otherwise `seq`."""
     first = 0 if matches.all else store.catalogue.next_match(store.first_seq, matches)
     return first if seq < first < store.last_seq else seq

@@ -1,18 +1,18 @@
-"""Keeps the state of a consumer in its file."""
+"""Writes the state of a consumer to its file."""
 from pyjs.jetstream.consumer.acks.log cimport StateLog
 
 cdef enum KeepState:
-    KEPT                        # the file says everything but what is in `changes`
-    REWRITING                   # a whole state is being written in a thread; the consumer waits for it
-    REWRITE_FAILED              # it was not durable: the next one is written at once
+    WRITTEN                        # the file has everything but `changes`
+    REWRITING                   # a thread writes a snapshot; the consumer waits
+    REWRITE_FAILED              # the snapshot failed: the next one is written at once
 
 cdef class StateKeeper:
     cdef KeepState state
-    cdef readonly object file           # StateFile, None: nothing keeps the state
+    cdef readonly object file           # StateFile; None: the state is not stored
     cdef readonly object log
-    cdef object metadata                # metadata.MetadataWriter, for whole states; None: they are written at once
+    cdef object metadata                # metadata.MetadataWriter, for snapshots; None: they are written at once
     cdef StateLog changes
-    cdef bint sync_always               # acks are confirmed after the sync, not after the write
+    cdef bint sync_always               # acks are answered after the sync, not after the write
 
     cdef bint wants_rewrite(self) noexcept
     cpdef bint record(self, consumer) except -1

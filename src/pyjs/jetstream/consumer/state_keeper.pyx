@@ -1,11 +1,10 @@
-"""Keeps the state of a consumer in its file: what changed in a turn, and now and then the whole state.
+"""Writes the state of a consumer to its file: the changes of each turn, and sometimes a whole snapshot.
 
-A whole state is written by a thread, and the consumer stands still until it is durable: REWRITING, from KEPT, by
-`rewrite_later`; back to KEPT, or to REWRITE_FAILED, by `rewritten`. What was written well at once leads from
-REWRITE_FAILED to KEPT.
+A thread writes a snapshot, and the consumer stops until it is durable. States: `rewrite_later` leads from WRITTEN to
+REWRITING; `rewritten` back to WRITTEN, or to REWRITE_FAILED; a later successful write from REWRITE_FAILED to WRITTEN.
 
-Knows nothing of deliveries: what is written is what jetstream/consumer/record.py makes of a consumer.
-Nothing here runs per message; compiled because every turn of a consumer asks (benchmarks/: pull 500).
+Knows nothing of deliveries: jetstream/consumer/record.py encodes the state.
+Nothing here runs per message; compiled because it runs once per turn of a consumer (benchmarks/: pull 500).
 """
 from pyjs.jetstream.consumer.acks.log cimport StateLog
 
@@ -16,7 +15,7 @@ from pyjs.jetstream.consumer.record import StateChange, is_log_long, snapshot_of
 
 
 cdef class StateKeeper:
-    """Keeps the state of one consumer, if it has a file."""
+    """The writer of one consumer's state; without a file it does nothing."""
 
     def __cinit__(self, file, StateLog changes not None, metadata, log, bint sync_always):
         self.file = file
@@ -26,15 +25,15 @@ cdef class StateKeeper:
         self.sync_always = sync_always and file is not None
 
     cdef bint wants_rewrite(self) noexcept:
-        """Tell whether the consumer has to stand still for a whole state, before anything else happens."""
+        """Return whether a snapshot is due, for which the consumer must stop."""
         return (self.changes.lost and self.file is not None and self.metadata is not None
                 and self.state != REWRITE_FAILED)
 
     cpdef bint record(self, consumer) except -1:
-        """Write what changed since the last call; False: it could not be written."""
+        """Write the changes since the last call; False: that failed."""
         if self.file is None:
             return True
-        if self.state == REWRITING:             # the server ends without waiting for it
+        if self.state == REWRITING:             # the server stops without waiting for it
             return False
         try:
             self.append(consumer)
@@ -42,30 +41,30 @@ cdef class StateKeeper:
             self.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {error}")
             return False
         if self.state == REWRITE_FAILED:
-            self.state = KEPT
+            self.state = WRITTEN
         return True
 
     def append(self, consumer) -> None:
-        """Write what changed since the last call.
+        """Write the changes since the last call.
 
         Raises:
-            OSError, StoreFailed: it could not be written.
+            OSError, StoreFailed: nothing was written.
         """
         delta = self.changes.take()
         if self.changes.lost:
             self.rewrite(consumer)
         elif delta:
-            self.changes.lost = True            # until it is in the file: what follows makes no sense without it
+            self.changes.lost = True            # until it is written: later deltas make no sense without it
             self.file.append(delta)
             self.changes.lost = False
             if is_log_long(self.file, len(consumer.acks.pending)):
                 self.rewrite_later(consumer)
 
     def rewrite(self, consumer) -> None:
-        """Write the whole state, here and now.
+        """Write a snapshot in this call.
 
         Raises:
-            OSError, StoreFailed: it could not be written.
+            OSError, StoreFailed: nothing was written.
         """
         self.changes.take()
         self.changes.lost = True
@@ -73,23 +72,23 @@ cdef class StateKeeper:
         self.changes.lost = False
 
     def rewrite_later(self, consumer) -> None:
-        """Start a rewrite of the whole state; the consumer delivers, settles and answers nothing until it ends.
+        """Start to write a snapshot; until it ends the consumer delivers, acknowledges and answers nothing.
 
         Raises:
-            OSError, StoreFailed: it could not be written.
+            OSError, StoreFailed: nothing was written.
         """
         if self.metadata is None or self.state == REWRITE_FAILED:
             self.rewrite(consumer)
             return
         state = self.file.next_state(snapshot_of(consumer))
         self.changes.take()
-        self.changes.lost = False               # what comes now goes behind the new state
+        self.changes.lost = False               # later changes follow the new snapshot
         self.state = REWRITING
         self.metadata.submit(StateChange(state), partial(self.rewritten, consumer, state))
 
     def rewritten(self, consumer, state, failure) -> None:
-        """Go on behind the new state; if it is not durable the next one is written at once."""
-        self.state = KEPT
+        """Continue after the new snapshot; if it failed, the next one is written at once."""
+        self.state = WRITTEN
         if consumer.closed:
             return
         if failure is None:

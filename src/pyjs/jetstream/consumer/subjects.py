@@ -1,6 +1,6 @@
-"""The subjects that a consumer listens to and answers on.
+"""The subjects of a consumer: for acks, pull requests and flow control.
 
-Acks come on two subjects: the short one, and one with domain and account. Deliveries carry one of them.
+Acks have two subjects: a short one, and one with domain and account. Deliveries carry one of them.
 
 Source: ADR-15; subjects probed on nats-server 2.15.1.
 """
@@ -22,7 +22,7 @@ class ConsumerSubjects:
         self._shown = self._names[ack_v2]
 
     def ack_prefixes(self) -> tuple[bytes, bytes]:
-        """Return what the ack subjects begin with: that of deliveries first, then the other."""
+        """Return the prefixes of ack subjects: first that of deliveries, then the other."""
         ordered = sorted(self._names, key=lambda names: names != self._shown)
         return f"$JS.ACK.{ordered[0]}.".encode(), f"$JS.ACK.{ordered[1]}.".encode()
 
@@ -36,5 +36,5 @@ class ConsumerSubjects:
         return [f"{api}.CONSUMER.MSG.NEXT.{self._names[0]}".encode() for api in apis]
 
     def flow(self, token: str) -> bytes:
-        """Return the subject of one answer to flow control; "*": of all."""
+        """Return the subject of the answer to one flow control request; "*": of all."""
         return f"$JS.FC.{self._shown}.{token}".encode()

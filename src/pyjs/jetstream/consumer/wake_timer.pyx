@@ -1,32 +1,32 @@
-"""The one timer of a consumer, set to the next of its deadlines.
+"""The single timer of a consumer, set to the next deadline.
 
-Knows nothing of what is due. Compiled because every turn of a consumer asks it (benchmarks/: pull 500).
+Knows nothing of the deadlines. Compiled because it is set once per turn of a consumer (benchmarks/: pull 500).
 """
 from libc.stdint cimport int64_t
 
 
 cdef class WakeTimer:
-    """A timer that is armed again and again."""
+    """A timer that is set repeatedly."""
 
     def __cinit__(self, timers):
         self.timers = timers
 
     cdef bint is_later(self, int64_t due_ns) noexcept:
-        """Tell whether the timer calls only after `due_ns`, or not at all."""
+        """Return whether the timer fires only after `due_ns`, or not at all."""
         return self.timer is None or self.due_ns > due_ns
 
     def arm(self, int64_t due_ns, callback, owner) -> None:
-        """Call `callback` at `due_ns`, and no more when it was armed for."""
+        """Call `callback` at `due_ns`, instead of at any earlier set time."""
         self.cancel()
         self.due_ns = due_ns
         self.timer = self.timers.at(due_ns, callback, owner)
 
     def fired(self) -> None:
-        """Note that it called."""
+        """Note that the timer has fired."""
         self.timer = None
 
     def cancel(self) -> None:
-        """Call nothing."""
+        """Cancel the timer."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

@@ -54,7 +54,7 @@ class TailIndexes:
         """Return the index file of the stream with the file name `name`; None: there is none."""
         return self._tails.get(name)
 
-    def settle(self, opened: Collection[str]) -> None:
+    def forget(self, opened: Collection[str]) -> None:
         """Remove, for good, the index files of open streams (by file name), which may change from now on."""
         if not self._stored:
             return

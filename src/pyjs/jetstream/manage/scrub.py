@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.segment.contents import SegmentContents
 
-    # Called in a thread; `settle` is called between two turns.
+    # Called in a thread; `apply` is called between two turns.
     Step: TypeAlias = "SegmentStep | MetadataStep | ListStep"
 
 NS_PER_S = 1_000_000_000
@@ -100,7 +100,7 @@ class SegmentStep:
         except (OSError, ValueError, IndexUnusable):
             return False
 
-    def settle(self) -> int:
+    def apply(self) -> int:
         """Remove damaged messages; after a wrong index file, reopen the stream without it."""
         if self._damaged:
             return self._store.examiner.confirm(self._number)
@@ -129,7 +129,7 @@ class MetadataStep:
             return error
         return None
 
-    def settle(self) -> int:
+    def apply(self) -> int:
         """Rewrite damaged copies."""
         files, name = self._js.files, self._stream.name
         if not self._is_suspect or self._js.streams.get(name) is not self._stream:
@@ -182,7 +182,7 @@ class ListStep:
         self._is_suspect = not list_.clean or not list_.last
         return None
 
-    def settle(self) -> int:
+    def apply(self) -> int:
         """Read it again in the writing thread, since an apparent damage may be an entry that is being written."""
         if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
             self._check()
@@ -193,7 +193,7 @@ class ListStep:
 
         def done(failure: Exception | None) -> None:
             if change.is_early:
-                self.settle()
+                self.apply()
             elif failure is not None:  # both copies are damaged: the server has their contents in memory
                 self._js.account.turn.go_on(self._write_known())
             else:
@@ -299,7 +299,7 @@ class Scrubber:
             return
         try:
             if error is None:
-                self._damaged += step.settle()
+                self._damaged += step.apply()
             elif is_shortage(error):
                 self._again(step, error)
                 return

@@ -238,7 +238,7 @@ def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
 def recover_steps(js: JetStream) -> Iterator[None]:
     """Open every stored stream, in steps; log those that cannot be opened, and leave their files."""
     whole = yield from _open_found(js, js.files.recover_steps())
-    js.files.tails.settle({file_name(name) for name in js.streams})
+    js.files.tails.forget({file_name(name) for name in js.streams})
     _take_up(js.inflows.values(), whole)
     for stream in js.streams.values():
         if stream.store.wants_upkeep and not stream.store.failed:
@@ -283,7 +283,7 @@ def _open_postponed(js: JetStream) -> Iterator[None]:
     names = [config.name for config in js.files.postponed.values() if config is not None]
     try:
         whole = yield from _open_found(js, js.files.recover_postponed_steps())
-        js.files.tails.settle({file_name(name) for name in js.streams})
+        js.files.tails.forget({file_name(name) for name in js.streams})
     finally:
         again = [config.name for config in js.files.postponed.values() if config is not None]
         for name in names:

@@ -1,4 +1,4 @@
-"""Which messages of one stream are due to go by their age."""
+"""Expiry of one stream's messages."""
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
@@ -9,22 +9,22 @@ cdef struct Due:
     uint64_t seq
 
 cdef inline bint before(Due* a, Due* b) noexcept nogil:
-    """Whether `a` is due earlier; what is due at once comes in the order of the stream."""
+    """Return whether `a` is due earlier; entries due at once are in the order of the stream"""
     return a.at_ns < b.at_ns or (a.at_ns == b.at_ns and a.seq < b.seq)
 
 
 @cython.final
 cdef class Lifetimes:
-    cdef Due* heap              # none is due before its parent
+    cdef Due* heap              # no entry is due before its parent
     cdef size_t n, room
     cdef uint64_t* never        # ascending: messages that outlive max_age
     cdef size_t n_never, never_room
 
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil
     cpdef int64_t next_due(self) noexcept nogil                          # 0: nothing expires
-    cpdef uint64_t take_due(self, int64_t now_ns) noexcept nogil         # and forget it; 0: nothing has expired
+    cpdef uint64_t take_due(self, int64_t now_ns) noexcept nogil         # removes it; 0: none has expired
     cpdef bint outlives(self, uint64_t seq) noexcept nogil
-    cpdef void forget_below(self, uint64_t seq) noexcept nogil           # messages that are gone, some time
+    cpdef void forget_below(self, uint64_t seq) noexcept nogil           # of removed messages
     cpdef void clear(self) noexcept nogil
 
     cdef int add_never(self, uint64_t seq) except -1
@@ -32,9 +32,9 @@ cdef class Lifetimes:
 
 cdef class Aging:
     cdef StreamStore store
-    cdef readonly Lifetimes lifetimes       # of messages that have one of their own
+    cdef readonly Lifetimes lifetimes       # of messages with a TTL
     cdef uint64_t passed_seq                # every message up to here outlives max_age
-    cdef bint busy                          # steps are under way
+    cdef bint busy                          # steps are running
 
     cdef int64_t next_due(self, int64_t max_age_ns) noexcept nogil
     cdef uint64_t oldest_expiring(self) noexcept nogil

@@ -1,14 +1,13 @@
-"""Which messages of one stream are due to go by their age: max_age, or a time to live of their own (Nats-TTL).
+"""Expiry of one stream's messages, by max_age or by their own TTL (Nats-TTL).
 
-`Aging` drops in steps, over as many turns as that takes: a million messages may be due in the same second. Knows the
-store; of the stream only that it is called for each step and leaves the markers of expired subjects.
+`Aging` removes expired messages in steps over many turns, since a million may expire in the same second. It knows the
+store; it calls the stream only for each step and for markers of expired subjects.
 
-`Lifetimes` has two tables: a binary heap of the messages with a time to live that expire, the next one first, and the
-sequences of those that never do, ascending. Both hold sixteen bytes a message at most and give memory back when they
-are emptied. Entries of messages that are gone by then are harmless.
+`Lifetimes` has two tables: a binary heap of the messages with a finite TTL, ordered by expiry, and the ascending
+sequences of those that never expire. Both need at most sixteen bytes a message, and are shrunk when few entries are
+left. Entries of removed messages are harmless.
 
-Compiled: a message that expires passes here, one with a time to live twice (benchmarks/hostile.py: expiry,
-ttl-together).
+Compiled: every expired message passes here, one with a TTL twice (benchmarks/hostile.py: expiry, ttl-together).
 Source: nats.docs "Streams" (MaxAge), ADR-43.
 """
 from libc.stdint cimport int64_t, uint64_t
@@ -24,23 +23,23 @@ from pyjs.base.errors import NotNow
 from pyjs.jetstream.stream.message_ttl import NEVER, parse_ttl_ns
 
 cdef enum:
-    STEP = 2000                 # messages dropped in one step: less than a millisecond
-    MARKED_STEP = 50            # of a stream that leaves markers: each is read, and another one stored
-    ROOM_MIN = 64               # entries: tables that small stay
-    ROOMY_PART = 4              # of a table in use: with less it is too large
-cdef int64_t RETRY_NS = 1000000000      # after which a message that could not go is looked at again
+    STEP = 2000                 # messages removed in one step: less than a millisecond
+    MARKED_STEP = 50            # in a stream with markers: each message is read, and a marker stored
+    ROOM_MIN = 64               # entries: smaller tables are not shrunk
+    ROOMY_PART = 4              # a table is shrunk if less than this part of it is used
+cdef int64_t RETRY_NS = 1000000000      # after which a message that could not be removed is tried again
 cdef int64_t LAST_NS = INT64.high
 
 
 cdef class Lifetimes:
-    """When messages expire by themselves."""
+    """The TTLs of one stream's messages."""
 
     def __dealloc__(self):
         free(self.heap)
         free(self.never)
 
     def add(self, uint64_t seq, bytes text, int64_t stored_at_ns) -> None:
-        """Note the Nats-TTL value of a stored message; ignore a value that is not a TTL."""
+        """Add the Nats-TTL value of a stored message; an invalid value is ignored."""
         ttl_ns = parse_ttl_ns(text)
         if ttl_ns == NEVER:
             self.add_never(seq)
@@ -48,7 +47,7 @@ cdef class Lifetimes:
             self.note(seq, ttl_ns, stored_at_ns)
 
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil:
-        """Let a message expire `ttl_ns` after it was stored. Without memory it is one that stays."""
+        """Let a message expire `ttl_ns` after its time of storage. Out of memory, the TTL is ignored."""
         cdef Due due
         cdef size_t at = self.n, parent
         if grow(<void**> &self.heap, &self.room, self.n + 1, sizeof(Due)) != 0:
@@ -89,7 +88,8 @@ cdef class Lifetimes:
             grow_to(<void**> &self.heap, &self.room, self.room // 2, sizeof(Due))
         return seq
 
-    # -- those that outlive max_age --------------------------------------------------------------------------------
+    # -- messages that outlive max_age
+    # --------------------------------------------------------------------------------
 
     cdef int add_never(self, uint64_t seq) except -1:
         cdef size_t at = self.place_of(seq)
@@ -103,7 +103,7 @@ cdef class Lifetimes:
         return 0
 
     cdef size_t place_of(self, uint64_t seq) noexcept nogil:
-        """Return how many of those that never expire are below `seq`; most often it is above all."""
+        """Return how many sequences in `never` are below `seq`; usually all of them."""
         cdef size_t low = 0, high = self.n_never, middle
         if high and self.never[high - 1] < seq:
             return high
@@ -119,11 +119,11 @@ cdef class Lifetimes:
         cdef size_t at = self.place_of(seq)
         return at < self.n_never and self.never[at] == seq
 
-    # -- messages that are gone ------------------------------------------------------------------------------------
+    # -- removed messages -------------------------------------------------------------------------------------------
 
     cpdef void forget_below(self, uint64_t seq) noexcept nogil:
         cdef size_t gone = self.place_of(seq)
-        if gone < self.n_never // 2 or gone == 0:           # moves at most as many entries as it forgets
+        if gone < self.n_never // 2 or gone == 0:           # moves at most as many entries as it removes
             return
         self.n_never -= gone
         memmove(self.never, self.never + gone, self.n_never * sizeof(uint64_t))
@@ -143,19 +143,19 @@ cdef class Lifetimes:
 
     @property
     def size(self) -> int:
-        """How many bytes the tables take."""
+        """The size of both tables in bytes."""
         return self.room * sizeof(Due) + self.never_room * sizeof(uint64_t)
 
 
 cdef class Aging:
-    """The ages of one stream's messages."""
+    """The expiry of one stream's messages."""
 
     def __cinit__(self, StreamStore store):
         self.store = store
         self.lifetimes = Lifetimes()
 
     cdef int64_t next_due(self, int64_t max_age_ns) noexcept nogil:
-        """When the next message is due by the wall clock, 0: none will be."""
+        """Return the wall time at which the next message expires, 0: none will."""
         cdef int64_t due, too_old
         cdef uint64_t oldest
         if self.store.catalogue.msgs == 0:
@@ -171,7 +171,7 @@ cdef class Aging:
         return too_old if due == 0 or too_old < due else due
 
     cdef uint64_t oldest_expiring(self) noexcept nogil:
-        """The oldest message that max_age applies to, 0: there is none. Those before it are not looked at again."""
+        """Return the oldest message to which max_age applies, 0: none. Earlier ones are skipped in future."""
         cdef uint64_t seq
         self.lifetimes.forget_below(self.store.catalogue.first_seq)
         seq = self.next_expiring(self.passed_seq + 1)
@@ -182,22 +182,22 @@ cdef class Aging:
         return seq
 
     cdef uint64_t next_expiring(self, uint64_t seq) noexcept nogil:
-        """The first message from `seq` on that max_age applies to, 0: there is none."""
+        """Return the first message from `seq` on to which max_age applies, 0: there is none."""
         seq = index_next_live(&self.store.catalogue.index, seq)
         while seq and self.lifetimes.outlives(seq):
             seq = index_next_live(&self.store.catalogue.index, seq + 1)
         return seq
 
-    # -- in steps --------------------------------------------------------------------------------------------------
+    # -- steps ------------------------------------------------------------------------------------------------------
 
     def begin(self, stream) -> None:
-        """Let `stream` drop what is due, unless that is under way: a step now, the others in the next turns."""
+        """Remove the expired messages of `stream`: one step now, the others in later turns, unless steps run."""
         if not self.busy and stream.expire_some():
             self.busy = True
             stream.turn.go_on(self.rest(stream))
 
     def rest(self, stream) -> Generator[Step, None, None]:
-        """Do the other steps."""
+        """Run the other steps."""
         try:
             yield None
             while stream.expire_some():
@@ -206,7 +206,7 @@ cdef class Aging:
             self.busy = False
 
     cdef bint drop_some(self, stream, int64_t wall, int64_t max_age_ns, bint marked) except -1:
-        """Drop a part of what is due; whether there is more."""
+        """Remove some expired messages; return whether there are more."""
         cdef int left = MARKED_STEP if marked else STEP
         cdef uint64_t seq
         while left:
@@ -219,24 +219,24 @@ cdef class Aging:
         return True
 
     cdef bint drop_older(self, stream, int64_t horizon, int left, bint marked) except -1:
-        """Drop up to `left` messages that were stored at `horizon` or before; whether there are more that can go."""
+        """Remove up to `left` messages stored at `horizon` or before; return whether more can be removed."""
         cdef uint64_t seq = self.oldest_expiring()
         cdef bint some = False
         while seq and index_live(&self.store.catalogue.index, seq).ts <= horizon:
             if left == 0:
-                return some                 # else none of them can go, and the timer comes again
+                return some                 # otherwise no more can be removed, and the timer tries again
             some |= self.drop(stream, seq, marked)
             left -= 1
             seq = self.next_expiring(seq + 1)
         return False
 
     cdef bint drop(self, stream, uint64_t seq, bint marked) except -1:
-        """Drop one message; the last of its subject leaves a marker where the stream wants that. False: not now."""
+        """Remove one message; if `marked`, the last of a subject leaves a marker. False: not possible now."""
         cdef bytes subject
         if not marked:
             self.store.drop(seq, False)
             return True
-        if self.store.failed:               # the marker would be lost
+        if self.store.failed:               # the marker could not be stored
             return False
         try:
             message = self.store.get(seq)

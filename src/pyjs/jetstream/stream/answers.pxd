@@ -1,14 +1,14 @@
-"""Replies to publishers that wait for the commit of what they published."""
+"""Replies to publishers that wait for the commit."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
 from pyjs.wire.ops cimport Msg
 
 cdef enum AnswerKind:
-    PUB_ACK                     # goes out once its record is kept; an error reply if that fails
+    PUB_ACK                     # sent when its record is written; an error reply if the write fails
     DUPLICATE
     REFUSAL                     # its body is in the arena
-    REPUBLISHED                 # a message of its own: goes out once its record is kept, else not at all
+    REPUBLISHED                 # a copy: sent when its record is written, otherwise not at all
 
 cdef struct Answer:
     uint64_t seq
@@ -21,11 +21,11 @@ cdef struct Answer:
 
 cdef class Answers:
     cdef bytes head             # {"stream":"S","seq":
-    cdef const char* head_text  # in `head`
+    cdef const char* head_text  # points into `head`
     cdef size_t head_len
     cdef Answer* queue
     cdef size_t used, room
-    cdef char* arena            # reply subjects, and bodies of refusals and messages
+    cdef char* arena            # reply subjects, bodies of refusals, copies
     cdef size_t arena_used, arena_room
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil

@@ -1,10 +1,10 @@
-"""Replies to publishers that wait for the commit of what they published, and copies to be republished then.
+"""Replies to publishers that wait for the commit, and copies to republish after it.
 
-A queue of fixed records and one arena with the reply subjects, both grown by doubling and used again in the next
-turn. `send` takes the queue away before the first reply leaves, since a reply may itself be published into a
-stream that answers. A PubAck is a template and digits; no JSON library is called.
+A queue of fixed entries and one arena for reply subjects; both grow by doubling and are reused in the next turn.
+`send` detaches the queue before the first reply, since a reply may itself be published into a stream that answers. A
+PubAck is a template and digits; no JSON library is called.
 
-Knows nothing of why a publish was refused. Compiled because every publish with a reply passes here (benchmarks/:
+Knows nothing of the reasons of refusals. Compiled because every publish with a reply passes here (benchmarks/:
 JetStream async publish).
 """
 from libc.stdint cimport uint32_t, uint64_t
@@ -22,7 +22,7 @@ cdef enum:
 
 
 cdef class Answers:
-    """The answers of one stream, in the order of its publishes."""
+    """The queued replies of one stream, in the order of its publishes."""
 
     def __cinit__(self, bytes head):
         assert len(head) <= HEAD_SIZE_MAX
@@ -35,7 +35,7 @@ cdef class Answers:
         free(self.arena)
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
-        """Queue one answer; 0, or -1 without memory: the publisher gets none."""
+        """Queue one reply; -1: out of memory, the publisher gets none."""
         cdef Answer* a
         if (grow(<void**> &self.queue, &self.room, self.used + 1, sizeof(Answer)) < 0
                 or grow(<void**> &self.arena, &self.arena_room, self.arena_used + m.reply_len + body_len, 1) < 0):
@@ -56,7 +56,7 @@ cdef class Answers:
         return 0
 
     cdef int add_message(self, bytes subject, bytes headers, const char* payload, size_t size, uint64_t seq) noexcept:
-        """Queue a message that leaves if the record `seq` is kept; 0, or -1 without memory: it does not leave."""
+        """Queue a copy that is published if message `seq` is committed; -1: out of memory, it is not published."""
         cdef bytes body = headers + payload[:size]
         cdef Msg m
         memset(&m, 0, sizeof(Msg))
@@ -68,7 +68,7 @@ cdef class Answers:
         return 0
 
     cdef Answers detach(self):
-        """Return the answers so far as a batch of its own; this queue is empty then."""
+        """Return the queued replies as an object of their own; this queue is empty afterwards."""
         cdef Answers batch = Answers(self.head)
         batch.queue, batch.used, batch.room = self.queue, self.used, self.room
         batch.arena, batch.arena_used, batch.arena_room = self.arena, self.arena_used, self.arena_room
@@ -77,7 +77,7 @@ cdef class Answers:
         return batch
 
     cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
-        """Publish every answer; with `failure` (a reply body) it replaces those of `lost_from` and above."""
+        """Publish every reply; `failure`, a reply body, replaces those of messages from `lost_from` on."""
         cdef Answer* queue = self.queue
         cdef char* arena = self.arena
         cdef size_t used = self.used, room = self.room, arena_room = self.arena_room

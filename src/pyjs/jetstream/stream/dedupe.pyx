@@ -1,8 +1,8 @@
-"""Message ids seen during the last window, with the sequence each was stored under.
+"""The duplicate window: message ids of the last messages, each with its sequence.
 
-Three flat pieces of memory: a ring of entries in order of arrival, a hash table of entry numbers (open addressing,
-linear probing), and the id bytes one behind the other. Ids are only forgotten from the oldest end, so the ring and
-the bytes are cut there; half-empty byte memory is moved down. Time is an argument: entries must come in order.
+Three blocks of memory: a ring of entries in order of arrival, a hash table of entry numbers (open addressing, linear
+probing), and the concatenated id bytes. Only the oldest ids are removed, so the ring and the bytes are cut at that
+end; bytes that are half empty are moved. Time is an argument: entries must come in its order.
 
 Knows nothing of messages or streams. Compiled because every message with an id passes here (benchmarks/:
 JetStream async publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
@@ -20,18 +20,18 @@ cdef extern from *:
 
 cdef enum:
     FIRST_ENTRIES = 64
-    DEAD_MIN = 2048             # bytes of forgotten ids that are worth a move
+    DEAD_MIN = 2048             # bytes of removed ids that are worth a move
     PREFETCH_AHEAD = 16         # entries
-    ENTRIES_MAX = 1 << 30       # their slots, twice as many, are as many as a hash of 32 bits tells apart
+    ENTRIES_MAX = 1 << 30       # a hash of 32 bits can address the slots, which are twice as many
 
 
 cdef inline uint32_t id_hash(const char* key, size_t n) noexcept nogil:
-    """Return the half of the hash that places an id; bit 0 of a whole one is always set."""
+    """Return the half of the hash that selects the slot of an id; bit 0 of the whole hash is always set."""
     return <uint32_t> (table_hash(key, n) >> 7)
 
 
 cdef class Dedupe:
-    """The ids of one stream."""
+    """The duplicate window of one stream."""
 
     def __cinit__(self, int64_t window_ns):
         self.window_ns = window_ns
@@ -100,7 +100,7 @@ cdef class Dedupe:
             self.newest -= 1
 
     cdef uint64_t find_slot(self, uint32_t h, const char* key, size_t n) noexcept nogil:
-        """Position of the id's slot, or of the free slot where it would go."""
+        """Return the slot of the id, or the free slot where it belongs."""
         cdef uint64_t at = h & self.slots_mask
         cdef SeenId* entry
         while self.slots[at]:
@@ -112,7 +112,7 @@ cdef class Dedupe:
         return at
 
     cdef void remove_slot(self, uint64_t at) noexcept nogil:
-        """Free a slot and move up those behind it that would no longer be found."""
+        """Free a slot, and move later entries of its run that would no longer be found."""
         cdef uint64_t hole = at, home
         while True:
             at = (at + 1) & self.slots_mask
@@ -131,7 +131,7 @@ cdef class Dedupe:
         self.slots[at] = <uint32_t> ((e & self.ring_mask) + 1)
 
     cdef int grow_ring(self, uint64_t entries) noexcept nogil:
-        """Have room for so many entries; the hash table has twice as many slots as the ring has entries."""
+        """Allocate that many entries; the hash table has twice as many slots as the ring has entries."""
         cdef uint64_t size = FIRST_ENTRIES, e
         cdef SeenId* ring
         cdef uint32_t* slots
@@ -184,7 +184,7 @@ cdef class Dedupe:
         return out
 
     cdef size_t size_of_keys(self, uint64_t begin, uint64_t end) noexcept nogil:
-        """Return the size of the ids of some entries."""
+        """Return the size in bytes of the ids of some entries."""
         cdef uint64_t e
         cdef size_t size = 0
         for e in range(begin, end):
@@ -192,17 +192,17 @@ cdef class Dedupe:
         return size
 
     def reserve(self, uint64_t count, size_t key_bytes=0) -> None:
-        """Have room for `count` ids of `key_bytes` in all, so that they are not moved while they come."""
+        """Allocate memory for `count` ids of `key_bytes` in all, so that they are not moved while they are added."""
         if (self.ring == NULL or count > self.ring_mask + 1) and self.grow_ring(count) != 0:
             raise MemoryError
         if grow(<void**> &self.keys, &self.keys_room, key_bytes, 1) != 0:
             raise MemoryError
 
     def restore(self, bytes data, uint64_t count) -> None:
-        """Remember the `count` ids of a dump, which are newer than those that are remembered.
+        """Add the `count` ids of a dump, which must be newer than all others.
 
         Raises:
-            ValueError: the bytes are no such dump.
+            ValueError: the bytes are not such a dump.
         """
         cdef const KeptId* kept = <const KeptId*> PyBytes_AS_STRING(data)
         cdef uint64_t i, key_at = self.keys_base + self.keys_used
@@ -223,7 +223,7 @@ cdef class Dedupe:
             self.restore_entries(kept, count, key_at)
 
     cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil:
-        """Fill ring and table, for which there is room. A million ids: 60 ms, 165 with `remember` one by one."""
+        """Fill ring and table, which have space. A million ids take 60 ms; `remember` one by one takes 165."""
         cdef uint64_t i, e
         cdef SeenId* entry
         for i in range(count):
@@ -242,18 +242,18 @@ cdef class Dedupe:
         return self.newest - self.oldest
 
     def find(self, bytes msg_id, int64_t now_ns) -> int:
-        """Return the sequence stored under `msg_id`, 0 if it is new or forgotten."""
+        """Return the sequence of `msg_id`, 0: it is not in the window."""
         return self.seq_of(msg_id, len(msg_id), now_ns)
 
     def add(self, bytes msg_id, uint64_t seq, int64_t at_ns) -> None:
-        """Remember `msg_id`, which is not known yet; times must not go backwards."""
+        """Add `msg_id`, which must not be in the window; `at_ns` must not decrease."""
         if self.remember(msg_id, len(msg_id), seq, at_ns) != 0:
             raise MemoryError
 
     def forget(self, uint64_t from_seq) -> None:
-        """Forget the ids of sequences from `from_seq` on."""
+        """Remove the ids of sequences from `from_seq` on."""
         self.forget_from(from_seq)
 
     def expire(self, int64_t now_ns) -> None:
-        """Forget what is older than the window."""
+        """Remove ids older than the window."""
         self.forget_before(now_ns - self.window_ns)

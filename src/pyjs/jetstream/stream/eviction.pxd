@@ -1,4 +1,4 @@
-"""What a turn's messages replace: noted when they are taken, carried out when they are in the file."""
+"""Evictions: removals of older messages because of new ones."""
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.store.store cimport StreamStore
@@ -7,7 +7,7 @@ from pyjs.store.index.subjects cimport Subject
 cdef class Evictions:
     cdef StreamStore store
     cdef object turn                    # core.sink.Turn
-    cdef uint64_t* seqs                 # messages whose subject got more than its limit by them
+    cdef uint64_t* seqs                 # messages by which their subjects exceed a limit
     cdef size_t n, room
     cdef list rollups                   # (sequence, subject that is rolled up; b"": all of them)
 

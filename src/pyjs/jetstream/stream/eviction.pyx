@@ -1,8 +1,8 @@
-"""What a turn's messages replace: noted when they are taken, carried out when they are in the file.
+"""Evictions: removals of older messages because of new ones, by a limit or a roll-up.
 
-A message beyond a limit, or with a roll-up header, takes older ones away. They go only after it was written: a disk
-that refuses it then costs nothing that was acknowledged, and no file ever says that something is gone whose
-replacement is not in it. A note is a sequence; without a live message of that sequence there is nothing to do.
+An eviction is noted when the new message is taken, and carried out after that is written. If the disk refuses the new
+message, no acknowledged one is lost, and no file ever records a removal without its replacement. A note is the
+sequence of the new message; if that is gone, the note has no effect.
 
 Knows nothing of files, answers and consumers. Compiled because a message that replaces another passes here
 (benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).
@@ -19,7 +19,7 @@ from pyjs.jetstream.files.removals import MemoryRelease
 
 
 cdef class Evictions:
-    """Of one stream."""
+    """The noted evictions of one stream."""
 
     def __cinit__(self, StreamStore store, turn):
         self.store = store
@@ -30,25 +30,25 @@ cdef class Evictions:
         free(self.seqs)
 
     cdef bint pending(self) noexcept nogil:
-        """Whether something is to be carried out."""
+        """Return whether there are notes."""
         if self.n:
             return True
         with gil:
             return len(self.rollups) != 0
 
     cdef void note(self, uint64_t seq) noexcept nogil:
-        """Have the subject of message `seq` cut to its limit."""
+        """Note that the subject of message `seq` may exceed its limit."""
         if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:
-            return                      # the next message of the subject will see to it
+            return                      # the next message of the subject notes it again
         self.seqs[self.n] = seq
         self.n += 1
 
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq):
-        """Have everything go that is older than message `seq`: on its subject, or in the stream."""
+        """Note that message `seq` removes all older messages: of its subject, or of the stream."""
         self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
 
     cdef list roll_up(self):
-        """Carry out the roll-ups that were kept; return the filters of what they purged, b"": everything."""
+        """Carry out the noted roll-ups of committed messages; return the filters of removed messages, b"": all."""
         rollups, self.rollups = self.rollups, []
         purged = []
         for seq, subject in rollups:
@@ -58,7 +58,7 @@ cdef class Evictions:
         return purged
 
     cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0:
-        """Remove messages, b"": of every subject, as the store's purge does; the memory goes to a thread."""
+        """Purge the store's messages of `subject` (b"": of all); a job frees the memory."""
         wanted = self.store.make_filter((subject,) if subject else ())
         cdef uint64_t purged = self.store.purge(wanted, before_seq, keep)
         for remains in self.store.catalogue.take_remains():
@@ -66,7 +66,7 @@ cdef class Evictions:
         return purged
 
     cdef void trim_noted(self, int64_t max_per_subject) noexcept nogil:
-        """Drop the oldest messages of the noted subjects beyond `max_per_subject`, unless that is 0 or less."""
+        """Remove the oldest messages of the noted subjects beyond `max_per_subject`; a limit <= 0 is no limit."""
         cdef Segment* segment
         cdef Subject* s
         cdef uint32_t at
@@ -80,13 +80,13 @@ cdef class Evictions:
                 self.trim_subject(s, max_per_subject)
 
     cdef void trim_subject(self, Subject* s, int64_t max_per_subject) noexcept nogil:
-        while s.count > <uint64_t> max_per_subject:         # at least one is left, and with it the subject
+        while s.count > <uint64_t> max_per_subject:         # at least one message stays, and with it the subject
             self.store.catalogue.settle_first(s)
             if self.store.drop(s.first, False) != 0:
                 return
 
     cdef void trim_stream(self, int64_t max_msgs, int64_t max_bytes) noexcept nogil:
-        """Drop the oldest messages beyond the limits of the whole stream, those of 0 or less excepted."""
+        """Remove the oldest messages beyond the limits of the whole stream; a limit <= 0 is no limit."""
         while max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> max_msgs:
             if self.store.drop(self.store.catalogue.first_seq, False) != 0:
                 return
@@ -95,7 +95,7 @@ cdef class Evictions:
                 return
 
     def trim_subjects(self, int64_t max_per_subject) -> None:
-        """Cut every subject to `max_per_subject`, unless that is 0 or less: a kill may have left more."""
+        """Remove the oldest messages of every subject beyond the limit (<= 0: none); a kill may leave more."""
         cdef uint32_t id
         cdef Subject* s
         for id in range(self.store.catalogue.subjects.table.n_ids if max_per_subject > 0 else 0):

@@ -1,4 +1,4 @@
-"""The consumers of one stream, found by subject."""
+"""The consumers of one stream, by subject."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.jetstream.stream.stream_consumer cimport StreamInbox
@@ -10,12 +10,12 @@ cdef class Interest:
     cdef StreamStore store
     cdef Sublist subs                   # the sink of each subscription is its StreamConsumer
     cdef dict subs_by_name              # consumer's name -> its subscriptions
-    cdef StreamInbox inbox              # who waits is in there
-    cdef readonly uint64_t woken_seq    # messages up to here have been looked at for those who wait
+    cdef StreamInbox inbox              # has the waiting consumers
+    cdef readonly uint64_t woken_seq    # seq: messages up to here were looked at for waiting consumers
 
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # some filter matches
-    cdef bint wants(self, uint64_t seq) noexcept nogil                          # the same of a stored message
-    cdef bint needed(self, uint64_t seq) noexcept       # some consumer that wants the message has not settled it
+    cdef bint wants(self, uint64_t seq) noexcept nogil                          # the same for a stored message
+    cdef bint needed(self, uint64_t seq) noexcept       # a consumer with a matching filter has not acknowledged it
     cdef void tell_drops(self) noexcept
     cdef void wake(self, uint64_t last_seq) noexcept
     cdef void wake_route(self, Route* r, uint64_t seq) noexcept

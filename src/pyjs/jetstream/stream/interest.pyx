@@ -1,7 +1,7 @@
-"""Which consumers of a stream a message concerns: to wake them, to ask whether they are done, to tell of drops.
+"""The consumers of a stream by subject: to wake them, to ask whether they need a message, to report removals.
 
-Every consumer is a subscription to its filters in a list of the stream's own, so that the cost of a message depends
-on the consumers that want it and not on those that do not. Knows nothing of what consumers and streams do.
+Every consumer is subscribed to its filters in a list of subscriptions that the stream owns, so the cost of a message
+depends only on the consumers with matching filters. Knows nothing of the work of consumers and streams.
 
 Compiled because it is asked per message (benchmarks/: scaling, consumers).
 """
@@ -17,11 +17,11 @@ from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.store.index.filter import is_wildcard
 
 cdef enum:
-    FEW = 4                     # that many who wait are woken without a look at the messages
+    FEW = 4                     # so many waiting consumers are woken without looking at the messages
 
 
 cdef class Interest:
-    """The consumers of one stream, found by subject."""
+    """The consumers of one stream, by subject."""
 
     def __cinit__(self, StreamStore store, StreamInbox inbox not None, RouteCache routes=None):
         self.store = store
@@ -31,24 +31,24 @@ cdef class Interest:
         self.woken_seq = store.catalogue.last_seq
 
     def add(self, StreamConsumer consumer) -> None:
-        """Let messages find `consumer`."""
+        """Subscribe `consumer` to its filters."""
         subs = [Subscription(consumer, subject) for subject in consumer.filters or (b">",)]
         self.subs_by_name[consumer.name] = subs
         for sub in subs:
             self.subs.insert(sub)
 
     def remove(self, StreamConsumer consumer) -> None:
-        """Undo `add`."""
+        """Remove the subscriptions of `consumer`."""
         for sub in self.subs_by_name.pop(consumer.name):
             self.subs.remove(sub)
 
     def change(self, StreamConsumer consumer) -> None:
-        """Take over changed filters."""
+        """Replace the subscriptions after a change of the filters."""
         self.remove(consumer)
         self.add(consumer)
 
     def concerned(self, list filters) -> list:
-        """Return the consumers whose messages may be among those that the subjects of `filters` name; b"": all."""
+        """Return the consumers whose filters may overlap with `filters`; b"": all."""
         names = {}
         for subject in filters:
             if not subject or is_wildcard(subject):
@@ -81,7 +81,7 @@ cdef class Interest:
         return needs
 
     cdef void tell_drops(self) noexcept:
-        """Report what was dropped since the last call to the consumers that wanted it."""
+        """Report the removals since the last call to the consumers with matching filters."""
         cdef StreamStore store = self.store
         cdef size_t at = 0
         cdef uint64_t seq = 0
@@ -103,7 +103,7 @@ cdef class Interest:
         store.catalogue.drops.size = 0
 
     cdef void wake(self, uint64_t last_seq) noexcept:
-        """Wake who waits for one of the messages since the last call."""
+        """Wake the waiting consumers that match a message stored since the last call."""
         cdef uint64_t seq = self.woken_seq
         cdef uint32_t n = 0
         cdef const char* subject
@@ -118,7 +118,7 @@ cdef class Interest:
             if seq == 0 or seq > last_seq:
                 break
             subject = self.store.catalogue.subject_at(seq, &n)
-            if subject != before:           # one place per subject: a burst is looked up once
+            if subject != before:           # one lookup per subject: a burst is looked up once
                 before = subject
                 self.wake_route(self.subs.find(subject, n), seq)
 

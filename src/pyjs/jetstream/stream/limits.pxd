@@ -1,4 +1,4 @@
-"""What a stream may hold, as it reads it for each message."""
+"""A stream's limits for ingest, and its share of usage."""
 from libc.stdint cimport int64_t
 
 cdef enum Feature:
@@ -9,7 +9,7 @@ cdef enum Feature:
     SEALED = 16
     ALLOW_ROLLUP = 32
     KEEPS_INTEREST = 64         # interest retention
-    SETTLES = 128               # interest or workqueue retention: consumers tell what they need no more
+    REMOVES_ACKNOWLEDGED = 128               # interest or workqueue retention: acknowledged messages are removed
 
 cdef class StreamLimits:
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 is unlimited
@@ -23,6 +23,6 @@ cdef class Usage:
 
 cdef class UsageShare:
     cdef Usage account, server
-    cdef int64_t counted            # bytes of this stream that both hold
+    cdef int64_t counted            # bytes of this stream that count in both
 
     cdef void count(self, int64_t stored) noexcept nogil

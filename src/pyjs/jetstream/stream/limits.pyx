@@ -1,17 +1,17 @@
-"""What a stream may hold: its own limits and options as ingest reads them, and its share of what many may hold.
+"""A stream's limits and options for ingest, and its share of the usage of account and server.
 
-There is one `Usage` for each account and storage, one for each server and storage. Streams add what they store and
-subtract what they drop; nothing else changes `used`. Compiled because ingest reads both for every message
+There is one `Usage` for each account and storage, and one for each server and storage. Streams add stored bytes and
+subtract removed ones; nothing else changes `used`. Compiled because ingest reads both for every message
 (benchmarks/: JetStream async publish).
 """
 from pyjs.base.bounds import taken
 
 
 cdef class StreamLimits:
-    """Copies of the options of one stream."""
+    """The options of one stream as C values."""
 
     def read(self, config) -> None:
-        """Take over a StreamConfig."""
+        """Copy the options of a StreamConfig."""
         self.max_msgs = config.max_msgs
         self.max_bytes = config.max_bytes
         self.max_msgs_per_subject = config.max_msgs_per_subject
@@ -26,25 +26,25 @@ cdef class StreamLimits:
             | config.sealed * SEALED
             | (config.allow_rollup_hdrs and not config.deny_purge) * ALLOW_ROLLUP
             | (config.retention == "interest") * KEEPS_INTEREST
-            | (config.retention != "limits") * SETTLES
+            | (config.retention != "limits") * REMOVES_ACKNOWLEDGED
         )
 
 
 cdef class Usage:
-    """A sum of bytes and its limit."""
+    """The used bytes and their limit."""
 
     def __cinit__(self, int64_t limit=-1):
         self.max = limit
 
 
 cdef class UsageShare:
-    """What one stream holds of its account's usage and of the server's."""
+    """The bytes of one stream that count in its account's and the server's usage."""
 
     def __cinit__(self, Usage account, Usage server):
         self.account, self.server = account, server
 
     cdef void count(self, int64_t stored) noexcept nogil:
-        """Hold `stored` bytes from now on."""
+        """Replace the counted bytes by `stored`."""
         cdef int64_t change = stored - self.counted
         self.counted = stored
         self.account.used += change

@@ -1,6 +1,6 @@
-"""Messages that say themselves how long they live (Nats-TTL), and the markers that tell of expired subjects.
+"""Message TTLs: parsing of Nats-TTL headers, and the headers of markers for expired subjects.
 
-Knows texts. When which message expires is in lifetimes.pyx.
+Knows only texts. aging.pyx decides when a message expires.
 
 Source: ADR-43; forms and headers probed on nats-server 2.15.1.
 """
@@ -15,15 +15,16 @@ NS_PER_S = 1_000_000_000
 NEVER = -1
 
 
-WRAP_DIGITS = 64  # at the end of a number decide its last 64 bits, since 2**64 divides 10**64
+WRAP_DIGITS = 64  # the last 64 digits of a number decide its last 64 bits, since 2**64 divides 10**64
 
 
 def parse_ttl_ns(text: bytes) -> int | None:
-    """Return a Nats-TTL value in whole seconds, as nanoseconds; NEVER; 0: as if there were none; None: it is not one.
+    """Return a Nats-TTL value in ns, in whole seconds; NEVER; 0: no TTL; None: invalid.
 
-    A duration of at least a second, a number of seconds, or `never`. nats-server keeps 64 bits of a number, which may
-    leave 0 of it, or less, which is an error (tests/unit/jetstream/stream/test_message_ttl.py). What overflows once
-    it is nanoseconds expires at once there; here it is the longest time there is.
+    A valid value is a duration of at least a second, a number of seconds, or `never`. nats-server keeps the last 64
+    bits of a number; if 0 or a negative number remains, the value is invalid
+    (tests/unit/jetstream/stream/test_message_ttl.py). A value too large for nanoseconds expires at once in
+    nats-server; here it is the longest possible time.
     """
     if len(text) > DURATION_SIZE_MAX:
         return _seconds_ns(text)
@@ -45,13 +46,13 @@ def _seconds_ns(text: bytes) -> int | None:
 
 
 def marker_headers(ttl_ns: int) -> bytes:
-    """Return the header block of the marker left when the last message of a subject has expired."""
+    """Return the header block of the marker that replaces the last, expired message of a subject."""
     shown = duration_text(ttl_ns).encode()
     return b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % shown
 
 
 def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:
-    """Return `headers` with their Nats-TTL raised to the whole seconds of `least_ns`, None: it is not lower."""
+    """Return `headers` with their Nats-TTL raised to the whole seconds of `least_ns`; None: it is high enough."""
     least_ns -= least_ns % NS_PER_S
     head, name, rest = headers.partition(b"\r\nNats-TTL:")
     value, _, tail = rest.partition(b"\r\n")

@@ -1,4 +1,4 @@
-"""The headers of a publish that a stream acts on."""
+"""The headers of a publish that a stream handles."""
 from libc.stdint cimport int64_t, uint32_t
 
 cdef struct Value:              # a view into the header block; p NULL: absent
@@ -14,12 +14,12 @@ cdef struct PubHeaders:
     Value expected_last_msg_id
     Value rollup
     Value ttl
-    int64_t ttl_ns              # of `ttl`, if that is a plain number of seconds; 0: it is not, or absent
-    bint later                  # publish_errors is to look: at a feature that no stream has yet, or at `ttl`
-    bint conditional            # something besides msg_id is set
-    bint has_status             # the first line carries a status
+    int64_t ttl_ns              # of `ttl`, if it is a plain number of seconds; otherwise 0
+    bint later                  # publish_errors must look: at the header of a missing feature, or at `ttl`
+    bint conditional            # a header other than msg_id is set
+    bint has_status             # the first line has a status
 
-# Fill `out` from a whole header block; returns 0 when it holds nothing of interest.
+# Fill `out` from a whole header block; return 0 if no header matters.
 cdef bint scan_pub_headers(const char* h, size_t n, PubHeaders* out) noexcept nogil
 cdef int64_t parse_seq(Value v) noexcept nogil      # -1: not a number
 cdef bint value_is(Value v, const char* text, size_t n) noexcept nogil

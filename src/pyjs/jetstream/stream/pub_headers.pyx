@@ -1,7 +1,7 @@
-"""The headers of a publish that a stream acts on, found in one pass.
+"""The headers of a publish that a stream handles, found in one pass.
 
-Only lines that start with `Nats-` are looked at; names match exactly, as the peer's do, and the first of equal
-names counts. Values are trimmed of leading blanks. Knows nothing of what the headers do (stream.pyx).
+Only lines that start with `Nats-` are examined; names match exactly, as in nats-server, and the first of equal names
+counts. Leading blanks of values are removed. Knows nothing of the effects of the headers (stream.pyx).
 
 Compiled because every publish with headers passes here (benchmarks/: JetStream async publish, headers).
 Source: nats.docs "Headers for publish", probed on nats-server 2.15.1.
@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memset
 
 cdef enum:
-    PLAIN_DIGITS = 9            # of seconds: 31 years, which no bound cuts
+    PLAIN_DIGITS = 9            # of seconds: 31 years, below every bound
     NS_PER_S = 1000000000
 
 
@@ -19,7 +19,7 @@ cdef inline bint named(const char* name, size_t n, const char* text, size_t m) n
 
 
 cdef Value* slot_of(const char* name, size_t n, PubHeaders* out) noexcept nogil:
-    """Where the value of header `name` (without "Nats-") goes, NULL: not of interest."""
+    """Return the field for header `name` (without "Nats-"), NULL: it is ignored."""
     if named(name, n, b"Msg-Id", 6):
         return &out.msg_id
     if named(name, n, b"Expected-Stream", 15):
@@ -48,7 +48,7 @@ cdef bint is_later(const char* name, size_t n) noexcept nogil:
 
 
 cdef int64_t plain_ttl_ns(Value v) noexcept nogil:
-    """Return a Nats-TTL of few digits, as nearly all are written, in nanoseconds; 0: it takes more to read it."""
+    """Return a Nats-TTL of a few digits (nearly all are) in ns; 0: another syntax."""
     cdef int64_t seconds = 0
     cdef uint32_t i, n = v.n
     if n > 1 and v.p[n - 1] == c's':
@@ -110,7 +110,7 @@ cdef bint value_is(Value v, const char* text, size_t n) noexcept nogil:
 
 
 def scan(bytes headers) -> dict:
-    """Return what scan_pub_headers finds, by name; for tests and cold code."""
+    """Return the result of scan_pub_headers by name; for tests and cold code."""
     cdef PubHeaders found
     scan_pub_headers(headers, len(headers), &found)
     views = {

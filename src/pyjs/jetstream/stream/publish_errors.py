@@ -1,6 +1,6 @@
 """The bodies of PubAcks that refuse a publish.
 
-Called by the compiled ingest when a message is refused; a refusal costs a few Python calls, which is fine.
+Called by the compiled ingest for refused messages only, so the few Python calls do not matter.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.message_ttl import parse_ttl_ns
 from pyjs.subjects.tokens import is_valid_literal
 
-# Reasons of 10077 as stream.pyx numbers them.
+# Reasons of 10077, by the numbers in stream.pyx.
 _NO_ROOM = {
     1: "maximum messages exceeded",
     2: "maximum bytes exceeded",
@@ -22,7 +22,7 @@ _NO_ROOM = {
     4: "subject exceeds 65535 bytes",
     5: "no sequence is left",
 }
-# The errors that stream.pyx names by their numbers.
+# The errors that stream.pyx has only numbers for.
 _REFUSALS = {
     row.err_code: row
     for row in (
@@ -42,24 +42,24 @@ _BIG_INT = re.compile(rb"[+-]?[0-9]+")
 
 
 def refusal_body(stream: str, err_code: int, seq: int, last_msg_id: bytes) -> bytes:
-    """Return the reply body for `err_code`; `seq` fills the text, or says why it cannot be stored."""
+    """Return the reply body for `err_code`; `seq` fills the text, or is a reason of 10077."""
     row = _REFUSALS[err_code]
     error = row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
     return failure_body(stream, error)
 
 
 def failure_body(stream: str, error: ApiError) -> bytes:
-    """Return the reply body that carries `error`."""
+    """Return the reply body for `error`."""
     return orjson.dumps({"error": error.as_json(), "stream": stream, "seq": 0})
 
 
 def store_error(error: Exception | None) -> ApiError:
-    """Return what publishers are told when the store takes no more."""
+    """Return the error for publishers when the store refuses messages."""
     return errcodes.STREAM_STORE_FAILED.error(err=error or "the store refused the message")
 
 
 def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
-    """Return why a Nats-Rollup header cannot be obeyed, None: it can."""
+    """Return the error of a Nats-Rollup header, None: it is valid and allowed."""
     if not allowed:
         return errcodes.STREAM_ROLLUP_FAILED.error(err="rollup not permitted")
     if scope.lower() in (b"sub", b"all"):
@@ -69,10 +69,10 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
 
 
 def later_refusal(point: int, headers: bytes, subject: bytes) -> ApiError | None:
-    """Return why headers of features that no stream has yet keep a message out, None: not at this point.
+    """Return the error of a header whose feature is not implemented, None: this `point` has none.
 
-    The points are those where the peer looks at these headers: 0 before any condition, 1 once the expected
-    stream is right, 2 once the expected sequences are right, 3 just before storing.
+    Points are the places where nats-server checks these headers: 0 before any condition, 1 after the expected stream,
+    2 after the expected sequences, 3 just before storing.
     """
     if point == 0:
         return _refused_first(headers)
@@ -82,7 +82,7 @@ def later_refusal(point: int, headers: bytes, subject: bytes) -> ApiError | None
 
 
 def _refused_first(headers: bytes) -> ApiError | None:
-    """Return what is refused before any condition: atomic batches, counters."""
+    """Return the error of a header that is refused before any condition: atomic batches, counters."""
     if _value(headers, b"Nats-Batch-Id"):
         return errcodes.ATOMIC_PUBLISH_DISABLED.error()
     increment = _value(headers, b"Nats-Incr")
@@ -93,13 +93,13 @@ def _refused_first(headers: bytes) -> ApiError | None:
 
 
 def _refused_after_stream(headers: bytes) -> ApiError | None:
-    """Return what is refused once the expected stream is right: a time to live, when none is allowed."""
+    """Return the error of a TTL in a stream without `allow_msg_ttl`; checked after the expected stream."""
     ttl = _value(headers, b"Nats-TTL")
     return errcodes.MESSAGE_TTL_DISABLED.error() if ttl and parse_ttl_ns(ttl) else None
 
 
 def _refused_after_sequences(headers: bytes, subject: bytes) -> ApiError | None:
-    """Return what is refused once the expected sequences are right: schedules, marks of sourcing."""
+    """Return the error of a schedule or a forged source header; checked after the expected sequences."""
     if _value(headers, b"Nats-Schedule"):
         return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
     scheduler = _value(headers, b"Nats-Scheduler")
@@ -114,12 +114,12 @@ def _refused_after_sequences(headers: bytes, subject: bytes) -> ApiError | None:
 
 
 def _refused_last(headers: bytes) -> ApiError | None:
-    """Return what is refused just before storing: a time to live that is none."""
+    """Return the error of an invalid TTL; checked just before storing."""
     ttl = _value(headers, b"Nats-TTL")
     return errcodes.MESSAGE_TTL_INVALID.error() if ttl and parse_ttl_ns(ttl) is None else None
 
 
 def _value(headers: bytes, name: bytes) -> bytes:
-    """Return the value of the first header called `name`, b"": there is none."""
+    """Return the value of the first header `name`, b"": there is none."""
     found = headers.partition(b"\r\n%b:" % name)[2]
     return found.partition(b"\r\n")[0].lstrip(b" ")

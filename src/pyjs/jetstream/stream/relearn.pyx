@@ -1,7 +1,7 @@
-"""What a stream knows of its messages and keeps in memory, over a restart: ids of the window, times to live.
+"""Restore a stream's duplicate window and TTLs after a restart.
 
-At a clean stop the ids are written down, in parts, with what tells whether the stream is still as it was then; a
-start that finds it so looks at no message. Otherwise both are read from the headers of messages.
+A clean stop writes the ids in parts, with a mark of the stream's state. If the mark still fits, the start reads no
+message. Otherwise both are restored from the headers of messages.
 
 Knows nothing of files. Compiled because every message of the window passes here after a kill (benchmarks/scaling.py
 recovery).
@@ -15,11 +15,11 @@ from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport Record
 
 cdef enum:
-    STEP_MESSAGES = 8192        # read at a time: some milliseconds
+    STEP_MESSAGES = 8192        # messages read in one step: some milliseconds
 
 
 def window_parts(Stream stream, uint64_t part_ids):
-    """Yield the ids of the window, up to `part_ids` in a part, as `relearn_steps` takes them."""
+    """Yield the ids of the window in parts of up to `part_ids`, as `relearn_steps` takes them."""
     cdef uint64_t total = len(stream.dedupe), first, count
     for first in range(0, total, part_ids):
         count = min(part_ids, total - first)
@@ -30,20 +30,20 @@ def window_parts(Stream stream, uint64_t part_ids):
 
 
 def relearn_steps(Stream stream, int64_t now_ns, parts=()):
-    """Restore the duplicate window and the times to live of a recovered stream; a step is a part or some messages.
+    """Restore the duplicate window and the TTLs of a recovered stream; a step is a part or some messages.
 
-    `parts` are those of a kept window, none: there is none.
+    `parts` are those of a stored window; empty: there is none.
 
     Raises, at any step:
-        ValueError, TypeError, LookupError, ArithmeticError, MemoryError: those are no such parts.
-        PyjsError, OSError: reading them failed. After each of these it can be called again without them.
+        ValueError, TypeError, LookupError, ArithmeticError, MemoryError: `parts` are invalid.
+        PyjsError, OSError: reading `parts` failed. After any of these errors call it again without `parts`.
     """
     cdef bytes last_id = None
     cdef uint64_t seq
     stream.dedupe.forget_from(0)
     for part in parts:
         if part["last_seq"] != stream.store.catalogue.last_seq or part["checksum"] != stream.store.last_checksum:
-            stream.dedupe.forget_from(0)        # it is not one of the stream as it is
+            stream.dedupe.forget_from(0)        # the window belongs to another state of the stream
             last_id = None
             break
         last_id = part["last_id"]
@@ -61,7 +61,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
 
 cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) except -1:
-    """Have room for all ids of a window, if the others are as long as those of its first part."""
+    """Allocate memory for all ids of a window, estimated from its first part."""
     cdef uint64_t key_bytes = max(0, <int64_t> len(ids) - <int64_t> (count * sizeof(KeptId)))
     if not 0 < count <= total:
         raise ValueError(f"{count} of {total} message ids")
@@ -70,7 +70,7 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
-    """Return the first message to learn from: ids of the window, and all times to live; 0: there is none."""
+    """Return the first message to read: the start of the window, or the first one if TTLs are allowed; 0: none."""
     cdef uint64_t seq = 1
     if not stream.limits.features & ALLOW_TTL:
         seq = stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
@@ -81,7 +81,7 @@ cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
 
 
 cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
-    """Learn from the headers of some messages, `seq` first; return where to go on, 0: those were the last ones."""
+    """Read the headers of some messages from `seq` on; return where to continue, 0: that was the last one."""
     cdef int64_t horizon = now_ns - stream.dedupe.window_ns
     cdef uint64_t newest = 0
     cdef int left = STEP_MESSAGES
@@ -90,13 +90,13 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
         newest = seq
         left -= 1
         seq = stream.store.catalogue.next_with_headers(seq + 1)
-    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and so no id
+    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and thus no id
         stream.dedupe.last_id_len = 0
     return seq
 
 
 cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
-    """Learn the id of one message, and when it expires."""
+    """Add the id and the TTL of one message."""
     cdef PubHeaders h
     cdef Record r
     stream.dedupe.last_id_len = 0

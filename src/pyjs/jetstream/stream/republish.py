@@ -1,7 +1,7 @@
-"""Republishing of one stream: where a message goes once it is kept, and the headers that tell where it was kept.
+"""Republishing: the subject and headers of the copies that a stream publishes of its stored messages.
 
-Pure bytes: the stream queues what is made here with its PubAcks, so that it leaves when they do and not at all when
-the message could not be kept. Streams that do not republish never come here.
+Pure bytes: the stream queues the copies with its PubAcks, so that a copy leaves after the commit, and never if the
+commit fails. Streams without republish do not use this module.
 
 Source: nats.docs "Streams", republish; headers and corner cases probed on nats-server 2.15.1
 (tests/conformance/scenarios/republish).
@@ -19,23 +19,23 @@ _END = b"\r\n"
 
 
 class Republisher:
-    """What one stream republishes."""
+    """The republish configuration of one stream."""
 
     def __init__(self, stream: str, config: RepublishConfig, rng: Rng) -> None:
-        """Take over a configuration that jetstream/rules/stream.py has passed."""
+        """Prepare a configuration that jetstream/rules/stream.py has checked."""
         self._stream = stream.encode()
         self._transform = open_transform(config.src, config.dest, rng)
         self.headers_only = config.headers_only
 
     def destination(self, subject: bytes) -> bytes:
-        """Return the subject to publish to, b"": the message is not republished."""
+        """Return the subject of the copy, b"": the message is not republished."""
         made = self._transform.apply(subject) if self._transform is not None else None
         return made if made is not None and is_valid_literal(made) else b""
 
     def headers(self, own: bytes, subject: bytes, seq: int, at_ns: int, last_seq: int, size: int) -> bytes:
-        """Return the header block for a message with the header block `own` and a payload of `size` bytes.
+        """Return the header block of a copy; `own` is that of the message, `size` that of its payload in bytes.
 
-        `last_seq` is the message before it on its subject, 0: there is none.
+        `last_seq` is the sequence of the previous message of its subject, 0: there is none.
         """
         lines = [
             own[: -len(_END)] if own else b"NATS/1.0\r\n",

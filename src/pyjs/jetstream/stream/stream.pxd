@@ -1,4 +1,4 @@
-"""A stream: takes publishes, keeps them in a store, answers with PubAcks once they are kept."""
+"""A stream: takes publishes, stores them, answers with PubAcks after the commit."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
@@ -18,7 +18,7 @@ from pyjs.wire.ops cimport Msg
 cdef class Stream(Sink):
     cdef readonly str name
     cdef bytes name_bytes
-    cdef const char* name_text              # in name_bytes
+    cdef const char* name_text              # points into name_bytes
     cdef size_t name_len
     cdef readonly object config             # config.StreamConfig
     cdef readonly Account account
@@ -26,37 +26,37 @@ cdef class Stream(Sink):
     cdef readonly StreamStore store
     cdef readonly Dedupe dedupe
     cdef readonly dict consumers            # name -> consumer, see stream_consumer.pyx
-    cdef readonly list listing              # names of the consumers that are listed, ascending
+    cdef readonly list listing              # names of the consumers in listings, ascending
     cdef readonly object claims             # claims.Claims of the consumers of a workqueue
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry
     cdef object probe                       # store_probe.StoreProbe, None: no file store
-    cdef uint64_t kept_seq                  # everything up to here is in the file
+    cdef uint64_t kept_seq                  # all seq <= this are written
 
-    cdef StreamLimits limits                # of the configuration: what is read for each message
-    cdef bint ttl_raised                    # the message being taken has been given the TTL of markers already
-    cdef readonly Aging aging               # which messages are due to go by their age
+    cdef StreamLimits limits                # of the configuration, as C values
+    cdef bint ttl_raised                    # the TTL of the current message was raised to that of markers
+    cdef readonly Aging aging               # expiry of messages
     cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
-    cdef int n_followers                    # copiers of streams that copy from this one
-    cdef public object inflow               # sourcing.Inflow: what this stream copies from others, None: nothing
-    cdef int64_t stamp                      # time of the message being taken, 0: now
-    cdef public object republisher          # republish.Republisher, None: nothing is republished
+    cdef int n_followers                    # copiers that read this stream
+    cdef public object inflow               # sourcing.Inflow: its mirror or sources; None: none
+    cdef int64_t stamp                      # time of the current message, 0: now
+    cdef public object republisher          # republish.Republisher, None: no republish
 
-    cdef UsageShare usage                   # what it holds of its account's and the server's
+    cdef UsageShare usage                   # of the account's usage and the server's
 
-    cdef readonly Evictions evictions       # what goes when the messages of this turn are in the file
-    cdef readonly StreamInbox inbox         # what its consumers tell it
-    cdef Interest interest                  # which consumers a message concerns
+    cdef readonly Evictions evictions       # carried out when the messages of this turn are written
+    cdef readonly StreamInbox inbox         # messages of its consumers
+    cdef Interest interest                  # consumers by subject
     cdef bint dirty                         # in Turn.streams
-    cdef list purges                        # filters of purges that consumers are to be told of; b"": everything
-    cdef uint64_t staged_bytes              # appended since the last commit
+    cdef list purges                        # filters of purges to report to consumers; b"": everything
+    cdef uint64_t staged_bytes              # bytes appended since the last commit
     cdef Answers answers
-    cdef Answers held                       # answers of the batch that is being synced; only when sync_always
+    cdef Answers held                       # answers of the batch in the sync job; only with sync_always
     cdef public bint sync_always            # PubAcks leave after the sync, not after the write
-    cdef list calls, held_calls             # who waits for the next sync, and for the one on its way
+    cdef list calls, held_calls             # callbacks for the next sync, and for the running one
     cdef bint unsynced                      # in Turn.unsynced
-    cdef object sync_job                    # the store's SyncJob on its way, None: none is
+    cdef object sync_job                    # the running SyncJob of the store; None: none
 
     cdef int ingest(self, Msg* m) noexcept nogil
     cdef void ingest_transformed(self, Msg* m) noexcept
@@ -88,7 +88,7 @@ cdef class Stream(Sink):
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
     cdef void add_refusal(self, Msg* m, bytes body) noexcept
     cdef tell_consumers(self)
-    cdef int drop_settled(self, StreamConsumer consumer, size_t most) except -1
+    cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1
     cdef ask_for_sync(self)
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil

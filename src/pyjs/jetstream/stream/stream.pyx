@@ -1,13 +1,15 @@
-"""A stream: takes publishes, keeps them in a store, answers with PubAcks once they are kept.
+"""A stream: takes publishes, stores them, answers with PubAcks after the commit.
 
 `deliver` is the ingest: header conditions, dedupe, sizes and limits, then an append to the store's batch and a
-queued answer. `commit`, called in the turn, makes the batch durable and only then lets the answers go and wakes
-consumers. What a message replaces (by limits or a roll-up) goes when the message is in the file, by a second, small
+queued answer. `commit`, called in the turn, writes the batch; only then it sends the answers and wakes consumers.
+Messages replaced by new ones (by limits or a roll-up) are removed after the new ones are written, by a second, small
 write before the answers (eviction.pyx).
 
-Long because the ingest of a message, the commit and what follows from it change one state.
-Knows nothing of how messages are stored and of what consumers do; what it needs of them is written down in
-stream_consumer.pyx. Compiled because every published message passes here (benchmarks/: JetStream async publish).
+Invariants after a commit: first_seq <= last_seq + 1; msgs <= last_seq + 1 - first_seq; kept_seq == last_seq.
+
+Long because the ingest of a message, the commit and its effects change one state.
+Knows nothing of storage and of the work of consumers; their interface is in stream_consumer.pyx. Compiled because
+every published message passes here (benchmarks/: JetStream async publish).
 Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -20,8 +22,8 @@ from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport (
-    ALLOW_ROLLUP, ALLOW_TTL, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK, SEALED, SETTLES,
-    StreamLimits, Usage, UsageShare,
+    ALLOW_ROLLUP, ALLOW_TTL, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK, REMOVES_ACKNOWLEDGED,
+    SEALED, StreamLimits, Usage, UsageShare,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
@@ -40,25 +42,25 @@ from pyjs.jetstream.config.stream import WORKQUEUE
 from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
 from pyjs.jetstream.stream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
 
-cdef int64_t PROBE_NS = 1000000000  # after which a stream that may not drop a message tries again
-cdef int64_t STEP_NS = 1000000000   # a message that would be so much older than the last: the wall clock was set
+cdef int64_t PROBE_NS = 1000000000  # after which a stream that could not remove a message tries again
+cdef int64_t STEP_NS = 1000000000   # a message so much older than the last one: the wall clock was set
 
 cdef enum:
-    STAGED_BYTES_MAX = 262144   # ask for a turn beyond
+    STAGED_BYTES_MAX = 262144   # staged bytes that ask for a turn
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
-    SETTLED_PER_TURN = 2048     # messages that are dropped at once: about a millisecond
+    REMOVED_PER_TURN = 2048     # messages removed in one turn: about a millisecond
     SWEPT_PER_TURN = 5000
-    AT_FIRST = 0                # points at which headers of later features are refused, see publish_errors
+    AT_FIRST = 0                # points at which headers of missing features are refused, see publish_errors
     AFTER_STREAM = 1
     AFTER_SEQUENCES = 2
     AT_LAST = 3
-    MAX_MSGS_REACHED = 1        # what discard new refuses, see publish_errors.store_error
+    MAX_MSGS_REACHED = 1        # limits of discard new, see publish_errors.store_error
     MAX_BYTES_REACHED = 2
     MAX_MSGS_PER_SUBJECT_REACHED = 3
-    SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores a part of it
-    NO_SEQUENCE_LEFT = 5        # nats-server goes on with 0, and with files loses what it stores
-    SUBJECT_SIZE_MAX = 65535    # what a record has room for
+    SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores part of it
+    NO_SEQUENCE_LEFT = 5        # nats-server continues with 0, and loses such messages in files
+    SUBJECT_SIZE_MAX = 65535    # the limit of a log record
 cdef uint64_t LAST_SEQ = SEQ_MAX
 
 
@@ -98,14 +100,14 @@ cdef class Stream(Sink):
         return f"stream '{self.account.name} > {self.name}'"
 
     def configure(self, config) -> None:
-        """Take over `config`; what became too much is evicted by the next commit."""
+        """Apply `config`; the next commit evicts messages beyond lowered limits."""
         self.config = config
         cdef int64_t max_age_ns = self.limits.max_age_ns
         self.limits.read(config)
         if self.limits.max_age_ns != max_age_ns:
             self.expiry.cancel()
         self.dedupe.window_ns = taken("duplicate_window", config.duplicate_window_ns)
-        self.inbox.asks = self.limits.features & SETTLES != 0
+        self.inbox.asks = self.limits.features & REMOVES_ACKNOWLEDGED != 0
         self.mark_dirty()
 
     # -- ingest --------------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ cdef class Stream(Sink):
         return 1
 
     cdef void ingest_transformed(self, Msg* m) noexcept:
-        """Take a message under the subject that the transform makes of its own; one that does not match keeps it."""
+        """Take a message under its transformed subject; a subject that does not match is unchanged."""
         cdef bytes subject = self.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -180,7 +182,7 @@ cdef class Stream(Sink):
         return 0
 
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Whether a header besides Nats-Msg-Id keeps the message out; it has been answered then."""
+        """Return whether a header other than Nats-Msg-Id refuses the message; it is then answered."""
         if h.later and self.later_refused(m, AT_FIRST):
             return True
         if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
@@ -203,7 +205,7 @@ cdef class Stream(Sink):
                 h.rollup.p[:h.rollup.n], self.limits.features & ALLOW_ROLLUP != 0))
 
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
-        """Whether a header of a feature that is not there yet keeps the message out at this point."""
+        """Return whether a header of a missing feature refuses the message at this point."""
         with gil:
             return self.refuse_unless_none(m, later_refusal(point, m.body[:m.header_len], m.subject[:m.subject_len]))
 
@@ -220,7 +222,7 @@ cdef class Stream(Sink):
         return False
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """The last sequence of the subject that Nats-Expected-Last-Subject-Sequence means."""
+        """Return the last sequence of the subject for Nats-Expected-Last-Subject-Sequence."""
         if h.expected_last_subject.n == 0:
             return self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         with gil:
@@ -240,7 +242,7 @@ cdef class Stream(Sink):
         return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
-        """The sequence that the message got; 0: refused, and answered."""
+        """Store the message and return its sequence; 0: refused, and answered."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max:
             self.refuse(m, 10023, 0)
             return 0
@@ -248,7 +250,7 @@ cdef class Stream(Sink):
             self.refuse(m, 10077, NO_SEQUENCE_LEFT)
             return 0
         if self.limits.features & KEEPS_INTEREST and not self.interest.wanted(m.subject, m.subject_len):
-            if self.store.catalogue.last_ts < self.wall():        # messages of this turn may be ahead of it
+            if self.store.catalogue.last_ts < self.wall():        # times of this turn may be ahead
                 self.store.catalogue.last_ts = self.wall()
             return self.store.skip()
         if self.over_usage(m) and not (self.makes_room() and not self.over_usage(m)):
@@ -269,14 +271,14 @@ cdef class Stream(Sink):
         return after > self.usage.account.max
 
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Discard new: whether the stream, or the subject, has no room."""
+        """Return whether discard new refuses the message, which is then answered."""
         cdef int reached = self.limit_reached(m, rolls_up)
         if reached and self.makes_room():
             reached = self.limit_reached(m, rolls_up)
         return reached != 0 and self.refuse(m, 10077, reached)
 
     cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Return the limit that keeps `m` out, 0: none does. What is still to be evicted counts as if it stayed."""
+        """Return the limit that refuses `m`, 0: none. Noted evictions still count as stored."""
         cdef uint64_t size = self.store.catalogue.overhead + m.subject_len + m.size
         cdef uint64_t count = 0
         cdef bint replaces, exact
@@ -296,7 +298,7 @@ cdef class Stream(Sink):
         return 0
 
     cdef bint makes_room(self) noexcept nogil:
-        """Carry out before the turn what is to be evicted; False: nothing is, or the disk refuses."""
+        """Carry out noted evictions before the turn; False: there are none, or the disk refuses."""
         if not self.evictions.pending() or self.store.commit() != 0:
             return False
         self.kept_seq = self.store.catalogue.last_seq
@@ -304,7 +306,7 @@ cdef class Stream(Sink):
         return True
 
     cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil:
-        """The stored size of the message that a message of a full subject replaces."""
+        """Return the stored size of the message that `m` replaces in a full subject."""
         cdef uint64_t seq = self.store.catalogue.first_seq_of(m.subject, m.subject_len)
         cdef Entry* e = index_live(&self.store.catalogue.index, seq)
         return 0 if e == NULL else self.store.catalogue.stored_size(e)
@@ -319,7 +321,7 @@ cdef class Stream(Sink):
 
     cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
                         uint64_t seq, uint64_t before) noexcept:
-        """Queue a copy of the message `seq`, just appended; `before` is the one before it on its subject."""
+        """Queue a copy of the message `seq`, just appended; `before` is the previous one of its subject."""
         cdef bytes dest = self.republisher.destination(subject)
         if dest:
             headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
@@ -331,7 +333,7 @@ cdef class Stream(Sink):
         if self.stamp:
             ts = self.stamp
         elif ts <= self.store.catalogue.last_ts < ts + STEP_NS:
-            # Times tell messages apart, and go back only when the wall clock was set.
+            # Times identify messages; they decrease only after the wall clock was set.
             ts = self.store.catalogue.last_ts + 1
         seq = self.store.append(m, ts)
         if seq == 0:
@@ -349,7 +351,7 @@ cdef class Stream(Sink):
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         self.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
-        # Without memory a repeat of this message would be stored again.
+        # Out of memory, a duplicate of this message would be stored.
         if h.msg_id.n and self.dedupe.window_ns:
             self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
 
@@ -358,7 +360,7 @@ cdef class Stream(Sink):
             self.answers.add(m, kind, seq, NULL, 0)
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
-        """Answer with an error; `seq` is what the text names (or a reason of 10077). Always true."""
+        """Answer with an error; `seq` fills the text, or is a reason of 10077. Always true."""
         if m.reply_len and not self.limits.features & NO_ACK:
             with gil:
                 self.add_refusal(m, refusal_body(self.name, err_code, seq, self.last_msg_id))
@@ -368,7 +370,7 @@ cdef class Stream(Sink):
         self.answers.add(m, REFUSAL, 0, body, len(body))
 
     cdef bint refuse_with(self, Msg* m, object error) noexcept:
-        """As refuse, with an ApiError."""
+        """Like `refuse`, with an ApiError."""
         if m.reply_len and not self.limits.features & NO_ACK:
             self.add_refusal(m, failure_body(self.name, error))
         return True
@@ -377,11 +379,11 @@ cdef class Stream(Sink):
         return error is not None and self.refuse_with(m, error)
 
     cdef bint raises_ttl(self, Msg* m) noexcept:
-        """Whether a TTL was below that of delete markers; the message was then taken with a higher one."""
+        """Raise a TTL below that of delete markers; return whether that was done: the message is then taken."""
         headers = with_least_ttl(m.body[:m.header_len], self.limits.marker_ttl_ns)
         if headers is None:
             return False
-        self.ttl_raised = True              # once: a message may have more than one such header
+        self.ttl_raised = True              # set, since a message may have several such headers
         self.ingest_with_other_headers(m, headers)
         self.ttl_raised = False
         return True
@@ -394,7 +396,7 @@ cdef class Stream(Sink):
             self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.catalogue.last_ts)
 
     cdef void ingest_without_status(self, Msg* m) noexcept:
-        """Take a message whose header block begins with a status, which is not stored."""
+        """Take a message whose header block begins with a status line, which is not stored."""
         cdef bytes rest = m.body[8:m.header_len].partition(b"\r\n")[2]
         self.ingest_with_other_headers(m, b"" if rest == b"\r\n" else b"NATS/1.0\r\n" + rest)
 
@@ -405,7 +407,7 @@ cdef class Stream(Sink):
         plain.whole = NULL
         plain.header_len = <uint32_t> len(headers)
         plain.size = <uint32_t> len(body)
-        plain.split = True                  # `tail` is not that of this body
+        plain.split = True                  # `tail` does not belong to this body
         self.ingest(&plain)
 
     cdef void mark_dirty(self) noexcept nogil:
@@ -421,17 +423,18 @@ cdef class Stream(Sink):
     # -- the turn ------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Make durable what was taken, then answer, tell consumers what is gone, and wake those that wait."""
+        """Write the batch, then send answers, report removals to consumers and wake those that wait."""
         self.dirty = False
         self.staged_bytes = 0
-        if self.closed:                         # in this turn, after it became dirty
+        if self.closed:                         # closed in this turn, after it was queued
             return
         if self.store.commit() != 0:
             self.commit_failed()
             return
         self.kept_seq = self.store.catalogue.last_seq
+        self.store.catalogue.check_counts()
         if self.evict() and self.store.commit() != 0 and self.probe is not None:
-            self.probe.failed(self.turn.now)    # the messages are kept; what they replaced, the next commit notes
+            self.probe.failed(self.turn.now)    # the messages are written; the next commit evicts
         if not self.sync_always:
             self.answers.send(self.account, 0, NULL, 0)
         self.ask_for_sync()
@@ -443,16 +446,16 @@ cdef class Stream(Sink):
             self.inflow.committed()
 
     cdef ask_for_sync(self):
-        """Have `begin_sync` called, if there is something to sync or an answer waits for it."""
+        """Queue a call of `begin_sync`, if there are unsynced writes or waiting answers."""
         if self.unsynced or not (self.store.dirty or self.answers.used or self.calls):
             return
         self.unsynced = True
         self.turn.unsynced.append(self)
 
     def when_durable(self, done) -> None:
-        """Have `done` called with None when everything committed so far is durable, else with the error.
+        """Call `done` with None when everything committed so far is durable, otherwise with the error.
 
-        Durable is what `sync_interval` says: in the file or, with "always", on the medium.
+        Durable means written or, with `sync_interval` "always", synced.
         """
         if self.sync_always:
             self.calls.append(done)
@@ -461,14 +464,14 @@ cdef class Stream(Sink):
             done(None)
 
     def begin_sync(self):
-        """Return a job that makes everything committed durable, to be run in any thread; None: nothing to do.
+        """Return a job that syncs everything committed, for any thread; None: nothing to sync.
 
-        Its result goes to finish_sync. The answers of the batch leave then, when sync_always; those of what is
-        committed meanwhile wait for the next job.
+        Pass its result to finish_sync. With sync_always the answers of the batch leave then; answers of later commits
+        wait for the next job.
         """
         self.unsynced = False
         if self.sync_job is not None or (self.dirty and self.sync_always):
-            return None                         # dirty: between a read and its turn, whose commit asks again
+            return None                         # dirty, before its turn: the commit asks again
         self.sync_job = self.store.begin_sync()
         if self.sync_job is None and not self.dirty:
             self.answers.send(self.account, 0, NULL, 0)
@@ -479,7 +482,7 @@ cdef class Stream(Sink):
         return self.sync_job
 
     def finish_sync(self, error) -> None:
-        """Take the result of the job: release the answers that waited for it, or refuse them all."""
+        """Take the result of the job: send the answers that waited for it, or refuse them all."""
         cdef bytes failure
         job, self.sync_job = self.sync_job, None
         self.store.finish_sync(job, error)
@@ -498,36 +501,36 @@ cdef class Stream(Sink):
             self.ask_for_sync()
 
     def take_calls(self) -> list:
-        """Return everyone who waits for a sync, in order, and forget them."""
+        """Return the callbacks that wait for a sync, in order, and remove them."""
         calls, self.calls, self.held_calls = self.held_calls + self.calls, [], []
         return calls
 
     def call_back(self, list calls, error) -> None:
-        """Tell those who waited for a sync."""
+        """Call the callbacks with the result of a sync."""
         for done in calls:
             done(error)
 
     cdef commit_failed(self):
-        """Tell publishers what of this batch is not kept; their ids are free again."""
+        """Refuse the messages of this batch that are not written, and remove their ids."""
         cdef bytes failure = failure_body(self.name, store_error(self.store.error))
         cdef uint64_t last_live = index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq)
-        # What an earlier write of the turn took is kept; but nothing is confirmed that waits for its sync.
+        # Messages of an earlier write of the turn are written; but answers that need their sync are not sent.
         self.kept_seq = max(self.kept_seq, last_live)
         self.evict()
         self.dedupe.forget_from(self.kept_seq + 1)
         self.dedupe.last_id_len = 0
         self.answers.send(self.account, 0 if self.sync_always else self.kept_seq + 1, failure, len(failure))
         if not getattr(self.store, "sync_lost", False):
-            self.ask_for_sync()             # what is kept does not wait until the disk has room again
+            self.ask_for_sync()             # written messages are synced even while the disk is full
         if self.inflow is not None:
             self.inflow.lost()
         if self.probe is not None:
             self.probe.failed(self.turn.now)
         if self.limits.max_age_ns or self.limits.features & ALLOW_TTL:
-            self.arm_expiry()                   # what is stored gets old all the same
+            self.arm_expiry()                   # stored messages expire even so
 
     cdef bint evict(self) noexcept nogil:
-        """Drop what the messages in the file replace; whether there was something."""
+        """Carry out the noted evictions; return whether there were any."""
         cdef uint64_t before = self.store.catalogue.msgs
         if self.evictions.pending():
             with gil:
@@ -539,7 +542,7 @@ cdef class Stream(Sink):
         return self.store.catalogue.msgs != before
 
     cdef tell_consumers(self):
-        """Report drops, and wake who waits when there are new messages."""
+        """Report removals, and wake waiting consumers for new messages."""
         if self.purges:
             purges, self.purges = self.purges, []
             for consumer in self.interest.concerned(purges):
@@ -548,10 +551,10 @@ cdef class Stream(Sink):
         self.interest.wake(self.store.catalogue.last_seq)
 
     def commit_now(self) -> None:
-        """Commit before an API reply that says so; the turn may do it again.
+        """Commit before an API reply that confirms a change; the commit of the turn comes in addition.
 
         Raises:
-            StoreFailed: the change is not in the file.
+            StoreFailed: the change is not written.
         """
         was_dirty = self.dirty
         self.commit()
@@ -560,34 +563,34 @@ cdef class Stream(Sink):
             raise self.store.error
 
     cdef arm_expiry(self):
-        """Have `expire` called when the next message is due."""
+        """Set the timer for `expire` to the next expiry."""
         cdef int64_t due = self.aging.next_due(self.limits.max_age_ns)
-        if due and self.store.failed and self.limits.marker_ttl_ns:    # nothing can go until the disk has room
+        if due and self.store.failed and self.limits.marker_ttl_ns:    # nothing is removed until the disk has space
             due = max(due, self.wall() + PROBE_NS)
         if due:
             self.expiry.arm(self, due - self.turn.skew, self.turn.now)
 
     def clock_stepped(self) -> None:
-        """Expire by the wall clock as it is now, after it was set."""
+        """Expire by the new wall time, after the clock was set."""
         self.expiry.cancel()
         self.arm_expiry()
 
     cdef int64_t wall(self) noexcept nogil:
-        """Return the time for a new message, and by which messages are old."""
+        """Return the wall time, for new messages and for expiry."""
         return self.turn.now + self.turn.skew
 
     def expire(self) -> None:
-        """Drop what is older than max_age or its own time to live, over as many turns as that takes."""
+        """Remove expired messages, over as many turns as needed."""
         self.aging.begin(self)
 
     def expire_some(self) -> bool:
-        """Do a part of that; return whether there is more."""
+        """Remove some expired messages; return whether there are more."""
         self.mark_dirty()
         cdef bint leaves_markers = self.limits.marker_ttl_ns != 0
         return not self.closed and self.aging.drop_some(self, self.wall(), self.limits.max_age_ns, leaves_markers)
 
     def leave_marker(self, bytes subject, uint64_t expired) -> None:
-        """Store the marker of a subject whose last message, `expired`, is gone."""
+        """Store the marker of a subject whose last message, `expired`, is removed."""
         cdef bytes headers = marker_headers(self.limits.marker_ttl_ns)
         cdef uint64_t seq = self.store.store(subject, headers, b"", self.wall())
         if self.republisher is not None and seq:
@@ -597,7 +600,7 @@ cdef class Stream(Sink):
     # -- consumers -----------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer) -> None:
-        """Register `consumer` and let it tell what stream_consumer.pyx describes."""
+        """Register `consumer` with the stream's interest and inbox."""
         assert consumer.name not in self.consumers
         self.consumers[consumer.name] = consumer
         if not consumer.config.direct:
@@ -609,10 +612,10 @@ cdef class Stream(Sink):
         self.inbox.join(consumer)
 
     def remove_consumer(self, str name, bint for_good=True) -> None:
-        """Forget a consumer; unless it comes back, an interest stream drops what only it needed."""
+        """Remove a consumer; if that is `for_good`, an interest stream removes messages that only it needed."""
         consumer = self.consumers[name]
         if for_good:
-            self.drop_settled(consumer, <size_t> -1)    # what was acknowledged does not come back
+            self.remove_acknowledged(consumer, <size_t> -1)     # its acknowledgements do not come back
         del self.consumers[name]
         if not consumer.config.direct:
             del self.listing[bisect_left(self.listing, name)]
@@ -624,13 +627,13 @@ cdef class Stream(Sink):
             self.sweep()
 
     def let_go(self, consumer) -> None:
-        """Know nothing of a consumer any more, after the end of the stream."""
+        """Release a consumer after the stream was closed."""
         del self.consumers[consumer.name]
         self.interest.remove(consumer)
         self.inbox.leave(consumer)
 
     def update_interest(self, consumer) -> None:
-        """Take over changed filters of `consumer`."""
+        """Apply changed filters of `consumer`."""
         self.interest.change(consumer)
         if self.config.retention == WORKQUEUE:
             self.claims.put(consumer.name, consumer.config)
@@ -638,36 +641,37 @@ cdef class Stream(Sink):
             self.sweep()
 
     def read_inbox(self) -> None:
-        """Drop what consumers have settled and nobody else needs, a bounded number; the rest in a later turn."""
-        cdef int left = SETTLED_PER_TURN
+        """Remove acknowledged messages that no consumer needs, a bounded number; others follow in a later turn."""
+        cdef int left = REMOVED_PER_TURN
         self.inbox.queued = False
-        while left > 0 and self.inbox.settled:
-            left -= 1 + self.drop_settled(self.inbox.next_settled(), left)
-        if self.inbox.settled:
+        while left > 0 and self.inbox.acknowledged:
+            left -= 1 + self.remove_acknowledged(self.inbox.next_acknowledged(), left)
+        if self.inbox.acknowledged:
             self.inbox.queue()
 
-    cdef int drop_settled(self, StreamConsumer consumer, size_t most) except -1:
-        """Drop up to `most` of the messages that `consumer` has settled; returns how many it has settled of them."""
+    cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
+        """Remove up to `most` messages that `consumer` acknowledged; return how many it acknowledged."""
         cdef uint64_t seq
-        cdef list settled = consumer.take_settled(most) if self.limits.features & SETTLES else []
-        for seq in settled:
+        cdef bint removes = self.limits.features & REMOVES_ACKNOWLEDGED
+        cdef list acknowledged = consumer.take_acknowledged(most) if removes else []
+        for seq in acknowledged:
             if not (self.limits.features & KEEPS_INTEREST or self.n_followers) or not self.interest.needed(seq):
                 self.store.drop(seq, False)
-        if settled:
+        if acknowledged:
             self.mark_dirty()
-        return len(settled)
+        return len(acknowledged)
 
     def sweep(self) -> None:
-        """Drop what consumers have settled and none needs, in steps over the next turns."""
-        if self.limits.features & SETTLES:
+        """Remove acknowledged messages that no consumer needs, in steps over the next turns."""
+        if self.limits.features & REMOVES_ACKNOWLEDGED:
             self.turn.go_on(self.sweeping())
 
     def sweeping(self):
-        """Look at every message once; an interest stream also drops what no consumer ever wanted."""
+        """Examine every message once; an interest stream also removes messages without interest."""
         cdef StoreFilter everything = self.store.make_filter(())
         cdef uint64_t seq = self.store.catalogue.next_seq(0, everything)
         cdef int left = SWEPT_PER_TURN
-        while seq and self.limits.features & SETTLES and not self.closed:
+        while seq and self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             if not self.interest.needed(seq) and (self.limits.features & KEEPS_INTEREST or self.interest.wants(seq)):
                 self.store.drop(seq, False)
             seq = self.store.catalogue.next_seq(seq + 1, everything)
@@ -682,13 +686,13 @@ cdef class Stream(Sink):
     # -- streams that copy from this one -------------------------------------------------------------------
 
     def add_follower(self, follower) -> None:
-        """Register a copier: what it needs is taken and stays, until it says `release`."""
+        """Register a copier: messages that it needs are stored, and stay until it calls `release`."""
         self.n_followers += 1
         self.interest.add(follower)
         self.inbox.join(follower)
 
     def remove_follower(self, follower) -> None:
-        """Forget a copier; what only it needed is dropped from an interest stream."""
+        """Remove a copier; an interest stream removes messages that only it needed."""
         self.n_followers -= 1
         self.interest.remove(follower)
         self.inbox.leave(follower)
@@ -696,40 +700,40 @@ cdef class Stream(Sink):
             self.sweep()
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
-        """Drop the messages low .. high that match and that nobody needs, if the stream is one that does so."""
+        """Remove matching messages low .. high that nobody needs; only interest and workqueue streams do."""
         cdef uint64_t seq = 0
-        if self.limits.features & SETTLES and not self.closed:
+        if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             seq = self.store.catalogue.next_seq(low, f)
         while seq and seq <= high:
             if not self.interest.needed(seq):
                 self.store.drop(seq, False)
             seq = self.store.catalogue.next_seq(seq + 1, f)
-        if self.limits.features & SETTLES and not self.closed:
+        if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             self.mark_dirty()
 
-    # -- the API's business --------------------------------------------------------------------------------
+    # -- calls of the API ---------------------------------------------------------------------------------
 
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove messages, all or those of `subject_filter`; return how many. In the file when it returns."""
-        self.commit_now()                   # a store that refuses messages must not forget, or overwrite, any
+        """Remove messages, all or those of `subject_filter`; return how many. Written when it returns."""
+        self.commit_now()                   # a store that refuses messages must not remove or erase any
         purged = self.evictions.purge(subject_filter, before_seq, keep)
         self.end_purge(subject_filter)
         return purged
 
     def end_purge(self, bytes subject_filter) -> None:
-        """Let consumers count again after messages were removed. In the file when it returns."""
+        """Let consumers recount num_pending after a purge. Written when it returns."""
         self.purges.append(subject_filter)
         self.commit_now()
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:
-        """Remove one message; False: there was none. In the file when it returns."""
+        """Remove one message; False: there was none. Written when it returns."""
         self.commit_now()                   # as in purge
         removed = self.store.drop_seq(seq, erase)
         self.commit_now()
         return removed
 
     def close(self) -> None:
-        """Answer what is kept, then take nothing more; the store is the caller's to close."""
+        """Answer committed messages, then refuse all others; the caller closes the store."""
         cdef bytes failure
         self.read_inbox()
         self.commit()
@@ -749,7 +753,7 @@ cdef class Stream(Sink):
         self.usage.count(0)
 
     def abandon(self, error) -> None:
-        """Take nothing and write nothing more: the state is not to be trusted. Who waits is told `error`."""
+        """Stop all work without writing, since the state may be wrong; callbacks get `error`."""
         cdef bytes failure = failure_body(self.name, store_error(error))
         self.closed = True
         self.expiry.cancel()
@@ -762,5 +766,5 @@ cdef class Stream(Sink):
 
     @property
     def last_msg_id(self) -> bytes:
-        """Nats-Msg-Id of the last message, b"" if it had none."""
+        """Return the Nats-Msg-Id of the last message, b"" if it had none."""
         return self.dedupe.last_id[:self.dedupe.last_id_len]

@@ -81,6 +81,7 @@ cdef class StoreStart:
         self._drop_erased()
         if self.catalogue.msgs == 0 and (self.catalogue.last_seq or recovery.floor):
             self.catalogue.first_seq = self.catalogue.last_seq + 1
+        self.catalogue.check_counts()
         self.writer.condition.recovered()
         if recovery.sync_error is not None:
             self.writer.sync_failed(recovery.sync_error)

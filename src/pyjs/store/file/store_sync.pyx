@@ -73,6 +73,7 @@ cdef class StoreSync:
         """Count the commits of a job without error as durable."""
         for problem in job.problems:
             self.files.log.debug(problem)
+        assert job.mark <= self.written_mark
         self.synced_mark = job.mark
 
     def forget_all(self) -> None:

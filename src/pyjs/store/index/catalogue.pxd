@@ -55,6 +55,7 @@ cdef class Catalogue:
     cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil
     cdef uint64_t count_range(self, uint64_t low, uint64_t high, StoreFilter f) noexcept nogil
     cdef uint64_t count_all_of(self, StoreFilter f) noexcept nogil
+    cdef int check_counts(self) except -1
     cdef void settle_first(self, Subject* s) noexcept nogil
     cdef void settle_last(self, Subject* s) noexcept nogil
     cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil

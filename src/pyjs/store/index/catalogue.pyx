@@ -637,6 +637,13 @@ cdef class Catalogue:
         """Return the first live sequence stored at or after `ts`; last_seq + 1 when there is none."""
         return index_seq_at(&self.index, ts) or self.last_seq + 1
 
+    cdef int check_counts(self) except -1:
+        """Assert the invariants that cost nothing to check; called for each commit and after recovery."""
+        assert self.first_seq <= self.last_seq + 1
+        assert self.msgs <= self.last_seq + 1 - self.first_seq
+        assert self.msgs or self.bytes == 0
+        return 0
+
     def num_subjects(self) -> int:
         """Return the number of subjects with live messages."""
         return self.subjects.table.table.used

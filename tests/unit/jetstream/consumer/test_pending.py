@@ -71,8 +71,8 @@ class PendingMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
         seq = data.draw(st.sampled_from(sorted(self.model)))
-        assert self.real.settle(seq)
-        assert not self.real.settle(seq)
+        assert self.real.acknowledge(seq)
+        assert not self.real.acknowledge(seq)
         del self.model[seq]
         self.dequeue(seq)
 
@@ -94,7 +94,7 @@ class PendingMachine(RuleBasedStateMachine):
         for seq in range(self.seq + 1, self.seq + n + 1):
             self.real.track(seq, self.cseq + 1, self.now)
         for seq in range(self.seq + 1, self.seq + n + 1):
-            self.real.settle(seq)
+            self.real.acknowledge(seq)
         self.seq += n
         self.cseq += 1
 
@@ -264,7 +264,7 @@ def test_one_ack_of_many_leaves_what_follows(last: int) -> None:
     # then
     assert pending.dump() == expected
     assert pending.queued() == [seq for seq, *_, where, _ in expected if where == 1]
-    assert [pending.settle(seq) for seq in (last - 1, last, last + 1)] == [False, False, last < 20_000]
+    assert [pending.acknowledge(seq) for seq in (last - 1, last, last + 1)] == [False, False, last < 20_000]
 
 
 def test_memory_is_given_back_when_few_are_left_of_many() -> None:
@@ -275,7 +275,7 @@ def test_memory_is_given_back_when_few_are_left_of_many() -> None:
     expected = [entry for entry in pending.dump() if entry[0] % 1_000 < 3]
     for seq in range(1, 20_001):
         if seq % 1_000 >= 3:
-            pending.settle(seq)
+            pending.acknowledge(seq)
     queued, due_at = pending.queued(), pending.next_due()
     # when
     pending.shrink()
@@ -283,7 +283,7 @@ def test_memory_is_given_back_when_few_are_left_of_many() -> None:
     # then nothing has changed but the room
     assert room < 200 < 20_000 < roomy
     assert (pending.dump(), pending.queued(), pending.next_due()) == (expected, queued, due_at)
-    assert all(pending.settle(entry[0]) for entry in expected)
+    assert all(pending.acknowledge(entry[0]) for entry in expected)
     pending.track(30_000, 30_000, 0)
     assert pending.queued() == []
 
@@ -309,7 +309,7 @@ def test_any_sequences_are_found_and_removed(seqs: list[int], random: object) ->
     order = list(seqs)
     random.shuffle(order)  # type: ignore[attr-defined]
     # when
-    found = [pending.settle(seq) for seq in order]
+    found = [pending.acknowledge(seq) for seq in order]
     # then
     assert all(found)
     assert len(pending) == 0

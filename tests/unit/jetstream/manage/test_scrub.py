@@ -340,7 +340,7 @@ def test_what_looked_damaged_only_while_it_was_read_is_no_damage(js: Scrubbing) 
     assert step() is None
     flip(path, 20_000)
 
-    assert step.settle() == 0
+    assert step.apply() == 0
     assert store.lost is None
 
 

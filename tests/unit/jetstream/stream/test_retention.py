@@ -34,9 +34,9 @@ class NotingConsumer(StreamConsumer):
         self.settled.extend(seqs)
         self.done.update(seqs)
         assert self.inbox is not None
-        self.inbox.has_settled(self)
+        self.inbox.has_acknowledged(self)
 
-    def take_settled(self, most: int) -> list[int]:
+    def take_acknowledged(self, most: int) -> list[int]:
         taken, self.settled = self.settled[:most], self.settled[most:]
         return taken
 

@@ -190,7 +190,7 @@ def test_a_wrong_index_file_is_found_when_a_message_is_loaded_and_nothing_is_los
     if name == "a time":  # no reader sees it
         step = SegmentStep(store.files.disk, store, 3)
         assert step() is None
-        assert step.settle() == 1
+        assert step.apply() == 1
     else:
         for seq in range(1, store.last_seq + 1):
             try:
@@ -214,7 +214,7 @@ def test_the_check_in_the_background_finds_a_wrong_index_file(directory: Path, n
     for number in store.sealed_numbers():
         step = SegmentStep(store.files.disk, store, number)
         assert step() is None
-        assert step.settle() == (number == int(path.stem))
+        assert step.apply() == (number == int(path.stem))
     assert store.mistaken
     assert store.lost is None
     store.close()

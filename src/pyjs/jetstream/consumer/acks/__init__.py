@@ -1,1 +1,1 @@
-"""Deliveries that wait for an ack, and acks that come."""
+"""Pending deliveries, and acks."""

@@ -1,4 +1,4 @@
-"""What happened to a consumer in one turn, as bytes for its state file: one small write, whatever the load.
+"""The changes of a consumer in one turn, encoded for its state file: one small write per turn.
 
 Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
 
@@ -10,10 +10,10 @@ Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
                 | %d5 seq:u ts:u                in progress
                 | %d6 seq:u                     nak
                 | %d7 seq:u due_at:u            nak with a delay
-                | %d8 seq:u                     delivered as often as allowed; no longer pending
+                | %d8 seq:u                     max_deliver reached: no longer pending
 
-Deliveries and acks in sequence are joined, so that a batch of 500 costs a dozen bytes. Knows nothing of files.
-Compiled: fed by every delivery and every ack (benchmarks/: pull with explicit acks).
+Consecutive deliveries and acks are joined, so a batch of 500 takes a dozen bytes. Knows nothing of files.
+Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
@@ -95,14 +95,14 @@ cdef class StateLog:
             self.len += 1
 
     def take(self) -> bytes:
-        """Return the changes since the last call, b"" when there are none."""
+        """Return the encoded changes since the last call; b"": none."""
         self.end_run()
         out = <bytes> self.data[:self.len] if self.len else b""
         self.len = 0
         return out
 
     def add(self, int change, *numbers) -> None:
-        """Note one change, for tests."""
+        """Add one change, for tests."""
         if change == DELIVERED:
             self.delivered(numbers[0], numbers[1], numbers[2])
         elif change == ACKED:
@@ -112,7 +112,7 @@ cdef class StateLog:
 
 
 def decode(bytes delta) -> Iterator[tuple[int, ...]]:
-    """Yield the changes in `delta` as tuples: the change's number, then its values.
+    """Yield the changes in `delta` as tuples: the number of the change, then its values.
 
     Raises, at any step:
         ValueError: the bytes are not a delta.

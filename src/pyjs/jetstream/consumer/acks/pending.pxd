@@ -58,6 +58,7 @@ cdef class PendingAcks:
     cpdef int64_t next_due(self) noexcept nogil                                  # 0: nothing waits
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil
     cdef void clear(self) noexcept nogil
+    cdef uint64_t newest_seq(self) noexcept nogil                               # 0: nothing is pending
 
     cdef int reorder(self) except -1
     cdef void link(self, uint32_t i, uint32_t where) noexcept nogil

@@ -2,17 +2,17 @@
 
 Knows nothing of streams, subjects or sockets: it sees sequences and times.
 
-One entry per stream_seq, in a slab; a hash table finds it. Every entry is in two linked lists: all entries in the
-order of their sequences (first deliveries come in that order, so a new entry is the newest), and one list that
-says what it waits for. Waiting for an ack there is one list per backoff step: all its entries wait equally long
-and time never goes back, so each list is ordered by deadline without a heap, an ack costs O(1), and the next
-deadline is the least of the heads. Entries with a deadline of their own (nak with delay) are in no list but in a
-binary heap, so that the order in which their delays come costs nothing.
+One entry per stream_seq, in a slab, found by a hash table. Every entry is in two linked lists: the list of all
+entries by sequence (first deliveries are in that order, so a new entry is the newest), and one list for its state.
+There is one list of waiting entries per backoff step: its entries have equal waits and time never decreases, so the
+list is ordered by deadline without a heap, an ack costs O(1), and the next deadline is the least of the heads.
+Entries with their own deadline (nak with delay) are in a binary heap instead, since their deadlines have any order.
+
+Invariants: seq ascends from `oldest` to `newest`; count == 0 exactly if oldest == 0.
 
 Long because deliveries, their deadlines and the tables that find them change one state.
-Compiled: every delivery and every ack comes here (benchmarks/: pull with explicit acks).
+Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
 
-Source: nats.docs "Consumers" (AckWait, BackOff, MaxDeliver); behaviour compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort
@@ -23,11 +23,11 @@ from pyjs.base.grow cimport grow, grow_to
 cdef enum:
     FIRST_CAPACITY = 64
     FIRST_BUCKETS_LOG = 7
-    ENTRY_TEXT_MAX = 128        # characters of an entry in JSON: six numbers and what is around them
-    EXPIRED_MAX = 16384         # entries that one call finds due: more would hold up the turn
-    FEW_PART = 4                # fewer than a so-manyth of those that stay are taken out of the table one by one
-    ROOMY_PART = 16             # of the slab in use: with less it is too large
-    MANY = 4096                 # entries: a smaller slab stays, and so does the table when fewer go
+    ENTRY_TEXT_MAX = 128        # characters of an entry in JSON: six numbers and separators
+    EXPIRED_MAX = 16384         # due entries handled by one call; more would delay the turn
+    FEW_PART = 4                # if fewer than this part of the rest are removed, they leave the table one by one
+    ROOMY_PART = 16             # the slab is shrunk if less than this part of it is used
+    MANY = 4096                 # entries: a smaller slab is not shrunk, nor the table rebuilt for fewer removals
 
 cdef struct SortKey:
     int64_t key
@@ -50,7 +50,7 @@ cdef int by_key(const void* a, const void* b) noexcept nogil:
 
 
 cdef class PendingAcks:
-    """The deliveries of one consumer that are not settled."""
+    """The unacknowledged deliveries of one consumer."""
 
     def __cinit__(self, waits_ns=(0,)):
         self.capacity = FIRST_CAPACITY
@@ -72,9 +72,9 @@ cdef class PendingAcks:
         free(self.waits)
 
     def set_waits(self, waits_ns) -> None:
-        """Redeliver the n-th delivery after the n-th of `waits_ns`, the last one for all further deliveries.
+        """Set the wait after the n-th delivery to the n-th of `waits_ns`; further deliveries have the last one.
 
-        Entries that wait get the deadline they would have had.
+        The deadlines of waiting entries are recomputed.
         """
         cdef uint32_t n = <uint32_t> len(waits_ns), i
         cdef Ends* lists = <Ends*> calloc(IN_WAIT + n, sizeof(Ends))
@@ -96,7 +96,7 @@ cdef class PendingAcks:
         self.reorder()
 
     cdef int reorder(self) except -1:
-        """Put all entries that wait for an ack into the list and place that is right for them now."""
+        """Move all waiting entries to the lists and positions for their present waits."""
         cdef SortKey* keys = <SortKey*> malloc((self.count + 1) * sizeof(SortKey))
         cdef uint32_t n = 0, i = self.oldest, k
         cdef Entry* e
@@ -154,7 +154,7 @@ cdef class PendingAcks:
         return 0
 
     cdef void take_table(self, uint32_t* buckets, int size_log) noexcept nogil:
-        """Find the entries by these empty buckets."""
+        """Insert all entries into these empty buckets."""
         cdef uint32_t i = self.oldest
         cdef uint64_t at
         free(self.buckets)
@@ -204,13 +204,13 @@ cdef class PendingAcks:
         e.where = IN_NONE
 
     cdef void place(self, uint32_t i, uint32_t at) noexcept nogil:
-        """Put entry `i` at place `at` of the heap."""
+        """Put entry `i` at position `at` of the heap."""
         self.heap[at] = i
         self.entries[i].before = at
         self.heap_steps += 1
 
     cdef void rise(self, uint32_t i, uint32_t at) noexcept nogil:
-        """Move entry `i` from the free place `at` towards the root as far as it is due before its parents."""
+        """Move entry `i` from the free position `at` towards the root, past entries that are due later."""
         cdef uint32_t parent
         while at:
             parent = self.heap[(at - 1) // 2]
@@ -221,7 +221,7 @@ cdef class PendingAcks:
         self.place(i, at)
 
     cdef void sink(self, uint32_t i, uint32_t at) noexcept nogil:
-        """Move entry `i` from the free place `at` towards the leaves as far as others are due before it."""
+        """Move entry `i` from the free position `at` towards the leaves, past entries that are due earlier."""
         cdef uint32_t child = 2 * at + 1
         while child < self.n_heap:
             if child + 1 < self.n_heap and (
@@ -235,7 +235,7 @@ cdef class PendingAcks:
         self.place(i, at)
 
     cdef void leave_heap(self, uint32_t i) noexcept nogil:
-        """Remove entry `i`; the last one fills its place."""
+        """Remove entry `i` from the heap; the last entry takes its position."""
         cdef uint32_t at = self.entries[i].before, last
         self.n_heap -= 1
         last = self.heap[self.n_heap]
@@ -262,7 +262,7 @@ cdef class PendingAcks:
         return 0
 
     cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
-        """Note the first delivery of `seq`, which is above all others."""
+        """Add the first delivery of `seq`, which is larger than all others."""
         cdef uint32_t i
         cdef uint64_t at
         cdef Entry* e
@@ -303,7 +303,7 @@ cdef class PendingAcks:
         self.release(i)
 
     cdef void release(self, uint32_t i) noexcept nogil:
-        """Free an entry that the table does not find any more."""
+        """Free an entry that is not in the table any more."""
         cdef Entry* e = &self.entries[i]
         self.unlink(i)
         if e.older:
@@ -325,7 +325,7 @@ cdef class PendingAcks:
         while self.buckets[at] != i:
             at = (at + 1) & self.bucket_mask
         hole = at
-        while True:                         # move later ones of the run into the hole, so that no probe stops early
+        while True:                         # move later entries of the run into the gap, so that no probe stops early
             at = (at + 1) & self.bucket_mask
             if self.buckets[at] == 0:
                 break
@@ -336,7 +336,7 @@ cdef class PendingAcks:
         self.buckets[hole] = 0
 
     cpdef void remove_to(self, uint64_t seq) noexcept nogil:
-        """Remove every entry up to `seq`. If few stay, rebuild the table for them."""
+        """Remove every entry up to `seq`. If few remain, rebuild the table for them."""
         cdef uint32_t i = self.oldest, n = 0
         cdef uint32_t* buckets = NULL
         while i and self.entries[i].seq <= seq:
@@ -355,7 +355,7 @@ cdef class PendingAcks:
         self.take_table(buckets, 64 - self.bucket_shift)
 
     cpdef void shrink(self) noexcept nogil:
-        """Give memory back when few are left of many; no index of an entry is valid after it."""
+        """Shrink the slab when few entries remain; invalidates all indices of entries."""
         cdef uint32_t room = FIRST_CAPACITY, n = 0, i = self.oldest, k
         cdef int size_log = FIRST_BUCKETS_LOG
         cdef Entry* entries
@@ -377,7 +377,7 @@ cdef class PendingAcks:
         while i:
             n += 1
             entries[n] = self.entries[i]
-            self.entries[i].due_at = n      # where it is now
+            self.entries[i].due_at = n      # its new index
             i = self.entries[i].newer
         for i in range(1, n + 1):
             entries[i].older = i - 1
@@ -397,25 +397,25 @@ cdef class PendingAcks:
         self.take_table(buckets, size_log)
 
     cdef uint32_t moved(self, uint32_t i) noexcept nogil:
-        """Return the index that entry `i` has in the slab that takes this one's place."""
+        """Return the index of entry `i` in the new slab."""
         return <uint32_t> self.entries[i].due_at if i else 0
 
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil:
-        """The client still works on it: its wait starts again. One that is queued to go out again stays queued."""
+        """Restart the wait of entry `i` (in progress); an entry queued for redelivery stays queued."""
         self.entries[i].sent_at = now
         if self.entries[i].where >= IN_DELAYED:
             self.unlink(i)
             self.await_ack(i)
 
     cdef void requeue(self, uint32_t i) noexcept nogil:
-        """Have it go out again behind those already queued."""
+        """Queue entry `i` for redelivery, after those already queued."""
         if self.entries[i].where == IN_REDELIVER:
             return
         self.unlink(i)
         self.link(i, IN_REDELIVER)
 
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil:
-        """Deliver it again at `due_at`, whatever its wait is."""
+        """Redeliver entry `i` at `due_at`, whatever its wait."""
         self.unlink(i)
         self.entries[i].due_at = due_at
         self.entries[i].where = IN_DELAYED
@@ -429,7 +429,7 @@ cdef class PendingAcks:
         return e.sent_at + self.waits[(e.count if e.count < self.n_waits else self.n_waits) - 1]
 
     cdef int64_t last_deadline(self) noexcept nogil:
-        """Return the latest `deadline` of all, 0: nothing is pending."""
+        """Return the latest deadline of all, 0: nothing is pending."""
         cdef int64_t latest = 0
         cdef uint32_t i = self.oldest
         while i:
@@ -447,7 +447,7 @@ cdef class PendingAcks:
         return best
 
     cdef uint32_t first_due(self, int64_t now, uint32_t* where) noexcept nogil:
-        """Return an entry that is due at `now`, 0: there is none; lists before `where` are known to have none."""
+        """Return an entry that is due at `now`, 0: none; lists before `where` have none."""
         cdef uint32_t i
         if self.n_heap and self.entries[self.heap[0]].due_at <= now:
             return self.heap[0]
@@ -459,10 +459,10 @@ cdef class PendingAcks:
         return 0
 
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
-        """Queue what is due at `now` for redelivery, in sequence order; returns how many were due.
+        """Queue entries that are due at `now` for redelivery, in sequence order; return their number.
 
-        At most EXPIRED_MAX at once: what else is due stays due, and the next call takes it. What was delivered
-        `max_deliver` times (0: no limit) goes to the list of the exhausted instead.
+        At most EXPIRED_MAX per call; the others stay due for the next call. Entries delivered `max_deliver` times (0:
+        no limit) go to the list of exhausted ones instead.
         """
         cdef uint32_t k, i, n = 0, where = IN_WAIT
         cdef size_t room = 0
@@ -489,13 +489,13 @@ cdef class PendingAcks:
         return n
 
     cdef void clear(self) noexcept nogil:
-        """Forget everything."""
+        """Remove all entries."""
         self.remove_to(<uint64_t> -1)
 
     # -- for recovery, reports and tests ---------------------------------------------------------------------------
 
     def restore(self, entries) -> None:
-        """Take over `entries`, tuples as `dump` gives them, in ascending order of seq."""
+        """Add `entries`, tuples as from `dump`, ascending by seq."""
         cdef uint32_t i
         for seq, cseq, sent_at, count, where, due_at in entries:
             if count < 1 or where not in (IN_REDELIVER, IN_DELAYED, IN_WAIT) \
@@ -514,14 +514,14 @@ cdef class PendingAcks:
         self.reorder_all()
 
     def reorder_all(self) -> None:
-        """Order the waiting lists anew, after entries were taken over."""
+        """Sort the waiting lists after `restore`."""
         cdef uint32_t k
         for k in range(IN_WAIT, IN_WAIT + self.n_waits):
             self.lists[k].head = self.lists[k].tail = 0
         self.reorder()
 
     def sent_by(self, int64_t now) -> None:
-        """Let no delivery be later than `now`: the clock was set back since, and nobody shall wait for it."""
+        """Limit all delivery times to `now`: the clock was set back, and no client must wait for it to catch up."""
         cdef uint32_t i = self.oldest
         cdef int64_t ahead
         cdef bint changed = False
@@ -551,7 +551,7 @@ cdef class PendingAcks:
         return out
 
     def dump_json(self) -> bytes:
-        """Return the JSON text of `dump`, without an object for each entry."""
+        """Return `dump` as JSON text, without an object per entry."""
         cdef char* text = <char*> malloc((<size_t> self.count + 1) * ENTRY_TEXT_MAX)
         cdef char* out = text
         cdef uint32_t i = self.oldest
@@ -592,18 +592,21 @@ cdef class PendingAcks:
     def __len__(self) -> int:
         return self.count
 
-    # The message path in Python terms, for tests: each returns False when `seq` is not pending.
+    cdef uint64_t newest_seq(self) noexcept nogil:
+        return self.entries[self.newest].seq if self.newest else 0
+
+    # The message path for tests in Python: each method returns False if `seq` is not pending.
 
     def deliver_again(self, int64_t now) -> int:
-        """Send the next one queued for redelivery; returns its seq, 0 when none is queued."""
+        """Deliver the next entry queued for redelivery; return its seq, 0: none is queued."""
         cdef uint32_t i = self.lists[<uint32_t> IN_REDELIVER].head
         if i == 0:
             return 0
         self.sent_again(i, now)
         return self.entries[i].seq
 
-    def settle(self, uint64_t seq) -> bool:
-        """Forget `seq`."""
+    def acknowledge(self, uint64_t seq) -> bool:
+        """Remove `seq`."""
         cdef uint32_t i = self.find(seq)
         if i:
             self.remove(i)
@@ -628,7 +631,7 @@ cdef class PendingAcks:
         return True
 
     def expire_due(self, int64_t now, uint32_t max_deliver=0) -> list:
-        """Queue what is due; returns and forgets the sequences that were delivered `max_deliver` times."""
+        """Queue due entries; remove and return the sequences delivered `max_deliver` times."""
         cdef list exhausted = []
         cdef uint32_t i
         self.expire(now, max_deliver)

@@ -11,7 +11,7 @@ cdef class AckReplies:
     cdef void send(self, Account account) noexcept nogil
     cdef bytes take(self)
 
-cdef class SettledQueue:
+cdef class AcknowledgedQueue:
     cdef uint64_t* seqs
     cdef size_t count, room
     cdef size_t taken           # of them were taken already

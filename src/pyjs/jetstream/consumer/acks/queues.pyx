@@ -1,7 +1,7 @@
-"""What acks leave to do in the turn: replies to those that asked for one, and sequences on their way to the stream.
+"""Queues that acks fill for the turn: replies to acks, and acknowledged sequences for the stream.
 
-Replies are empty messages that leave once the acks are recorded. Sequences that a consumer needs no more are taken by
-its stream a part at a time, in order. Knows nothing of acks and streams.
+Replies are empty messages, sent after the acks are written. The stream takes the sequences in order, some at a time.
+Knows nothing of acks and streams.
 
 Compiled because every ack with a reply, and every ack in an interest or workqueue stream, passes here (benchmarks/:
 pull with double acks, pull with explicit acks).
@@ -16,17 +16,17 @@ from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    ROOM_KEPT = 2048            # sequences: more memory than that is given back
+    ROOM_KEPT = 2048            # sequences: larger memory is freed when empty
 
 
 cdef class AckReplies:
-    """The replies that one consumer owes."""
+    """The queued replies of one consumer."""
 
     def __dealloc__(self):
         free(self.data)
 
     cdef void add(self, const char* reply, uint32_t n) noexcept nogil:
-        """Queue a reply; without memory there is none, and the ack is sent again."""
+        """Queue a reply; out of memory it is dropped, and the client sends the ack again."""
         if grow(<void**> &self.data, &self.room, self.size + n + sizeof(uint32_t), 1) < 0:
             return
         memcpy(self.data + self.size, &n, sizeof(uint32_t))
@@ -34,7 +34,7 @@ cdef class AckReplies:
         self.size += n + sizeof(uint32_t)
 
     cdef void send(self, Account account) noexcept nogil:
-        """Publish the replies; what they give rise to is queued for the next time."""
+        """Publish the replies; replies that this causes are queued for the next call."""
         cdef char* data = self.data
         cdef size_t size = self.size, room = self.room
         self.data = NULL                # a reply may be an ack of this consumer
@@ -46,14 +46,14 @@ cdef class AckReplies:
             free(data)
 
     cdef bytes take(self):
-        """Return the replies for `send_ack_replies`; none is left."""
+        """Remove and return the replies, for `send_ack_replies`."""
         replies = <bytes> self.data[:self.size]
         self.size = 0
         return replies
 
 
 cdef void send_ack_replies(Account account, const char* replies, size_t size) noexcept nogil:
-    """Publish what `AckReplies.take` returned."""
+    """Publish replies that `AckReplies.take` returned."""
     cdef size_t at = 0
     cdef uint32_t n = 0
     cdef char[TAIL_SIZE_MAX] tail
@@ -66,21 +66,21 @@ cdef void send_ack_replies(Account account, const char* replies, size_t size) no
         at += sizeof(uint32_t) + n
 
 
-cdef class SettledQueue:
-    """The sequences that one consumer needs no more."""
+cdef class AcknowledgedQueue:
+    """The acknowledged sequences of one consumer."""
 
     def __dealloc__(self):
         free(self.seqs)
 
     cdef void add(self, uint64_t seq) noexcept nogil:
-        """Queue a sequence; without memory its message stays in the stream."""
+        """Queue a sequence; out of memory it is dropped, and the message stays in the stream."""
         if grow(<void**> &self.seqs, &self.room, self.count + 1, sizeof(uint64_t)) < 0:
             return
         self.seqs[self.count] = seq
         self.count += 1
 
     cdef list take(self, size_t most):
-        """Return the next sequences, up to `most`."""
+        """Return up to `most` sequences, and remove them."""
         cdef size_t n = min(self.count - self.taken, most)
         out = [self.seqs[self.taken + i] for i in range(n)]
         self.taken += n

@@ -20,10 +20,10 @@ cdef class AckState:
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
     cpdef bint ack(self, uint64_t seq) noexcept nogil
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil
-    cdef void settle(self, uint32_t i) noexcept nogil
+    cdef void acknowledge(self, uint32_t i) noexcept nogil
     cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil
-    cdef bint is_unsettled(self, uint64_t seq) noexcept
+    cdef bint is_unacknowledged(self, uint64_t seq) noexcept
     cdef int set_exhausted(self, dict exhausted) except -1
     cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept
     cpdef int fit(self, uint64_t last, Catalogue catalogue) except -1

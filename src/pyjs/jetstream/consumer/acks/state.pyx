@@ -1,11 +1,11 @@
-"""What a consumer has delivered, what of it is pending, and the ack floor.
+"""The acknowledgement state of a consumer: the last delivery, pending deliveries, and the ack floor.
 
-Each change is noted in `changes`, from which the state file is written; a start repeats them with the same code
-(replay.pyx). Invariant: floor_seq <= delivered_seq, and every pending sequence is above floor_seq unless older
-messages were delivered again after newer ones.
+Each change is added to `changes`, which is written to the state file; a start replays it with the same code
+(replay.pyx). Invariant: every pending sequence is <= delivered_seq, and above floor_seq unless older messages were
+delivered again after newer ones.
 
-Knows no stream and no advisories: the consumer tells both what happened.
-Compiled because every delivery and every ack changes it (benchmarks/: pull with explicit acks).
+Knows no stream and no advisories: the consumer reports to both.
+Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
 Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -25,13 +25,13 @@ cdef class AckState:
         self.exhausted = {}
 
     def begin(self, uint64_t seq) -> None:
-        """Begin with everything before `seq` delivered and acknowledged."""
+        """Start with everything before `seq` delivered and acknowledged."""
         self.delivered_seq = self.floor_seq = seq - 1
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
     cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:
-        """Note a first delivery; `acked`: nobody has to acknowledge it. `pending` has room for it."""
+        """Add a first delivery; `acked`: ack policy none. The caller has made room in `pending`."""
         self.delivered_cseq += 1
         self.delivered_seq = seq
         self.changes.delivered(seq, self.delivered_cseq, now)
@@ -41,15 +41,15 @@ cdef class AckState:
             self.pending.track(seq, self.delivered_cseq, now)
 
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil:
-        """Note a redelivery."""
+        """Add a redelivery."""
         self.delivered_cseq += 1
         self.changes.put(REDELIVERED, self.pending.entries[i].seq, <uint64_t> now)
         self.pending.sent_again(i, now)
 
     def give_up(self, uint64_t seq) -> int:
-        """Let a pending delivery be pending no more, though it is not acknowledged; returns how often it was sent.
+        """Give up a pending delivery, which stays unacknowledged; return how often it was sent.
 
-        The floor stays where it is.
+        The ack floor does not change.
         """
         cdef uint32_t i = self.pending.find(seq)
         count = self.pending.entries[i].count
@@ -60,7 +60,7 @@ cdef class AckState:
         return count
 
     def requeue_all(self) -> None:
-        """Deliver everything again that is pending."""
+        """Queue all pending deliveries for redelivery."""
         for seq, *_ in self.pending.dump():
             self.pending.requeue(self.pending.find(seq))
             self.changes.put(NAKED, seq, 0)
@@ -68,22 +68,22 @@ cdef class AckState:
     # -- acks ------------------------------------------------------------------------------------------------------
 
     cpdef bint ack(self, uint64_t seq) noexcept nogil:
-        """Settle one message; False: it was not waiting for that."""
+        """Acknowledge one message; False: it was neither pending nor given up."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
-            self.settle(i)
+            self.acknowledge(i)
         elif self.n_exhausted == 0 or not self.forget_exhausted(seq):
             return False
         self.changes.acked(seq)
         return True
 
-    cdef void settle(self, uint32_t i) noexcept nogil:
-        """Forget a pending delivery and move the floor as far as that allows."""
+    cdef void acknowledge(self, uint32_t i) noexcept nogil:
+        """Remove a pending delivery, and raise the ack floor as far as possible."""
         cdef Entry* e = &self.pending.entries[i]
         cdef Entry* after
         cdef uint64_t seq = e.seq, cseq = e.cseq
         cdef uint32_t newer = e.newer
-        cdef bint oldest = e.older == 0     # with ack all it need not be, whatever the floor of the consumer sequence
+        cdef bint oldest = e.older == 0     # with ack policy all it may not be the oldest, whatever floor_cseq is
         self.pending.remove(i)
         if self.pending.count == 0:
             self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
@@ -95,10 +95,10 @@ cdef class AckState:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Settle what is pending up to `seq`; False: that was settled before. Then `take_exhausted` is the caller's.
+        """Acknowledge everything up to `seq`; False: it was before. True: then call `take_exhausted`.
 
         A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the
-        floor. nats-server confirms such an ack and passes it over; here what was confirmed is not delivered again.
+        floor. nats-server confirms such an ack but ignores it; here a confirmed ack always counts.
         """
         cdef uint32_t i = self.pending.oldest
         if seq <= self.floor_seq and (i == 0 or self.pending.entries[i].seq > seq):
@@ -117,7 +117,7 @@ cdef class AckState:
             self.changes.put(PROGRESS, seq, <uint64_t> now)
 
     def nak(self, uint64_t seq, int64_t due_at) -> None:
-        """Deliver a pending message again, at `due_at`, 0: at once."""
+        """Redeliver a pending message at `due_at`, 0: at once."""
         cdef uint32_t i = self.pending.find(seq)
         if due_at:
             self.pending.delay(i, due_at)
@@ -129,7 +129,7 @@ cdef class AckState:
     # -- deliveries that were given up -----------------------------------------------------------------------------
 
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil:
-        """Forget a delivery that was given up; False: it was not."""
+        """Remove a given-up delivery; False: `seq` is none."""
         with gil:
             if self.exhausted.pop(seq, None) is None:
                 return False
@@ -137,7 +137,7 @@ cdef class AckState:
         return True
 
     def take_exhausted(self, uint64_t seq) -> list:
-        """Forget the deliveries up to `seq` that were given up; returns their sequences."""
+        """Remove the given-up deliveries up to `seq`; return their sequences."""
         taken = [each for each in self.exhausted if each <= seq]
         for each in taken:
             del self.exhausted[each]
@@ -151,12 +151,12 @@ cdef class AckState:
 
     # -- removals from the stream, and the state -------------------------------------------------------------------
 
-    cdef bint is_unsettled(self, uint64_t seq) noexcept:
-        """Tell whether a message that was delivered is pending or given up."""
+    cdef bint is_unacknowledged(self, uint64_t seq) noexcept:
+        """Return whether a delivered message is pending or given up."""
         return self.pending.find(seq) != 0 or (self.n_exhausted and seq in self.exhausted)
 
     cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
-        """Forget what a purge removed, after which the stream begins at `first_seq`; tells whether it was pending."""
+        """Remove purged messages; the stream now begins at `first_seq`. Return whether any was pending."""
         cdef uint32_t i = self.pending.oldest, newer
         cdef bint removed = False
         while i:
@@ -175,13 +175,13 @@ cdef class AckState:
         return removed
 
     cpdef int fit(self, uint64_t last, Catalogue catalogue) except -1:
-        """Fit to a stream that ends at `last` and lost or dropped messages."""
+        """Fit to a stream that ends at `last` and lost or removed messages."""
         cdef uint32_t i = self.pending.oldest, newer
         self.delivered_seq = min(self.delivered_seq, last)
         while i:
             newer = self.pending.entries[i].newer
             if index_live(&catalogue.index, self.pending.entries[i].seq) == NULL:
-                self.settle(i)
+                self.acknowledge(i)
             i = newer
         self.floor_seq = min(self.floor_seq, last)
         left = {seq: count for seq, count in self.exhausted.items() if index_live(&catalogue.index, seq) != NULL}
@@ -189,7 +189,7 @@ cdef class AckState:
         return 0
 
     def load(self, dict state) -> None:
-        """Take over what `Consumer.dump_state` returned."""
+        """Load the state that `Consumer.dump_state` returned."""
         self.delivered_cseq, self.delivered_seq = state["delivered"]
         self.floor_cseq, self.floor_seq = state["floor"]
         self.pending.restore(state["pending"])

@@ -1,1 +1,1 @@
-"""Which message goes out next, to whom, and when."""
+"""Selection of the next message, its receiver and its time."""

@@ -1,4 +1,4 @@
-"""The place of a consumer in its stream: which message it delivers next."""
+"""The position of a consumer in its stream."""
 cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -7,11 +7,11 @@ from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.store cimport StreamStore
 
 cdef class Skips:               # sequences to deliver first, packed
-    cdef readonly size_t left       # not handed out yet
+    cdef readonly size_t left       # number of sequences not delivered yet
     cdef uint64_t seq               # the next of them
     cdef bytes data
-    cdef const uint8_t* raw         # of data
-    cdef size_t size, at            # of data; behind the number of `seq`
+    cdef const uint8_t* raw         # points into data
+    cdef size_t size, at            # of data; position after `seq`
 
     cdef void advance(self) noexcept nogil
 
@@ -22,12 +22,12 @@ cdef class DeliveryCursor:
     cdef Catalogue catalogue            # of the store
     cdef StoreFilter filter
     cdef readonly uint64_t next_seq     # where the search for the next first delivery begins
-    cdef Skips skips                    # last_per_subject: while any are left, only these up to `skips_end`
+    cdef Skips skips                    # last_per_subject: until it is empty, only these up to `skips_end`
     cdef uint64_t skips_end
-    cdef uint64_t end_seq               # the last search ended without a match here; 0: it found one
+    cdef uint64_t end_seq               # the last search ended here without a match; 0: it found one
     cdef uint64_t unread                # live matches from next_seq to counted_to
     cdef uint64_t counted_to
-    cdef bint stale                     # count again
+    cdef bint stale                     # `unread` must be counted again
 
     cpdef uint64_t find(self) noexcept nogil
     cpdef void pass_by(self, uint64_t seq) noexcept nogil

@@ -1,10 +1,11 @@
-"""The place of a consumer in its stream: which message it delivers next, and how many there are behind it.
+"""The position of a consumer in its stream: its next message, and its num_pending.
 
-The count is kept up to date by what passes, comes and goes, and made again only after a change that it cannot
-follow. A consumer with `last_per_subject` delivers first the last of each subject when it was made: `Skips`, packed,
-since there may be a million of them for each of many consumers: the first, then the distance to each next one, as
-LEB128 (store/index/last_seqs.pyx makes them). In a state that is kept they are the same bytes as base64, and an empty
-list when there are none.
+The count is updated by deliveries, new messages and removals; it is recomputed only after other changes. A consumer
+with `last_per_subject` first delivers the message that was the last of each subject when the consumer was created:
+`Skips`. They are packed, since many consumers may have a million each: the first sequence, then the distance to each
+next one, as LEB128 (store/index/last_seqs.pyx packs them). A snapshot has the same bytes as base64, or an empty list.
+
+Invariant: unread <= msgs of the stream, if the count is up to date and no skips are left.
 
 Knows the store; nothing of deliveries, acks and files.
 
@@ -22,7 +23,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 cdef int read_number(const uint8_t* data, size_t size, size_t* at, uint64_t* number) noexcept nogil:
-    """Take the number at `at`; -1: it does not end, or is too large."""
+    """Read the number at `at`; -1: it has no end, or is too large."""
     cdef uint64_t value = 0
     cdef int shift = 0
     while at[0] < size and shift < 64:
@@ -47,10 +48,10 @@ cdef bytes number_bytes(uint64_t number):
 
 
 cdef class Skips:
-    """The sequences that one consumer delivers first, handed out in ascending order, once."""
+    """The sequences that one consumer delivers first, each once, ascending."""
 
     def __init__(self, bytes packed not None):
-        """Stand at the first. Raises ValueError: these are not ascending sequences."""
+        """Start with the first. Raises ValueError: `packed` is not an ascending list."""
         cdef uint64_t gap = 0, seq = 0
         cdef size_t at = 0
         self.data = packed
@@ -66,19 +67,19 @@ cdef class Skips:
 
     @staticmethod
     def from_state(kept) -> Skips:
-        """Return what `state` gave. Raises ValueError, TypeError: it is nothing of the kind."""
+        """Return the Skips of a snapshot. Raises ValueError, TypeError: invalid."""
         return Skips(b"" if kept == [] else a2b_base64(kept, strict_mode=True))
 
     def state(self) -> str | list:
-        """Return what is left, for JSON."""
+        """Return the remaining sequences, for JSON."""
         return b2a_base64(self.packed(), newline=False).decode() if self.left else []
 
     def packed(self) -> bytes:
-        """Return what is left."""
+        """Return the remaining sequences, packed."""
         return number_bytes(self.seq) + self.data[self.at :] if self.left else b""
 
     cdef void advance(self) noexcept nogil:
-        """Go to the next one; only while one is left."""
+        """Go to the next sequence; only if `left` > 0."""
         cdef uint64_t gap = 0
         self.left -= 1
         if self.left:
@@ -87,42 +88,43 @@ cdef class Skips:
 
 
 cdef class DeliveryCursor:
-    """The place of one consumer."""
+    """The position of one consumer."""
 
     def __cinit__(self, StreamStore store not None):
         self.store, self.catalogue = store, store.catalogue
         self.skips = Skips(b"")
 
     def set_filters(self, tuple subjects) -> None:
-        """Look for messages of these subjects from now on, for all when there are none."""
+        """Set the filter subjects; empty: all messages."""
         self.filter = self.store.make_filter(subjects)
         self.stale = True
         self.end_seq = 0
 
     def begin(self, uint64_t seq, Skips skips not None, uint64_t skips_end) -> None:
-        """Stand at `seq`; what `skips` has left comes first, and nothing else up to `skips_end`."""
+        """Set the position to `seq`; the `skips` come first, and no other message up to `skips_end`."""
         self.next_seq, self.skips, self.skips_end = seq, skips, skips_end
 
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
-        """Believe that `unread` matches lie between the cursor, which is at the first message, and `counted_to`.
+        """Accept a count: `unread` matches are between the cursor, at the first message, and `counted_to`.
 
-        Whoever counted saw nothing removed since; what is removed but not told yet was not there any more.
+        No message was removed since the count; removals that `dropped` will still report are not part of it.
         """
         if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
             self.unread, self.counted_to, self.stale = unread, counted_to, False
 
     def num_pending(self) -> int:
-        """Return how many messages are still to be delivered for the first time."""
+        """Return num_pending: how many messages will be delivered for the first time."""
         self.refresh()
+        assert self.stale or self.skips.left or self.unread <= self.catalogue.msgs
         return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
 
     def purged(self, uint64_t first_seq) -> None:
-        """Follow a purge, after which the stream begins at `first_seq`."""
+        """Update the position after a purge; the stream now begins at `first_seq`."""
         self.stale = True
         self.next_seq = max(self.next_seq, first_seq)
 
     cpdef uint64_t find(self) noexcept nogil:
-        """Return the sequence of the next first delivery, 0: none yet."""
+        """Return the sequence of the next first delivery, 0: none now."""
         cdef uint64_t seq
         if self.skips.left:
             return self.skips.seq
@@ -136,7 +138,7 @@ cdef class DeliveryCursor:
         return seq
 
     cpdef void pass_by(self, uint64_t seq) noexcept nogil:
-        """Move behind `seq`, a match."""
+        """Move after `seq`, a match."""
         self.next_seq = seq + 1
         if self.unread:
             self.unread -= 1
@@ -146,7 +148,7 @@ cdef class DeliveryCursor:
                 self.next_seq = self.skips_end + 1
 
     cdef void refresh(self) noexcept nogil:
-        """Let `unread` be the number of matches behind the cursor."""
+        """Update `unread`, the number of matches after the cursor."""
         cdef uint64_t after = self.counted_to + 1
         if self.stale:
             self.stale = False
@@ -158,11 +160,11 @@ cdef class DeliveryCursor:
             after = self.next_seq
         self.unread += self.catalogue.count_from(after, self.filter)
         self.counted_to = self.catalogue.last_seq
-        # Drops that `dropped` has yet to hear of are not in this count: it must not take them off again.
+        # Removals that `dropped` will still report are not in this count, and must not be subtracted again.
         self.stale = self.catalogue.drops.size != 0
 
     cpdef void woken(self, uint64_t seq) noexcept nogil:
-        """Pass the messages between the end of the last search and `seq` (0: unknown), of which none is a match."""
+        """Skip the messages between the end of the last search and `seq` (0: unknown); none of them matches."""
         if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips.left:
             return
         if seq > self.next_seq:
@@ -171,7 +173,7 @@ cdef class DeliveryCursor:
                 self.counted_to = max(self.counted_to, seq - 1)
 
     cpdef void dropped(self, uint64_t seq) noexcept nogil:
-        """Count one match less: the message is gone."""
+        """Subtract a removed match from the count."""
         if seq < self.next_seq or self.stale or seq > self.counted_to:
             return
         if self.skips.left:
@@ -180,6 +182,6 @@ cdef class DeliveryCursor:
             self.unread -= 1
 
     cpdef void fit(self, uint64_t last) noexcept nogil:
-        """Go back to behind `last`, the last sequence of the stream, and on to its first message."""
+        """Move into the range of the stream: at most after `last`, at least to the first message."""
         self.next_seq = max(min(self.next_seq, last + 1), self.catalogue.first_seq)
         self.skips_end = min(self.skips_end, last)

@@ -1,11 +1,11 @@
-"""How one step of a delivery ends, and why a pump does."""
+"""Results of one step of a delivery, and reasons for the end of a pump."""
 
 cdef enum Outcome:
-    SENT                        # a message is on its way, or was given up: look again
-    NOT_TAKEN                   # nobody took it: look again
-    OUT_OF_BUDGET               # enough for one pump: come again
+    SENT                        # a message was sent or given up: continue
+    NOT_TAKEN                   # nobody received it: continue
+    OUT_OF_BUDGET               # the limit of one pump: continue in the next turn
     AT_END                      # no more messages
     ACK_PENDING_FULL            # max_ack_pending
-    NO_DEMAND                   # nobody asks
-    HELD                        # too early, or too fast: see `Pacing.hold_until`
+    NO_DEMAND                   # no request is waiting
+    HELD                        # too early, or too fast: wait until `Pacing.hold_until`
     DECLINED                    # no waiting request may be served now

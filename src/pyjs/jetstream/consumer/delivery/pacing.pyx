@@ -1,38 +1,38 @@
-"""The pace of deliveries: the distances of replay_policy original, and the bucket of rate_limit_bps.
+"""The rate of deliveries: time distances of replay_policy original, and the token bucket of rate_limit_bps.
 
-Both say until when the next delivery waits (`hold_until`). Knows nothing of consumers: it sees sizes and times, in
-bytes and nanoseconds.
+Both set the time of the next delivery (`hold_until`). Knows nothing of consumers: it sees sizes in bytes and times in
+nanoseconds.
 
-Compiled because each message of a consumer with a pace passes here (benchmarks/: push).
+Compiled because each message of a consumer with a rate passes here (benchmarks/: push).
 Source: nats.docs "ReplayPolicy", "RateLimit".
 """
 from libc.stdint cimport int64_t
 
 cdef enum:
-    EARLY_NS = 1000000          # a replayed message may come this much before its time
-    HOLD_MIN_NS = 1000000       # and one that waits for its rate waits for others as well
-    LATE_NS = 50000000          # later than this, the next distance counts from when it came
+    EARLY_NS = 1000000          # a replayed message may be this much early
+    HOLD_MIN_NS = 1000000       # shortest wait for the rate, so that several messages wait together
+    LATE_NS = 50000000          # if a delivery is later than this, the next distance starts at its actual time
 
 
 cdef class Pacing:
-    """The pace of one consumer."""
+    """The rate of one consumer."""
 
     def __cinit__(self, int64_t burst_size):
         self.burst_size = burst_size
 
     def set_rate(self, int64_t rate_bps) -> None:
-        """Limit deliveries to `rate_bps` bits per second, 0: do not; a new limit begins with a full bucket."""
+        """Set the limit in bits per second, 0: none; a new limit starts with a full bucket."""
         if self.rate_bps != rate_bps:
             self.rate_bps, self.burst_at = rate_bps, 0
 
     cdef int64_t replay_due(self, int64_t ts, int64_t now) noexcept nogil:
-        """Return when a message stored at `ts` is to be delivered: as long after the one before as it was stored."""
+        """Return the delivery time of a message stored at `ts`: the previous one's plus their distance."""
         if self.replay_ts == 0:
             return now
         return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)
 
     cpdef bint is_early(self, int64_t ts, int64_t now) noexcept nogil:
-        """Tell whether a message stored at `ts` has to wait, and note until when."""
+        """Return whether a message stored at `ts` must wait; sets `hold_until`."""
         cdef int64_t due = self.replay_due(ts, now)
         if due <= now + EARLY_NS:
             return False
@@ -40,13 +40,13 @@ cdef class Pacing:
         return True
 
     cpdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil:
-        """Let the next distance count from this delivery, whose small delays do not add up."""
+        """Start the next distance at this delivery; small delays do not accumulate."""
         cdef int64_t due = self.replay_due(ts, now)
         self.replay_at = due if now - due < LATE_NS else now
         self.replay_ts = ts
 
     cpdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil:
-        """Take `size` bytes out of the bucket of the rate limit; False: it does not hold them before `hold_until`."""
+        """Take `size` bytes out of the bucket; False: not possible before `hold_until`."""
         cdef double ns_per_byte = 8e9 / <double> self.rate_bps
         cdef int64_t spare = 0
         if size < self.burst_size:

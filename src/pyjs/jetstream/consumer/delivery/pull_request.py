@@ -1,7 +1,7 @@
-"""The body of a pull request: what it asks for, or the status that refuses it.
+"""The body of a pull request: its fields, or the status that refuses it.
 
-Knows nothing of queues and messages. Unlike management calls a pull request is read leniently: unknown fields do
-not matter, and what is neither JSON nor a number asks for one message.
+Knows nothing of queues and messages. Unlike other requests a pull request is decoded leniently: unknown fields are
+ignored, and a body that is neither JSON nor a number asks for one message.
 
 Source: ADR-13; behaviour and texts probed on nats-server 2.15.1.
 """
@@ -30,19 +30,19 @@ _PLAIN |= {"group": str, "min_pending": int, "min_ack_pending": int, "id": str, 
 
 
 class RefusedPull(Exception):
-    """A pull request that gets a status at once; the text is what follows NATS/1.0."""
+    """A refused pull request; the text is the status after NATS/1.0."""
 
 
 @dataclass(slots=True)
 class PullRequest:
-    """What a client asked for; 0 is unset in all numbers but `batch`."""
+    """The fields of a pull request; 0 is unset in all numbers but `batch`."""
 
     batch: int = 1
     expires_ns: int = 0
     no_wait: bool = False
     max_bytes: int = 0
     heartbeat_ns: int = 0
-    group: str | None = None  # None: no JSON, and no groups asked about
+    group: str | None = None  # None: the body was not JSON, so groups are not checked
     min_pending: int = 0
     min_ack_pending: int = 0
     pin_id: str = ""
@@ -50,10 +50,10 @@ class PullRequest:
 
 
 def read_pull(body: bytes) -> PullRequest:
-    """Return the request in `body`.
+    """Decode a pull request.
 
     Raises:
-        RefusedPull: 400, the JSON is wrong or asks for the impossible.
+        RefusedPull: 400, the JSON is wrong or a value is impossible.
     """
     body = body.strip()
     if not body:
@@ -82,7 +82,7 @@ def read_pull(body: bytes) -> PullRequest:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Return the fields; the common, right request costs one call of the JSON library."""
+    """Return the fields; a valid request costs one call of the JSON library."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -101,7 +101,7 @@ def _is_plain(name: str, value: object) -> bool:
 
 
 def check_pull(request: PullRequest, config: ConsumerConfig) -> None:
-    """Refuse what is over the limits of the consumer, and what does not belong to its priority policy.
+    """Refuse a request beyond the limits of the consumer, or against its priority policy.
 
     Raises:
         RefusedPull: 409, naming the limit, or 400.

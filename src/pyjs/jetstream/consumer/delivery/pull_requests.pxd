@@ -1,4 +1,4 @@
-"""The waiting requests of a pull consumer, and which of them is served next."""
+"""The waiting pull requests of a consumer, and the choice of the next one."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
@@ -7,7 +7,7 @@ from pyjs.jetstream.consumer.delivery.writer cimport DeliveryWriter
 from pyjs.wire.ops cimport Msg
 
 cdef struct Waiting:
-    char* reply                 # owned
+    char* reply                 # owned by this struct
     uint32_t reply_len
     int64_t left                # messages; may start at 0, which is served as 1
     int64_t bytes_left          # 0: not limited by size
@@ -16,21 +16,21 @@ cdef struct Waiting:
     int64_t heartbeat_ns        # 0: none
     int64_t heartbeat_at        # ns
     bint no_wait
-    bint grouped                # names a priority group
-    int64_t min_pending         # overflow: messages or
-    int64_t min_ack_pending     # deliveries pending before it is served; both 0: always
+    bint grouped                # it names a priority group
+    int64_t min_pending         # overflow: served if there are so many messages,
+    int64_t min_ack_pending     # or so many pending deliveries; both 0: always served
     int64_t priority            # prioritized: the smallest is first
-    uint64_t pin                # pinned_client: number of the pin that it has; 0: none
+    uint64_t pin                # pinned_client: number of its pin; 0: none
     Waiting* next
 
 cdef class WaitingQueue:
     cdef Waiting* head
     cdef Waiting* tail
     cdef readonly int64_t count
-    cdef readonly int64_t no_wait       # requests that end when messages run out
+    cdef readonly int64_t no_wait       # number of requests that end when there are no messages
     cdef readonly int64_t max
     cdef int64_t wake_at                # ns; no expiry or heartbeat is earlier; 0: none
-    cdef public bint by_priority               # the smallest priority is first, not the oldest request
+    cdef public bint by_priority               # the lowest priority number is first, not the oldest request
     cdef void insert(self, Waiting* w) noexcept nogil
     cdef void rotate(self) noexcept nogil
     cdef void drop_head(self) noexcept nogil
@@ -39,19 +39,19 @@ cdef class WaitingQueue:
     cdef bint served(self, int64_t size, int64_t now) noexcept nogil
 
 cdef enum:
-    NO_PIN = 0xffffffff                 # the number of pins that are not there any more
+    NO_PIN = 0xffffffff                 # number of a pin that is not valid any more
 
 cdef class Pin:
-    cdef uint64_t number                # of the pin that a client has; 0: nobody has one
-    cdef readonly bytes id              # as the client knows it, b"": nobody has one
-    cdef char[22] text                  # the same
-    cdef readonly str group             # of that client
-    cdef readonly int64_t pinned_at     # ns, 0: nobody has one
-    cdef int64_t until                  # when it ends, unless its client asks again
-    cdef int64_t wait_ns                # how long a client that does not ask again has it
-    cdef uint64_t assigned              # pins so far
+    cdef uint64_t number                # number of the valid pin; 0: none
+    cdef readonly bytes id              # the id that clients see, b"": none
+    cdef char[22] text                  # the same as `id`
+    cdef readonly str group             # of the pinned client
+    cdef readonly int64_t pinned_at     # ns, 0: no pin
+    cdef int64_t until                  # end of the pin, unless its client sends another request
+    cdef int64_t wait_ns                # how long a pin is valid after the client's last request
+    cdef uint64_t assigned              # number of pins so far
 
-cdef enum Priority:             # which of the waiting requests are served
+cdef enum Priority:             # selects the waiting requests that are served
     PRIORITY_NONE
     PRIORITY_OVERFLOW
     PRIORITY_PINNED
@@ -65,7 +65,7 @@ cdef class PullRequests:
     cdef object rng
     cdef object events                  # consumer_advisories.ConsumerEvents
     cdef Priority priority
-    cdef str group                      # the priority group that works, "": none
+    cdef str group                      # the consumer's priority group, "": none
 
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil
     cdef bint may_have(self, Waiting* w, uint64_t unread, uint64_t ack_pending) noexcept nogil

@@ -1,13 +1,12 @@
-"""The waiting requests of a pull consumer, and which of them is served next.
+"""The waiting pull requests of a consumer, and the choice of the next one.
 
-`WaitingQueue`: first in, first served, in turns. A request that got a message and wants more goes to the end, or
-behind those of its priority, so that all are served evenly. `Pin`, of a priority group: the one client that is served
-as long as it asks again in time. It has an id, which the client repeats in its requests, and a number, which the
-waiting requests carry so that they are compared without texts. `PullRequests` decides by expiry, the pin and the
-priority policy who is passed over or ended. Each request that ends otherwise than by its messages is told with a
-status.
+`WaitingQueue`: served in turns. A request that got a message and wants more goes to the end, or after those of its
+priority. `Pin`, of a priority group: only the pinned client is served while it sends requests in time. A pin has an
+id, which the client repeats in its requests, and a number, by which waiting requests are compared without their
+texts. `PullRequests` passes over or ends requests because of expiry, pin or priority policy. A request that ends
+without all of its messages gets a status.
 
-Knows nothing of cursors and acks: the consumer gives the numbers that conditions are compared with.
+Knows nothing of cursors and acks: the consumer passes the numbers for the conditions.
 
 Compiled: every message of a pull consumer passes here (benchmarks/: pull 500).
 Source: nats.docs "Pull consumers", ADR-13, ADR-42; order of checks and of service probed on nats-server 2.15.1.
@@ -44,7 +43,7 @@ cdef class WaitingQueue:
 
     def add(self, bytes reply, int64_t batch, int64_t max_bytes, bint no_wait, int64_t now, int64_t expires_ns,
             int64_t heartbeat_ns, int64_t priority=0) -> bool:
-        """Queue a request; False when there are `max` already."""
+        """Queue a request; False: there are `max` already."""
         cdef Waiting* w
         if self.count >= self.max:
             return False
@@ -71,7 +70,7 @@ cdef class WaitingQueue:
         return True
 
     cdef void insert(self, Waiting* w) noexcept nogil:
-        """Put `w` to the end, or behind the last of its priority."""
+        """Insert `w` at the end, or after the last of its priority."""
         cdef Waiting* before = self.tail
         if self.by_priority and before != NULL and before.priority > w.priority:
             before = NULL
@@ -87,14 +86,14 @@ cdef class WaitingQueue:
             self.tail = w
 
     cdef void note_time(self, Waiting* w) noexcept nogil:
-        """Let `wake_at` be no later than what `w` waits for."""
+        """Lower `wake_at` to the next expiry or heartbeat of `w`."""
         if w.expires_at and (self.wake_at == 0 or w.expires_at < self.wake_at):
             self.wake_at = w.expires_at
         if w.heartbeat_at and (self.wake_at == 0 or w.heartbeat_at < self.wake_at):
             self.wake_at = w.heartbeat_at
 
     cdef void rotate(self) noexcept nogil:
-        """Let the first wait for its next turn."""
+        """Move the first request behind the others of its priority."""
         cdef Waiting* w = self.head
         if w == self.tail:
             return
@@ -105,7 +104,7 @@ cdef class WaitingQueue:
         self.remove(NULL, self.head)
 
     cdef void remove(self, Waiting* before, Waiting* w) noexcept nogil:
-        """Free `w`, which follows `before` (NULL: it is the first)."""
+        """Remove and free `w`, which follows `before` (NULL: it is the first)."""
         if before == NULL:
             self.head = w.next
         else:
@@ -118,9 +117,9 @@ cdef class WaitingQueue:
         free(w)
 
     cdef bint served(self, int64_t size, int64_t now) noexcept nogil:
-        """Count a message of `size` bytes for the first, and let the next one be first.
+        """Count a message of `size` bytes for the first request, and move on to the next request.
 
-        True: the first has all the messages that it may have, but not all bytes: it is to be ended with a status.
+        True: the first request has all of its messages, but not all of its bytes, and must be ended with a status.
         """
         cdef Waiting* w = self.head
         w.delivered += 1
@@ -140,7 +139,7 @@ cdef class WaitingQueue:
         return False
 
     def replies(self) -> list:
-        """Return the reply subjects, next served first."""
+        """Return the reply subjects in the order of service."""
         cdef list out = []
         cdef Waiting* w = self.head
         while w != NULL:
@@ -149,7 +148,7 @@ cdef class WaitingQueue:
         return out
 
     def wanted(self) -> int:
-        """Return how many messages the requests want together."""
+        """Return how many messages the requests want in total."""
         cdef int64_t total = 0
         cdef Waiting* w = self.head
         while w != NULL:
@@ -162,14 +161,14 @@ cdef class WaitingQueue:
 
 
 cdef class Pin:
-    """The pin of one consumer; nobody has it at first."""
+    """The pin of one consumer, at first unassigned."""
 
     def __cinit__(self):
         self.id = b""
         self.group = ""
 
     def assign(self, bytes pin_id, str group, int64_t now) -> None:
-        """Give a new pin to a client of `group`."""
+        """Assign a new pin to a client of `group`."""
         assert len(pin_id) == PIN_SIZE
         self.assigned += 1
         self.number = self.assigned
@@ -179,16 +178,16 @@ cdef class Pin:
         self.extend(now)
 
     def extend(self, int64_t now) -> None:
-        """Let the client that has the pin keep it: it asked again."""
+        """Extend the pin: its client sent another request."""
         self.until = now + self.wait_ns
 
     def clear(self) -> None:
-        """Let nobody have a pin."""
+        """Remove the pin."""
         self.number, self.id, self.pinned_at = 0, b"", 0
 
 
 cdef class PullRequests:
-    """The requests of one consumer, `max_waiting` at most."""
+    """The pull requests of one consumer, at most `max_waiting`."""
 
     def __cinit__(self, Account account not None, DeliveryWriter writer not None, rng, events, int64_t max_waiting):
         self.account = account
@@ -200,7 +199,7 @@ cdef class PullRequests:
         self.group = ""
 
     def configure(self, str policy, groups, int64_t pin_wait_ns) -> None:
-        """Serve by the priority policy `policy` from now on."""
+        """Set the priority policy, the groups and the duration of pins."""
         self.priority = PRIORITIES[policy]
         self.group = groups[0] if groups else ""
         self.pin.wait_ns = pin_wait_ns
@@ -209,7 +208,7 @@ cdef class PullRequests:
             self.pin.clear()
 
     def names_wrong_pin(self, request, int64_t now) -> bool:
-        """Return whether a request names a pin that its client does not have; if it has it, it keeps it."""
+        """Return whether a request has the id of another pin; the right id extends the pin."""
         if not self.pin.number or not request.pin_id:
             return False
         if request.pin_id != self.pin.id.decode():
@@ -218,7 +217,7 @@ cdef class PullRequests:
         return False
 
     def add(self, bytes reply, request, int64_t now) -> bool:
-        """Queue a request; False: there are as many as may be."""
+        """Queue a request; False: the queue is full."""
         cdef Waiting* w
         if not self.queue.add(reply, request.batch, request.max_bytes, request.no_wait, now, request.expires_ns,
                               request.heartbeat_ns, request.priority):
@@ -234,7 +233,7 @@ cdef class PullRequests:
     # -- messages --------------------------------------------------------------------------------------------------
 
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil:
-        """Send a message of `size` bytes to the first request that may have it, `unread` being left behind it."""
+        """Send a message of `size` bytes to the first request that may have it; `unread` is num_pending after it."""
         cdef Waiting* w
         cdef int64_t passed = 0
         while self.queue.head != NULL:
@@ -263,7 +262,7 @@ cdef class PullRequests:
         return NOT_TAKEN
 
     cdef bint may_have(self, Waiting* w, uint64_t unread, uint64_t ack_pending) noexcept nogil:
-        """Tell whether the priority policy lets a request have the next message."""
+        """Return whether the priority policy allows a request the next message."""
         if self.priority == PRIORITY_PINNED:
             return self.pin.number == 0 or w.pin == self.pin.number
         if self.priority == PRIORITY_PRIORITIZED or (w.min_pending <= 0 and w.min_ack_pending <= 0):
@@ -273,7 +272,7 @@ cdef class PullRequests:
         return w.min_ack_pending > 0 and w.min_ack_pending <= <int64_t> ack_pending
 
     cdef int publish(self, Waiting* w, Msg* m, int64_t now) noexcept nogil:
-        """Send a message to one client; if that has the pin, or gets it now, with a header that tells it."""
+        """Send a message to one client; the pinned client's messages have a header with the id of the pin."""
         cdef Msg pinned
         if self.priority != PRIORITY_PINNED:
             return self.account.publish_to(w.reply, w.reply_len, m)
@@ -291,20 +290,20 @@ cdef class PullRequests:
     # -- the pin ---------------------------------------------------------------------------------------------------
 
     cdef void assign_pin(self, Waiting* w, int64_t now) noexcept:
-        """Make a request's client the one that is served."""
+        """Pin the client of a request."""
         self.pin.assign(nuid(self.rng).encode(), self.group, now)
         w.pin = self.pin.number
         self.events.note("pinned", account=self.account.name, group=self.group, pinned_id=self.pin.id.decode())
 
     def unpin(self, str group, str reason) -> None:
-        """Let another client of `group` have the pin; `reason` is "admin" or "timeout"."""
+        """Remove the pin of `group`; `reason` is "admin" or "timeout"."""
         self.pin.clear()
         self.events.note("unpinned", account=self.account.name, group=group, reason=reason)
 
-    # -- ends ------------------------------------------------------------------------------------------------------
+    # -- ends of requests ------------------------------------------------------------------------------------------
 
     cdef void end_head(self, bytes text) noexcept:
-        """End the first request with a status that tells what it did not get."""
+        """End the first request with a status that shows its missing messages and bytes."""
         cdef Waiting* w = self.queue.head
         reply = <bytes> w.reply[:w.reply_len]
         body = ended(text, w.left, w.bytes_left)
@@ -312,7 +311,7 @@ cdef class PullRequests:
         self.account.send(reply, b"", body)
 
     def end_all(self, bint deleted) -> None:
-        """End every request: the consumer is deleted, or the server stops."""
+        """End every request; `deleted`: the consumer was deleted, otherwise the server stops."""
         cdef Waiting* w
         while self.queue.head != NULL:
             if deleted:
@@ -323,14 +322,15 @@ cdef class PullRequests:
                 self.end_head(b"409 Server Shutdown")
 
     def sweep(self, int64_t now, bint at_end, heartbeat) -> None:
-        """Drop requests that expired or that nobody listens for any more; send heartbeats that are due.
+        """Remove requests that expired or lost their interest; send due heartbeats.
 
-        `at_end`: there are no messages, which ends the requests that do not wait for more. `heartbeat` returns the
-        status for the others.
+        `at_end`: there are no messages, so requests that do not wait end too. `heartbeat` returns the status for
+        heartbeats.
         """
         cdef Waiting* before = NULL
         cdef Waiting* w = self.queue.head
         cdef Waiting* after
+        assert 0 <= self.queue.no_wait <= self.queue.count
         self.queue.wake_at = 0
         while w != NULL:
             after = w.next

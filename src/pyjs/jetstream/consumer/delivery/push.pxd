@@ -1,18 +1,18 @@
-"""What a push consumer knows of its subscribers."""
+"""The subscribers of a push consumer, and its flow control."""
 from libc.stdint cimport int64_t, uint32_t
 
 from pyjs.core.account cimport Account
 
 cdef enum FlowState:
-    FLOW_OFF                    # the consumer has none
+    FLOW_OFF                    # not configured
     FLOW_OPEN                   # no request is outstanding
-    FLOW_ASKED                  # a request is not answered yet
+    FLOW_ASKED                  # a request is unanswered
 
 cdef class FlowControl:
     cdef FlowState state
     cdef readonly int64_t window        # bytes
     cdef readonly int64_t pending       # bytes sent and not confirmed
-    cdef readonly int64_t asked         # of them, those that the outstanding request covers
+    cdef readonly int64_t asked         # bytes that the outstanding request covers; asked <= pending
     cdef readonly bytes reply           # subject of the outstanding request, b"": none
 
     cdef bint has_room(self) noexcept nogil
@@ -20,11 +20,11 @@ cdef class FlowControl:
 
 cdef class PushSubject:
     cdef readonly bytes subject
-    cdef const char* text               # of the subject
+    cdef const char* text               # points into the subject
     cdef uint32_t length
     cdef bytes group                    # queue group, b"": none
-    cdef readonly bint bound            # somebody listens
-    cdef bint changed                   # subscriptions changed: `look` again
-    cdef int64_t unbound_at             # ns: since when nobody listens
+    cdef readonly bint bound            # the subject has interest
+    cdef bint changed                   # subscriptions changed: call `look`
+    cdef int64_t unbound_at             # ns: since when the subject has no interest
     cdef int64_t sent_at                # ns: last message or heartbeat
-    cdef int64_t heartbeat_ns           # how long nothing may be sent; 0: no limit
+    cdef int64_t heartbeat_ns           # longest time without a message or heartbeat; 0: unlimited

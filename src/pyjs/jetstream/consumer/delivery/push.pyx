@@ -1,10 +1,10 @@
-"""What a push consumer knows of its subscribers: whether anybody listens, and how many bytes are on their way.
+"""The subscribers of a push consumer, and its flow control.
 
-Flow control: past half of the window the consumer asks for a confirmation; past the window nothing goes out until it
-comes. Each confirmation doubles the window, up to 32 MiB. States: off, open and asked; `switch` leads from off to
-open and back, `ask` from open to asked, `confirm` from asked to open.
+Flow control: after half of the window the consumer requests a confirmation; with a full window it waits for it. Each
+confirmation doubles the window, up to 32 MiB. States: off, open and asked; `switch` leads from off to open and back,
+`ask` from open to asked, `confirm` from asked to open. Invariant: 0 <= asked <= pending.
 
-Knows nothing of messages. Compiled because every message of a push consumer asks here (benchmarks/: push).
+Knows nothing of messages. Compiled because it runs for every message of a push consumer (benchmarks/: push).
 Source: nats.docs "Push consumers", "Flow control"; interest, window and requests probed on nats-server 2.15.1.
 """
 from libc.stdint cimport int64_t, uint32_t
@@ -23,18 +23,18 @@ cdef class FlowControl:
         self.reply = b""
 
     def switch(self, bint on) -> None:
-        """Begin with the first window, or let any number of bytes be on their way."""
+        """Switch flow control on, with the first window, or off."""
         if not on:
             self.state, self.window, self.reply = FLOW_OFF, 0, b""
         elif self.state == FLOW_OFF:
             self.state, self.window, self.pending, self.asked = FLOW_OPEN, WINDOW_FIRST, 0, 0
 
     cdef bint has_room(self) noexcept nogil:
-        """Tell whether another message may go out."""
+        """Return whether another message may be sent."""
         return self.state == FLOW_OFF or self.pending <= self.window
 
     cdef bint note_sent(self, int64_t size) noexcept nogil:
-        """Count bytes that went out; True: the subscriber is to be asked now."""
+        """Count sent bytes; True: request a confirmation now."""
         if self.state == FLOW_OFF:
             return False
         self.pending += size
@@ -45,15 +45,16 @@ cdef class FlowControl:
         return False
 
     def ask(self, bytes reply) -> None:
-        """Note the request for a confirmation that goes out with `reply`."""
+        """Note the request for a confirmation with the reply subject `reply`."""
         self.reply = reply
         self.state = FLOW_ASKED
         self.asked = self.pending
 
     def confirm(self, bytes reply) -> bool:
-        """Take a confirmation: the bytes that it covers arrived. False: it answers another request."""
+        """Handle a confirmation; False: it answers another request."""
         if self.state != FLOW_ASKED or reply != self.reply:
             return False
+        assert 0 <= self.asked <= self.pending
         self.state = FLOW_OPEN
         self.window = min(self.window * 2, WINDOW_LAST)
         self.pending = max(self.pending - self.asked, 0)
@@ -62,10 +63,10 @@ cdef class FlowControl:
 
 
 cdef class PushSubject:
-    """Where one push consumer delivers to."""
+    """The deliver subject of one push consumer."""
 
     def configure(self, bytes subject, bytes group, int64_t heartbeat_ns) -> None:
-        """Deliver to `subject` from now on."""
+        """Set the deliver subject, queue group and heartbeat."""
         self.subject = subject
         self.text = subject
         self.length = <uint32_t> len(subject)
@@ -73,7 +74,7 @@ cdef class PushSubject:
         self.heartbeat_ns = heartbeat_ns
 
     def look(self, Account account not None, int64_t now) -> None:
-        """Find out whether anybody listens: a wildcard that matches the subject does not count."""
+        """Update `bound`: whether the subject has interest; a wildcard that matches it does not count."""
         self.changed = False
         was, self.bound = self.bound, False
         for subscription in account.subs.match(self.subject):

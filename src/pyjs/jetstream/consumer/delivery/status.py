@@ -1,6 +1,6 @@
 """The status messages of consumers: header blocks without payload.
 
-Knows nothing of when they are sent.
+Knows nothing of the reasons to send them.
 
 Source: ADR-13 and nats.docs "Consumers"; texts and headers probed on nats-server 2.15.1.
 """
@@ -17,7 +17,7 @@ def status(text: str | bytes) -> bytes:
 
 
 def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
-    """Return the status that ends a pull request, with what it asked for and did not get."""
+    """Return the status that ends a pull request, with its missing messages and bytes."""
     return b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n" % (
         text,
         messages_left,
@@ -26,7 +26,7 @@ def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
 
 
 def read_progress(headers: bytes) -> tuple[int, int]:
-    """Return the stream and the consumer sequence that an answer to flow control names; 0: it names none."""
+    """Return stream_seq and consumer_seq in an answer to flow control; 0: missing."""
     found = []
     for name in (b"Nats-Last-Stream:", b"Nats-Last-Consumer:"):
         text = headers.partition(name)[2].partition(b"\r\n")[0].strip()

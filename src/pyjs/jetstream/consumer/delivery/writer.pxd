@@ -1,4 +1,4 @@
-"""The messages that a consumer sends, and the acks that come back: both carry its ack subject."""
+"""Deliveries as bytes, and the acks to them."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.store cimport Record
@@ -8,7 +8,7 @@ cdef enum:
     PIN_SIZE = 22               # characters of a pin, a nuid
 
 cdef struct AckToken:
-    uint64_t count              # deliveries of the message, this one included
+    uint64_t count              # deliveries of the message, including this one
     uint64_t seq                # stream_seq
     uint64_t cseq               # consumer_seq
 
@@ -25,11 +25,11 @@ cdef Verb parse_verb(const char* p, size_t n) noexcept nogil
 cdef class DeliveryWriter:
     cdef char* line                     # "<ack prefix><token> [hlen ]size CRLF"
     cdef uint32_t prefix_len            # of "$JS.ACK.<stream>.<consumer>."
-    cdef uint32_t other_len             # of the ack prefix that deliveries do not carry
+    cdef uint32_t other_len             # of the ack prefix that deliveries do not have
     cdef public bint headers_only
-    cdef char* bare                     # headers_only: headers and the size of the payload
+    cdef char* bare                     # headers_only: headers with the size of the payload
     cdef size_t bare_room
-    cdef char* pinned                   # a message with the header that names the pin
+    cdef char* pinned                   # a message with the header of the pin
     cdef size_t pinned_room
 
     cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil

@@ -1,12 +1,11 @@
-"""The messages that a consumer sends, and the acks that come back: both carry its ack subject.
+"""Deliveries as bytes, and the acks to them: both have the consumer's ack subject.
 
     $JS.ACK.<stream>.<consumer>.<count>.<stream_seq>.<consumer_seq>.<timestamp>.<pending>
     $JS.ACK.<domain or _>.<account hash>.<stream>.<consumer>.<the same five>[.<anything>]
 
-A delivery is a stored message with the ack subject as reply: a prefix, and the last five tokens. The line behind its
-subject is written here, its body stays in the store. Only headers_only and a pin need the body written anew, with one
-header more. Of an ack the timestamp and the pending count are not read: they are for clients. Knows nothing of who
-gets the message.
+A delivery is a stored message with the ack subject as reply subject: a prefix and the last five tokens. The line up
+to the body is written here; the body stays in the store. Only headers_only and a pin rewrite it, with one more
+header. Timestamp and pending count of an ack are for clients, and are not read. Knows nothing of the receivers.
 
 Compiled: writes every delivery and reads every ack (benchmarks/: pull 500, push, pull with explicit acks).
 Source: nats.docs "Consumers", ADR-15, ADR-42 and ADR-47; lenience with acks probed on nats-server 2.15.1.
@@ -22,7 +21,7 @@ from pyjs.wire.compose cimport compose, write_sizes
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    LINE_ROOM = 160             # behind the ack prefix: token, header length, size
+    LINE_ROOM = 160             # after the ack prefix: token, header length, size
     HEADER_ROOM = 64            # for one header and the end of the block
 
 
@@ -30,7 +29,7 @@ cdef enum:
 
 
 cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
-    """Read up to a dot or the end, return how far; what is no number becomes the largest, which no delivery has."""
+    """Read a number up to a dot or the end, return its size; an invalid one becomes the largest, never delivered."""
     cdef size_t i = 0
     cdef uint64_t value = 0
     while i < n and <unsigned char> (p[i] - c'0') <= 9:
@@ -64,7 +63,7 @@ cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil:
 
 cdef size_t write_token(char* out, uint64_t count, uint64_t seq, uint64_t cseq, int64_t ts,
                         uint64_t pending) noexcept nogil:
-    """Write the five tokens at `out` (room for 104 bytes); returns their length."""
+    """Write the five tokens to `out` (104 bytes or more); return their size."""
     cdef char* p = out
     p += write_digits(p, count)
     p[0] = c'.'
@@ -98,14 +97,14 @@ cdef Verb parse_verb(const char* p, size_t n) noexcept nogil:
 
 
 cdef inline char* copy_headers(char* out, Msg* m) noexcept nogil:
-    """Copy the headers without the end of the block, or begin a block; returns the place behind them."""
+    """Copy the headers without the end of the block, or begin a block; return the position after them."""
     cdef size_t n = m.header_len - 2 if m.header_len else 10
     memcpy(out, m.body if m.header_len else <const char*> b"NATS/1.0\r\n", n)
     return out + n
 
 
 cdef class DeliveryWriter:
-    """Writes the deliveries of one consumer."""
+    """The encoder of one consumer's deliveries."""
 
     def __cinit__(self, bytes prefix not None, bytes other_prefix not None):
         self.prefix_len = <uint32_t> len(prefix)
@@ -121,7 +120,7 @@ cdef class DeliveryWriter:
         free(self.pinned)
 
     cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil:
-        """Make `m` the delivery of a stored message, all but the end of its line; -1: no memory."""
+        """Set `m` to the delivery of a stored message, without the end of its line; -1: out of memory."""
         compose(m, r.subject, r.subject_len, r.body, r.header_len, r.size)
         m.reply = m.tail = self.line
         m.reply_len = self.prefix_len + <uint32_t> write_token(
@@ -130,12 +129,12 @@ cdef class DeliveryWriter:
         return self.strip_payload(m) if self.headers_only else 0
 
     cdef void finish(self, Msg* m) noexcept nogil:
-        """Write "[hlen ]size" behind the reply."""
+        """Write "[hlen ]size" after the reply."""
         self.line[m.reply_len] = c' '
         m.tail_len = write_sizes(self.line + m.reply_len + 1, m) - self.line
 
     cdef int strip_payload(self, Msg* m) noexcept nogil:
-        """Replace the payload by a header that tells its size."""
+        """Replace the payload by a header with its size."""
         cdef char* p
         if grow(<void**> &self.bare, &self.bare_room, m.header_len + HEADER_ROOM, 1) < 0:
             return -1
@@ -148,7 +147,7 @@ cdef class DeliveryWriter:
         return 0
 
     cdef int add_pin(self, Msg* out, Msg* m, const char* pin) noexcept nogil:
-        """Make `out` the delivery `m` with a header that names the pin; -1: no memory."""
+        """Set `out` to the delivery `m` with the header of the pin; -1: out of memory."""
         cdef size_t payload = m.size - m.header_len
         cdef char* p
         if grow(<void**> &self.pinned, &self.pinned_room, m.size + HEADER_ROOM, 1) < 0:
@@ -167,7 +166,7 @@ cdef class DeliveryWriter:
         return 0
 
     cdef int read_ack(self, Msg* m, AckToken* token) noexcept nogil:
-        """Read the token of an ack, which has one of the two prefixes; -1: it has none."""
+        """Read the tokens of an ack with one of the two prefixes; -1: it has neither."""
         cdef uint32_t n = self.prefix_len
         if m.subject_len <= n or memcmp(m.subject, self.line, n) != 0:
             n = self.other_len
@@ -180,7 +179,7 @@ cdef class DeliveryWriter:
 
 
 def parse(bytes tokens) -> tuple:
-    """Return (count, stream_seq, consumer_seq) of the last five tokens, None when they are malformed."""
+    """Return (count, stream_seq, consumer_seq) of the last five tokens, None: invalid."""
     cdef AckToken token
     if parse_token(tokens, len(tokens), &token) < 0:
         return None
@@ -194,5 +193,5 @@ def compose_token(uint64_t count, uint64_t seq, uint64_t cseq, int64_t ts, uint6
 
 
 def verb_of(bytes payload) -> str:
-    """Return the name of the verb that `payload` is."""
+    """Return the name of the verb in an ack's payload."""
     return ("ack", "nak", "in_progress", "term", "next", "other")[<int> parse_verb(payload, len(payload))]
