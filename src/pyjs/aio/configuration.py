@@ -1,7 +1,7 @@
-"""What a program says about its server, as Options: a configuration file, its keys as arguments, a model, or Options.
+"""Options of a server inside a program, from a configuration file, keyword arguments, a model, or Options.
 
-Keys stand above the file and the model. Without a file and Options, a server listens on a free port of 127.0.0.1 and
-has JetStream, in a directory that goes with the server unless the keys or the model name one.
+Keyword arguments override the file and the model. Without a file and Options, a server listens on a free port of
+127.0.0.1 and has JetStream, in a temporary directory unless the keywords or the model name one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyjs.config.values import ConfigMap, Data, Entry, Value
 from pyjs.server.system.config_file import read_file
 
 if TYPE_CHECKING:
-    from pyjs.models import ServerOptions  # imported by programs that use it, for it takes pydantic along
+    from pyjs.models import ServerOptions  # imported by programs that use it, since it needs pydantic
 
 # The path of a configuration file, Options, or a model.
 Source: TypeAlias = "str | os.PathLike[str] | Options | ServerOptions"
@@ -32,7 +32,7 @@ SCALARS = (bool, int, float, str, datetime)
 def options_from(
     source: Source | None, keys: Mapping[str, object], alone: Mapping[str, object] = ALONE
 ) -> Options:
-    """Return the options that a program asks for; the keys `alone` hold where there is no source.
+    """Return the options for a source and keywords; `alone` are the keywords used without a source.
 
     Raises:
         ConfigError: the file or a key is wrong; it says where, what and what to do.
@@ -52,7 +52,7 @@ def options_from(
 
 
 def wants_scratch(source: Source | None, options: Options) -> bool:
-    """Return whether the store directory is to go with the server: nobody named one, nor said otherwise in a file."""
+    """Return whether to use a temporary store directory: no file, Options or key configures another."""
     is_named = isinstance(source, str | os.PathLike | Options)
     return not is_named and options.jetstream.enabled and not options.jetstream.store_dir
 

@@ -1,4 +1,4 @@
-"""The server's log as records of the standard library's logging, which the program configures as it likes."""
+"""The server's log in the standard library's logging, which the program configures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS = {
 
 
 class StandardLog(Log):
-    """Hands each line to a logger."""
+    """Passes each line to a logger."""
 
     def __init__(self, logger: logging.Logger | None, debug: bool = False, trace: bool = False) -> None:
         self._logger = logging.getLogger(NAME) if logger is None else logger

@@ -1,7 +1,7 @@
 """One server on the event loop of a program: started and stopped by `async with`, or by `start` and `stop`.
 
-A thin front of pyjs.server: it turns what the program says into Options, gives the log to the program's logging, and
-makes a new server for each start.
+A thin wrapper of pyjs.server: converts the arguments to Options, sends the log to the program's logging, and
+creates a new server for each start.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Server:
         spin: bool = False,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Take the configuration; nothing is opened yet.
+        """Read the configuration; nothing is opened yet.
 
-        `config` is the path of a configuration file, or Options. `keys` are keys of the configuration by name, above
-        those of the file: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server listens on a
-        free port of 127.0.0.1 and keeps its streams in a directory that is removed when it stops.
+        `config` is the path of a configuration file, or Options. `keys` are keys of the configuration by name, which
+        override the file: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server listens on a
+        free port of 127.0.0.1 and stores its streams in a directory that is removed when it stops.
 
         The log goes to `logger`, "pyjs.server" unless given, or to the `log_file` of the configuration. With `spin`
-        the loop looks for input for up to 50 us before it sleeps: quicker answers, for a core.
+        the loop polls for input for up to 50 us before it sleeps: answers are faster, but use a whole core.
 
         Raises:
-            ConfigError: the configuration is wrong; the text says where, what and what to do.
+            ConfigError: the configuration is invalid; the text has the place, cause and fix.
         """
         self._options = options_from(config, dict(keys))
         self._wants_scratch = wants_scratch(config, self._options)
@@ -71,11 +71,11 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Start to serve; clients can connect when this returns. A server that was stopped may start again.
+        """Start the server; clients can connect when this returns. A stopped server can be started again.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used; nothing is left open.
-            RuntimeError: it runs already.
+            RuntimeError: it is running already.
         """
         if self._server is not None:
             raise RuntimeError(f"{self!r} runs already")
@@ -87,7 +87,7 @@ class Server:
         await server.start(self._spin)
 
     async def stop(self) -> None:
-        """Close connections and streams; everything is released when this returns. Does nothing if it does not run.
+        """Close connections and streams, and release everything. Does nothing if the server is not running.
 
         Raises:
             RuntimeError: it runs on another event loop.
@@ -111,7 +111,7 @@ class Server:
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages, None: the configuration asks for none."""
+        """Return the URL of the monitoring pages, None: monitoring is off."""
         return self._running().monitor_url
 
     def _running(self) -> ShellServer:
@@ -140,7 +140,7 @@ class Server:
         return StandardLog(self._logger, options.debug, options.trace)
 
     def _stopped(self, server: ShellServer, log: Logger | StandardLog) -> None:
-        """Forget a server that has stopped, whoever stopped it."""
+        """Release a stopped server."""
         assert self._server is server
         if isinstance(log, Logger):
             log.close()

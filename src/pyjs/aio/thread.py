@@ -1,4 +1,4 @@
-"""A server in a thread of its own, for programs without an event loop."""
+"""A server in its own thread, for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ServerThread:
-    """A server that runs beside the program: `with ServerThread() as server`."""
+    """A server in a thread of the program: `with ServerThread() as server`."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class ServerThread:
         spin: bool = False,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Take the configuration, as `Server` does. Raises ConfigError: it is wrong."""
+        """Read the configuration like `Server`. Raises ConfigError: it is invalid."""
         self._server = Server(config, logger=logger, spin=spin, **keys)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -52,11 +52,11 @@ class ServerThread:
     def start(self) -> None:
         """Start the thread and the server; clients can connect when this returns.
 
-        What is not stopped by the program is stopped at its exit.
+        At its exit the program stops all running servers.
 
         Raises:
-            StartFailed: a port, a file or the store directory cannot be used; the thread is gone.
-            RuntimeError: it runs already.
+            StartFailed: a port, a file or the store directory cannot be used; the thread has ended.
+            RuntimeError: it is running already.
         """
         if self._thread is not None:
             raise RuntimeError("this server runs already")
@@ -72,7 +72,7 @@ class ServerThread:
             raise
 
     def stop(self) -> None:
-        """Stop the server and wait until it and its thread are gone. Does nothing if it does not run."""
+        """Stop the server and wait for the end of its thread. Does nothing if the server is not running."""
         thread = self._thread
         if thread is None or self._pid != os.getpid():  # a forked child has no such thread
             return
@@ -87,12 +87,12 @@ class ServerThread:
 
     @property
     def client_url(self) -> str:
-        """Return the URL that clients connect to. Raises RuntimeError: the server does not run."""
+        """Return the URL that clients connect to. Raises RuntimeError: the server is not running."""
         return self._server.client_url
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages, None: the configuration asks for none."""
+        """Return the URL of the monitoring pages, None: monitoring is off."""
         return self._server.monitor_url
 
     def _run(self, started: Future[None]) -> None:

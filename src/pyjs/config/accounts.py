@@ -1,8 +1,8 @@
-"""Who may connect and what they may do: the blocks authorization, accounts, users and permissions.
+"""Logins and permissions: the configuration blocks authorization, accounts, users and permissions.
 
-Knows nothing of connections. Reads the blocks into the objects of options.py and checks what concerns more
-than one key: a name is used once, a single user and a list exclude each other, default permissions reach the
-users that have none of their own. Subjects are checked here; a subscribe entry may be "subject queue".
+Knows nothing of connections. Reads the blocks into the objects of options.py and checks rules over several
+keys: names are unique, a single user and a list exclude each other, users without permissions get the default
+ones. Subjects are checked here; a subscribe entry may be "subject queue".
 
 Source: nats.docs "Authorization", "Accounts"; behaviour of nats-server 2.15.1.
 """
@@ -69,7 +69,7 @@ def _read_subjects(
 def _read_list(
     reading: Reading, key: Key, value: Value, target: object, with_queue: bool
 ) -> tuple[str, ...] | None:
-    """Read subjects; an empty list counts as none given, as nats-server has it, and is warned about."""
+    """Read subjects; an empty list means none given, as in nats-server, and causes a warning."""
     elements = value.data if isinstance(value.data, list) else [value]
     for element in elements:
         _check_subject(key, element, with_queue)
@@ -160,7 +160,7 @@ def _read_permissions(reading: Reading, key: Key, value: Value, target: object) 
     permissions = PermissionOptions()
     read_block(reading, PERMISSIONS, read_map(key, value, "publish: a, subscribe: b"), permissions)
     if permissions.allow_responses is not None:
-        # Answers are an exception from "nothing may be published", else they would allow nothing new.
+        # allow_responses is an exception to denied publishes, so without a list nothing else may be published.
         publish = permissions.publish = permissions.publish or SubjectPermissions()
         publish.allow = publish.allow or ()
     return permissions
@@ -232,7 +232,7 @@ USERS = Kind("list of users", _read_users, "Sequence[{}]", USER)
 
 
 def _read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a duration, or seconds as a number; both are plain usage here."""
+    """Read a duration, or a number of seconds; neither causes a warning here."""
     data = value.data
     if isinstance(data, int | float) and not isinstance(data, bool):
         timeout_ns = int(data * NS_PER_S)
@@ -312,7 +312,7 @@ def _check_authorization(reading: Reading, block: AuthorizationOptions, place: P
 
 
 def _share_permissions(users: tuple[UserOptions, ...], permissions: PermissionOptions | None) -> None:
-    """Give `permissions` to the users that have none of their own."""
+    """Set `permissions` on the users without permissions."""
     for user in users:
         if user.permissions is None:
             user.permissions = permissions

@@ -1,4 +1,4 @@
-"""The digest that names a configuration: equal for files that say the same, equal to nats-server's.
+"""The digest of a configuration: equal for files with equal contents, and equal to nats-server's.
 
 It is the SHA-256 of the parsed map as compact JSON, keys sorted, with a line end. Comments, order and
 spelling of numbers do not change it; unused variables do.
@@ -12,12 +12,12 @@ from pyjs.config.values import ConfigMap, Data
 # Characters that the encoder of nats-server writes as escapes in a JSON string.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), *map(ord, "<>&"), 0x2028, 0x2029)}
 _ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", 8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
-_ESCAPES |= dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")  # bytes that are no UTF-8
+_ESCAPES |= dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")  # invalid UTF-8
 
 
 def config_digest(config: ConfigMap) -> str:
     """Return `sha256:` and the digest of `config` in hex."""
-    import hashlib  # only with a configuration file: it costs 4 ms
+    import hashlib  # imported lazily, in 4 ms: only needed with a configuration file
 
     return "sha256:" + hashlib.sha256(f"{_json(config)}\n".encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What is wrong in a configuration: where, what, and what to do about it.
+"""Errors in a configuration: the place, the cause and the fix of each.
 
 Knows nothing of the language and of the options. A text reads `file:line:column: cause; fix`, so that an
 editor can jump to it; line and column count from 1.
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-WORD_SIZE_MAX = 64  # of a word that may be a misspelt one
+WORD_SIZE_MAX = 64  # maximum size of a word to compare with known words
 
 
 @dataclass(slots=True)
 class Place:
-    """Where something stands: line and column count from 1; line 0 is not in a file (a flag)."""
+    """A position in a file: line and column count from 1; line 0: not in a file (a flag)."""
 
     file: str
     line: int
@@ -32,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong."""
+    """One error, with its place and its fix."""
 
     place: Place
     cause: str
@@ -44,7 +44,7 @@ class Problem:
 
 
 class ConfigError(PyjsError):
-    """The configuration cannot be used; its text has one line for each problem."""
+    """The configuration is invalid; the text has one line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -57,7 +57,7 @@ class ConfigError(PyjsError):
 
 
 class Refused(Exception):
-    """One value was refused while it was read; the reader of the block collects it."""
+    """A value was refused; the reader of the block collects this error."""
 
     def __init__(self, place: Place, cause: str, fix: str) -> None:
         super().__init__(cause)
@@ -65,8 +65,8 @@ class Refused(Exception):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` is most like, or None if it is like none."""
-    import difflib  # only when something is wrong: it costs 2 ms
+    """Return the known word most similar to `word`; None: no known word is similar."""
+    import difflib  # imported lazily, in 2 ms: only needed for an error
 
     if len(word) > WORD_SIZE_MAX:
         return None
@@ -76,6 +76,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the fix for an unknown word: the nearest known one, or `otherwise`."""
+    """Return the fix for an unknown word: the most similar known one, or `otherwise`."""
     near = did_you_mean(word, known)
     return f'did you mean "{near}"?' if near else otherwise

@@ -1,8 +1,8 @@
-"""The command line flags as a table, read as Go programs read theirs.
+"""The table of command line flags, and its parser, which follows Go's rules.
 
 Knows nothing of files and processes. `-x` and `--x` are the same; a value follows as `-x=v` or as the next
-word, for a bool only as `-x=false`. Reading stops at the first word that is no flag, or behind `--`. Flags
-win over the file, the last of several over the others.
+word, for a bool only as `-x=false`. Parsing stops at the first word that is not a flag, or after `--`. Flags
+override the file, and a later flag overrides an earlier one.
 
 Source: https://pkg.go.dev/flag "Command line flag syntax"; flags of nats-server 2.15.1.
 """
@@ -19,7 +19,7 @@ from pyjs.config.table import assign
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-COMMAND_LINE = ""  # the file in the Place of a problem with a flag: there is none
+COMMAND_LINE = ""  # file name in the Place of a problem with a flag
 
 FlagValue = str | int | bool
 Type = type[str] | type[int] | type[bool]
@@ -29,16 +29,16 @@ _BOOLS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False)
 
 
 class UsageError(Exception):
-    """The command line cannot be read; the text says why."""
+    """The command line is invalid; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag under all its names, the first being the one it is kept under."""
+    """One flag with all of its names; the first one is its key."""
 
     names: tuple[str, ...]
     type: Type
-    attrs: tuple[str, ...]  # of Options, dotted; () for flags that the command itself acts upon
+    attrs: tuple[str, ...]  # of Options, dotted; (): a flag for the command itself
     metavar: str
     help: str
     group: str = "Server"
@@ -100,7 +100,7 @@ FLAGS = (
     _flag("version v", bool, "", "", "show the version", "Common"),
 )
 
-# Flags of nats-server that would do nothing here yet, with whether they take a value.
+# Flags of nats-server that have no effect here; True: they take a value.
 UNSUPPORTED = {
     **dict.fromkeys(("ms", "https_port", "r", "remote_syslog", "profile"), True),
     **dict.fromkeys(("routes", "cluster", "cluster_listen"), True),
@@ -113,18 +113,18 @@ FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What was typed: flags under their kept names in the order given, the words behind them."""
+    """The parsed command line: flags by their keys in the given order, then the other words."""
 
     flags: dict[str, FlagValue]
     words: list[str]
-    unsupported: str  # the first unsupported flag as typed, or ""
+    unsupported: str  # the first unsupported flag as typed; "": none
 
 
 def parse_flags(argv: list[str]) -> CommandLine:
     """Read the command line.
 
     Raises:
-        UsageError: a flag is unknown or its value cannot be read.
+        UsageError: a flag is unknown, or its value is invalid.
     """
     flags: dict[str, FlagValue] = {}
     unsupported = ""
@@ -181,7 +181,7 @@ def _read_value(flag: Flag, name: str, text: str | None, words: Iterator[str]) -
 def apply_flags(
     options: Options, flags: Mapping[str, FlagValue], places: dict[str, Place]
 ) -> Iterator[Problem]:
-    """Set on `options` what the flags say; yield what is wrong with them."""
+    """Set the options of the flags on `options`; yield the problems."""
     place = Place(COMMAND_LINE, 0, 0)
     for name, value in flags.items():
         flag = FLAG_BY_NAME[name]
@@ -202,7 +202,7 @@ def apply_flags(
 
 
 def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
-    """Yield what flags alone leave out: a block of a file has both files."""
+    """Yield the problem of a flag --tlscert without --tlskey, or the reverse."""
     tls = options.tls
     if not tls.certificates:
         yield Problem(place, "TLS Server certificate must be present and valid", "add --tlscert")
@@ -211,7 +211,7 @@ def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
 
 
 def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: Place) -> Iterator[Problem]:
-    """Let the flags for a user or a token replace what the file says of the other."""
+    """Apply the flags for a user or a token; each removes the file's setting of the other."""
     single = options.authorization
     if "auth" in flags and ("user" in flags or "pass" in flags):
         yield Problem(place, "--auth and --user are given together", "use a token or a user with a password")

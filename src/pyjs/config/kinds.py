@@ -1,7 +1,7 @@
-"""How single values are read: one Kind for each type of option, and the checks that rows share.
+"""Readers of single values: one Kind for each type of option, and checks that rows share.
 
-Knows nothing of single options and their blocks. Each reader returns what goes into the attribute or raises
-Refused with what was expected, what was found and how to write it.
+Knows nothing of single options and their blocks. Each reader returns the value for the attribute, or raises
+Refused with the expected value, the found value and the right syntax.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _read_number(
 
 
 def _read_storage_size(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a size that may be quoted; there, and only there, a bare letter counts in 1024s."""
+    """Read a size that may be quoted; a single letter as suffix means powers of 1024 only in quotes."""
     data = value.data
     if _is_int(data):
         return data
@@ -60,7 +60,7 @@ def _read_storage_size(reading: Reading, key: Key, value: Value, target: object)
 
 
 def read_string(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a string; one with a NUL is neither a path nor a host."""
+    """Read a string; refuse a NUL, which no path and no host can contain."""
     if isinstance(value.data, str):
         if "\0" in value.data and not key.secret:
             raise Refused(value.place, f'"{key.name}" holds a NUL character', "leave it out")
@@ -87,7 +87,7 @@ def _duration_fix(value: Value) -> str:
 
 
 def _read_duration_or_seconds(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a duration; a bare number is seconds (bare 2m: minutes), which is warned about."""
+    """Read a duration; a bare number means seconds (bare 2m: minutes), and causes a warning."""
     data = value.data
     if not isinstance(data, int) or isinstance(data, bool):
         return _read_duration(reading, key, value, target)
@@ -114,14 +114,14 @@ def _read_string_map(reading: Reading, key: Key, value: Value, target: object) -
 
 
 def read_map(key: Key, value: Value, example: str) -> ConfigMap:
-    """Return the map that `value` must be."""
+    """Return the map in `value`; refuse anything else."""
     if isinstance(value.data, ConfigMap):
         return value.data
     raise wrong_type(key, value, "a map", f"write {key.name} {{ {example} }}")
 
 
 def read_listen(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, int]:
-    """Read "host:port" or a port into (host, port); the host is "" if none is said."""
+    """Read "host:port" or a port into (host, port); the host is "" if missing."""
     data = value.data
     if isinstance(data, int) and not isinstance(data, bool):
         host, port = "", data

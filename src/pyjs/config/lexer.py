@@ -1,13 +1,13 @@
-"""A cursor over the text of one configuration file that takes keys, words and quoted strings off it.
+"""A cursor over the text of one configuration file, which reads keys, words and quoted strings.
 
-Knows nothing of maps, includes and option names: the parser says what it expects, the lexer takes it or
-says what stands there instead. Lexical rules, as nats-server 2.15 reads them:
+Knows nothing of maps, includes and option names: the parser asks for a token, and the lexer returns
+it or reports the found text. Lexical rules, as in nats-server 2.15:
 
     comment   `#` or `//` to the end of the line, where a key, an element or the end of a value may stand
     key       bare: up to white space, `=` or `:`;  quoted: "..." or '...', nothing escaped
     string    "..." with \\t \\n \\r \\" \\\\ and \\xXX (one byte);  '...' raw;  both may span lines
-    block     `(` ... a line with `)` alone; what is between, line ends included
-    bare      up to white space , ; ] or }; the escapes of "..." hold; its look decides what it is:
+    block     `(` ... a line with `)` alone; the text between them, with its line ends
+    bare      up to white space , ; ] or }; with the escapes of "..."; its text decides the type:
               bool (true/false yes/no on/off), $variable, integer with suffix, float, Zulu date, or string
 
 Two rules are wider than nats-server's: `[1,2,3]` may end in a number, and a word that merely starts as a
@@ -47,14 +47,14 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A reference `$name` in the place of a value."""
+    """A reference `$name` instead of a value."""
 
     name: str
     place: Place
 
 
 class Lexer:
-    """The text of one file and how far it has been read."""
+    """The text of one file, and the current position."""
 
     __slots__ = ("_line_starts", "at", "file", "text")
 
@@ -66,13 +66,13 @@ class Lexer:
         self._line_starts += [match.end() for match in re.finditer("\n", self.text)]
 
     def place(self, at: int | None = None) -> Place:
-        """Return where the index `at` is, or the cursor."""
+        """Return the place of index `at`; None: of the cursor."""
         index = self.at if at is None else at
         line = bisect_right(self._line_starts, index)
         return Place(self.file, line, index - self._line_starts[line - 1] + 1)
 
     def fail(self, cause: str, fix: str, at: int | None = None) -> NoReturn:
-        """Raise the error that ends the reading of this file, in words of nats-server that tools look for."""
+        """Raise a syntax error; its text starts like nats-server's, which tools search for."""
         raise ConfigError.at(self.place(at), f"Parse error: {cause}", fix)
 
     def peek(self) -> str:
@@ -80,7 +80,7 @@ class Lexer:
         return self.text[self.at : self.at + 1]
 
     def found(self) -> str:
-        """Return how a message names what stands at the cursor."""
+        """Return a description of the text at the cursor, for error texts."""
         char = self.peek()
         if not char:
             return "the end of the file"
@@ -95,7 +95,7 @@ class Lexer:
         return "\n" in match[0] or "\r" in match[0]
 
     def skip_spaces(self, newlines: bool = False) -> None:
-        """Skip white space but no comment: between a key and its value `#` is a character as any."""
+        """Skip white space, but no comments: `#` between a key and its value belongs to the value."""
         blanks = " \t\r\n" if newlines else " \t"
         while self.peek() and self.peek() in blanks:
             self.at += 1
@@ -133,7 +133,7 @@ class Lexer:
         return match[0]
 
     def take_scalar(self, key: str) -> Value | Variable:
-        """Return the value at the cursor, which opens no map and no list."""
+        """Return the value at the cursor, which is not a map or a list."""
         start = self.at
         quote = self.peek()
         if quote == '"':
@@ -201,7 +201,7 @@ class Lexer:
         return block
 
     def _unescape(self, text: str, start: int) -> str:
-        """Return `text`, which stands at `start`, with its escapes replaced."""
+        """Return `text`, which begins at index `start`, with its escapes replaced."""
         parts: list[bytes] = []
         done = 0
         for match in _ESCAPE.finditer(text):

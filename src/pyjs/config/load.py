@@ -1,10 +1,10 @@
-"""The way from a file, the environment and the command line to checked Options.
+"""Loading of checked Options from a file, the environment and the command line.
 
-Never opens a file itself (`read` does) and never starts anything. Order: the defaults, then the file, then
-the flags, then what must hold between several options. All problems are gathered, so that one run shows
-them all; a syntax error ends the reading at once.
+Never opens a file (`read` does) and never starts anything. Order: the defaults, then the file, then the flags,
+then the checks over several options. All problems are collected, so that one run shows all of them; a syntax
+error ends the run at once.
 
-`reload_options` repeats this for a running server, and `changes` says what became different.
+`reload_options` repeats this for a running server; `changes` returns the differences.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def load_options(
 ) -> Options:
     """Return the options of the file at `path` (None: no file) with `keys` and then `flags` over them.
 
-    What is probably not meant is in `warnings` of the result.
+    Probable mistakes are in `warnings` of the result.
 
     Raises:
-        ConfigError: something is wrong; it says where, what and what to do.
+        ConfigError: the configuration is invalid; the text has the place, cause and fix of each problem.
     """
     options = Options(config_path=path, flags=dict(flags))
     places: dict[str, Place] = {}
@@ -51,8 +51,8 @@ def load_options(
 def _load_entries(
     options: Options, path: str | None, read: Read, environ: Mapping[str, str], keys: ConfigMap | None
 ) -> dict[str, Place]:
-    """Set on `options` what the file and the keys say; return where each attribute was set."""
-    # Imported only when needed: a server that is started by flags alone needs neither tables nor the language.
+    """Set the options of the file and of `keys` on `options`; return the place of each attribute."""
+    # Imported lazily: a server started by flags alone needs neither the tables nor the language.
     from pyjs.config.table import Reading, read_block
     from pyjs.config.tables import TOP
 
@@ -70,7 +70,7 @@ def _load_entries(
 def _load_file(
     options: Options, path: str, read: Read, environ: Mapping[str, str], reading: Reading
 ) -> ConfigMap:
-    """Return what the file says, and note its digest."""
+    """Return the contents of the file, and set its digest."""
     from pyjs.config.digest import config_digest
     from pyjs.config.parser import parse_file
 
@@ -83,7 +83,7 @@ def _load_file(
 
 
 def _check_together(options: Options, places: Mapping[str, Place]) -> list[Problem]:
-    """Return what is wrong between options that are right by themselves."""
+    """Return the problems of options that are valid alone, but not together."""
     unknown = Place(options.config_path or COMMAND_LINE, 1 if options.config_path else 0, 1)
 
     def at(attr: str) -> Place:
@@ -149,10 +149,10 @@ class Change:
 
 
 def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> Options:
-    """Return what the file of `options` says now, under the same flags.
+    """Return the options of the present file, with the flags of `options`.
 
     Raises:
-        ConfigError: the file cannot be used, or there is none.
+        ConfigError: the file is invalid, or there is none.
     """
     if options.config_path is None:
         cause = "can only reload config when a file is provided using -c or --config"
@@ -180,12 +180,12 @@ def changes(old: Options, new: Options) -> list[Change]:
 
 
 def _is_idle(attr: str, old: Options, new: Options) -> bool:
-    """Return whether nothing runs that has taken over the old value and would go on."""
+    """Return whether an option may change, because nothing uses its old value."""
     return attr.startswith("jetstream.") and not (old.jetstream.enabled and new.jetstream.enabled)
 
 
 def _is_fixed(attr: str, before: object, after: object) -> bool:
-    """Return whether a storage limit became smaller, which streams that exist may already exceed, or unknown."""
+    """Return whether a storage limit became smaller (existing streams may exceed it) or unknown."""
     if attr not in ("jetstream.max_memory", "jetstream.max_storage"):
         return False
     assert isinstance(before, int)
@@ -200,7 +200,7 @@ def _get(options: object, attr: str) -> object:
 
 
 def _plain(data: object) -> object:
-    """Return `data` in a form that compares by content."""
+    """Return `data` as values that compare by content."""
     if isinstance(data, tuple):
         return tuple(_plain(element) for element in data)
     if isinstance(data, dict):

@@ -1,9 +1,9 @@
-"""What the server was told to do: typed values with their defaults, ready to be used.
+"""The options of the server: typed values with their defaults, checked.
 
-Knows nothing of files and flags. Sizes are bytes, times are nanoseconds. A 0 that stands for "use the
-default" in a file has been replaced here; what 0 and -1 still mean is said beside each attribute. Attributes
-carry the NATS key names; keys, aliases and checks are in tables.py. Neither repr nor comparison is made, so
-that no log line can hold a password.
+Knows nothing of files and flags. Sizes are bytes, times are nanoseconds. If 0 in
+a file means the default, the default is here; the comment of each attribute has the other meanings of 0 and -1.
+Attributes have the names of the NATS keys; keys, aliases and checks are in tables.py. The classes have no repr,
+so that no log line can show a password.
 
 Source: nats.docs "Configuration"; defaults are nats-server 2.15's, except the sync interval.
 """
@@ -23,23 +23,23 @@ SYSTEM_ACCOUNT = "$SYS"
 
 @dataclass(eq=False, repr=False, slots=True)
 class SubjectPermissions:
-    """Which subjects a user may publish to, or subscribe to ("subject" or "subject queue")."""
+    """The subjects that a user may publish to, or subscribe to ("subject" or "subject queue")."""
 
-    allow: tuple[str, ...] | None = None  # None: every subject; (): none but what allow_responses opens
-    deny: tuple[str, ...] = ()  # wins over allow
+    allow: tuple[str, ...] | None = None  # None: every subject; (): only replies by allow_responses
+    deny: tuple[str, ...] = ()  # overrides allow
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class ResponsePermission:
-    """Leave to answer on the reply subject of a message that was received."""
+    """Permission to publish to the reply subjects of received messages."""
 
-    max_msgs: int = 1  # answers to one message; negative: no limit
-    expires_ns: int = 120 * NS_PER_S  # since the message came; negative: no limit
+    max_msgs: int = 1  # replies to one message; negative: no limit
+    expires_ns: int = 120 * NS_PER_S  # after the message was received; negative: no limit
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class PermissionOptions:
-    """What a user may do; None where nothing was said, which allows all."""
+    """The permissions of a user; None allows everything."""
 
     publish: SubjectPermissions | None = None
     subscribe: SubjectPermissions | None = None
@@ -64,14 +64,14 @@ class AuthorizationOptions:
     user: str = ""  # the single user; "" if there is none
     password: str = ""
     token: str = ""  # plain, or a bcrypt hash
-    timeout_ns: int = 2 * NS_PER_S  # until CONNECT must have come
+    timeout_ns: int = 2 * NS_PER_S  # time limit for CONNECT
     users: tuple[UserOptions, ...] = ()  # of the global account
     default_permissions: PermissionOptions | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountLimits:
-    """What the connections of one account may use; -1: no limit of its own."""
+    """Limits for the connections of one account; -1: only the server's limits."""
 
     max_connections: int = -1
     max_subscriptions: int = -1
@@ -80,13 +80,13 @@ class AccountLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountJetStreamOptions:
-    """What the streams of one account may use; -1: no limit of its own."""
+    """Limits for the streams of one account; -1: only the server's limits."""
 
     max_memory: int = -1
     max_storage: int = -1
     max_streams: int = -1
     max_consumers: int = -1
-    max_bytes_required: bool = False  # a stream must say its max_bytes
+    max_bytes_required: bool = False  # every stream must set max_bytes
     mem_max_stream_bytes: int = -1
     disk_max_stream_bytes: int = -1
     max_ack_pending: int = -1
@@ -105,58 +105,58 @@ class AccountOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class JetStreamLimits:
-    """Server-wide bounds on what streams and consumers may ask for; 0: no bound."""
+    """Limits of the server for options of streams and consumers; 0: none."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
     duplicate_window_ns: int = 0
-    default_max_consumers: int = 1000  # of a stream that names none; -1: no bound
+    default_max_consumers: int = 1000  # of a stream without max_consumers; -1: no limit
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class JetStreamOptions:
-    """Persistence."""
+    """The options of JetStream."""
 
     enabled: bool = False
-    # "/jetstream" is to be appended; "": a directory below the temporary one, with a warning.
+    # Without the final "/jetstream"; "": a directory in the temporary one, with a warning.
     store_dir: str = ""
-    max_memory: int = -1  # -1: chosen by the memory of the machine; 0: no memory streams
-    max_storage: int = -1  # -1: chosen by the free disk
+    max_memory: int = -1  # -1: depends on the machine's memory; 0: no memory streams
+    max_storage: int = -1  # -1: depends on the free disk space
     sync_interval_ns: int = 1 * NS_PER_S  # nats-server has 2 minutes
-    sync_always: bool = False  # an ack leaves only after fdatasync
-    scrub_rate: int = 8 << 20  # bytes a second that the check of stored files reads; 0: it is off
+    sync_always: bool = False  # PubAcks and acks are answered after fdatasync
+    scrub_rate: int = 8 << 20  # bytes per second that the scrub reads; 0: off
     domain: str = ""
-    unique_tag: str = ""  # begins the server tag by which a cluster would spread replicas
-    key: str = ""  # what file streams are encrypted with is wrapped by it; "": they are not encrypted
-    prev_key: str = ""  # opens what was wrapped before; "": there is none
-    cipher: str = "chacha"  # of streams to come: chacha or aes
+    unique_tag: str = ""  # prefix of the server tag that would place replicas in a cluster
+    key: str = ""  # wraps the data keys of file streams; "": no encryption
+    prev_key: str = ""  # the previous key, to unwrap older data keys; "": none
+    cipher: str = "chacha"  # of new streams: chacha or aes
     strict: bool = True  # unknown fields in API requests are errors
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class TlsOptions:
-    """How clients are encrypted, if there is a certificate, and which certificates they must show."""
+    """TLS of client connections, off without a certificate; and checks of clients' certificates."""
 
-    cert_file: str = ""  # certificate and those that signed it, PEM
+    cert_file: str = ""  # certificate chain, PEM
     key_file: str = ""  # its private key
-    certs: tuple[tuple[str, str], ...] = ()  # more of both; the client's name for the server chooses
-    allow_plain: bool = False  # clients may do without
-    ca_file: str = ""  # who may have signed certificates of clients; "": whom this machine trusts
-    verify: bool = False  # clients must show a certificate
-    verify_and_map: bool = False  # and it says which user they are
-    timeout_ns: int = 2 * NS_PER_S  # until the handshake must have ended
-    handshake_first_ns: int = -1  # INFO waits so long for the client to begin; 0: always; -1: never
-    connection_rate_limit: int = 0  # handshakes in a second; 0: no limit
+    certs: tuple[tuple[str, str], ...] = ()  # more pairs of both; selected by the client's SNI
+    allow_plain: bool = False  # clients may connect without TLS
+    ca_file: str = ""  # CAs for clients' certificates; "": those of the system
+    verify: bool = False  # clients need a certificate
+    verify_and_map: bool = False  # and it selects their user
+    timeout_ns: int = 2 * NS_PER_S  # time limit of the handshake
+    handshake_first_ns: int = -1  # INFO waits this long for a handshake; 0: for ever; -1: not
+    connection_rate_limit: int = 0  # handshakes per second; 0: no limit
     pinned_certs: tuple[str, ...] = ()  # SHA-256 of public keys, lower-case hex; (): any key
     min_version: str = "1.2"
-    cipher_suites: tuple[str, ...] = ()  # of TLS 1.2, as IANA names them; (): those that OpenSSL thinks safe
-    curve: str = ""  # "": those that OpenSSL prefers
-    place: str = ""  # file:line:column of the block, for what is found wrong later
+    cipher_suites: tuple[str, ...] = ()  # of TLS 1.2, IANA names; (): OpenSSL's defaults
+    curve: str = ""  # "": OpenSSL's defaults
+    place: str = ""  # file:line:column of the block, for later errors
 
     @property
     def certificates(self) -> tuple[tuple[str, str], ...]:
-        """The files of each certificate and its key; (): nothing is encrypted."""
+        """The files of each certificate and its key; (): TLS is off."""
         return (((self.cert_file, self.key_file),) if self.cert_file else ()) + self.certs
 
 
@@ -165,7 +165,7 @@ class Options:
     """All options of one server."""
 
     host: str = "0.0.0.0"
-    port: int = 4222  # -1: any free one
+    port: int = 4222  # -1: any free port
     client_advertise: str = ""  # "host" or "host:port"
     server_name: str = ""  # "": the server id
     server_tags: tuple[str, ...] = ()  # lower case, no duplicates
@@ -173,13 +173,13 @@ class Options:
 
     debug: bool = False
     trace: bool = False
-    trace_verbose: bool = False  # the system account as well; implies trace
+    trace_verbose: bool = False  # includes the system account; implies trace
     logtime: bool = True
     logtime_utc: bool = False
     log_file: str = ""  # "": standard error
     log_size_limit: int = 0  # bytes until the file is rotated; 0: never
-    log_max_num: int = 0  # files kept by rotation, with the current one; 0: all
-    max_traced_msg_len: int = 0  # 0: no bound
+    log_max_num: int = 0  # number of log files, with the current one; 0: no limit
+    max_traced_msg_len: int = 0  # 0: no limit
     pid_file: str = ""
     ports_file_dir: str = ""
 
@@ -208,19 +208,19 @@ class Options:
     tls: TlsOptions = field(default_factory=TlsOptions)
     accounts: dict[str, AccountOptions] = field(default_factory=dict)  # those of the file, by name
     feature_flags: dict[str, bool] = field(default_factory=dict)  # those that were set
-    system_account: str = SYSTEM_ACCOUNT  # "": there is none (no_system_account)
+    system_account: str = SYSTEM_ACCOUNT  # "": none (no_system_account)
     no_system_account: bool = False
 
     jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
 
-    # Where all this came from; no key sets these.
+    # The sources of the options; no key sets these.
     config_path: str | None = None  # the file of -c
     config_digest: str = ""  # "sha256:..."; "" without a file
     flags: dict[str, str | int | bool] = field(default_factory=dict)  # the command line, see flags.py
     warnings: tuple[str, ...] = ()  # file:line:column: cause; fix
 
     def users(self) -> Iterator[UserOptions]:
-        """Yield every configured user, whichever block names it."""
+        """Yield every configured user, of all blocks."""
         single = self.authorization
         if single.user:
             yield UserOptions(single.user, single.password)
@@ -229,11 +229,11 @@ class Options:
             yield from account.users
 
     def has_plain_password(self) -> bool:
-        """Return whether some password or token is written in clear."""
+        """Return whether a password or token is in plain text."""
         secrets = [self.authorization.token, *(user.password for user in self.users())]
         return any(secret and not is_bcrypt(secret) for secret in secrets)
 
 
 def is_bcrypt(secret: str) -> bool:
-    """Return whether `secret` is a bcrypt hash rather than the password itself."""
+    """Return whether `secret` is a bcrypt hash, not a password."""
     return secret[:4] in ("$2a$", "$2b$", "$2x$", "$2y$") and secret[4:6].isdigit() and secret[6:7] == "$"

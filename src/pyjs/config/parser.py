@@ -1,19 +1,18 @@
 """The NATS configuration language: the text of a file, its includes and variables, read into one map.
 
 Never opens a file and never looks at the process environment: `read` gives the text of a path (raising
-OSError) and `environ` is a mapping. Never judges what a key means.
+OSError) and `environ` is a mapping. Knows nothing of the meaning of keys.
 
-    file    = { group | entry }                   a group is "{" file "}", so that JSON is a file as well
+    file    = { group | entry }                   a group is "{" file "}", so JSON is accepted too
     entry   = key [ "=" | ":" ] value end | "include" path end
     value   = map | list | string | number | bool | date | "$" name
     map     = "{" { entry } "}"
     list    = "[" { value end } "]"
-    end     = a line end, a comma, in maps also a semicolon, or what closes the map, list or file
+    end     = a line end, a comma, in maps also a semicolon, or the end of the map, list or file
 
-A variable is looked up among the keys that stand before it in the enclosing maps, innermost first, then in
-the environment, where its text is read as a value of this language. Included keys join the map that includes
-them; the file is looked for beside the including one and is read by itself: it sees no variables of its
-includer.
+A variable refers to an earlier key in the enclosing maps, innermost first, or to an environment variable, whose
+text is parsed as a value of this language. Included keys are added to the including map. The path of an include
+is relative to the including file, and the included file sees no variables of that file.
 
 Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py. Wider than it: an
 absolute include path, a list that ends in a number, a comma that leads a line, a value after a line end.
@@ -35,14 +34,14 @@ if TYPE_CHECKING:
 
 Read: TypeAlias = "Callable[[str], str]"
 
-DEPTH_MAX = 100  # of nested maps, lists, includes and references; no text may exhaust the stack
-FILES_MAX = 1000  # that a configuration includes
+DEPTH_MAX = 100  # levels of maps, lists, includes and references; protects the stack
+FILES_MAX = 1000  # included by one configuration
 SIZE_MAX = 8 << 20  # characters of all files and variables together
-VALUES_MAX = 1_000_000  # a value counts once for each place that refers to it
+VALUES_MAX = 1_000_000  # a value counts once per reference to it
 
 
 def parse_file(path: str, read: Read, environ: Mapping[str, str]) -> ConfigMap:
-    """Return what the file `path` and its includes say.
+    """Return the contents of the file `path` and its includes.
 
     Raises:
         ConfigError: the text is not in this language, or a file cannot be read.
@@ -60,33 +59,33 @@ def _read_nothing(path: str) -> str:
 
 
 class _Whole:
-    """What all files of one configuration have in common: how much there may be of it."""
+    """The limits that all files of one configuration share."""
 
     __slots__ = ("_shapes", "_size", "_values", "files")
 
     def __init__(self) -> None:
-        self.files = 0  # that were included
+        self.files = 0  # number of included files
         self._size = 0  # characters read so far
         self._values = 0
-        # Of each map and list, by id: itself, values in it, levels in it. Itself, so that the id stays its own.
+        # By id of a map or list: the object (so that the id stays unique), its values, its levels.
         self._shapes: dict[int, tuple[object, int, int]] = {}
 
     def read(self, text: str, place: Place) -> None:
-        """Count the text of a file or variable that `place` asks for."""
+        """Count the text of a file or variable; `place` is the reference to it."""
         self._size += len(text)
         if self._size > SIZE_MAX:
             cause = f"the configuration has more than {SIZE_MAX} characters, includes and variables counted"
             raise ConfigError.at(place, cause, "write a smaller one")
 
     def note(self, data: ConfigMap | list[Value]) -> None:
-        """Remember how many values and levels a map or list has."""
+        """Note the number of values and levels of a map or list."""
         values = data if isinstance(data, list) else [entry.value for entry in data.values()]
         shapes = [self._shape(value.data) for value in values]
         count = 1 + sum(count for count, _ in shapes)
         self._shapes[id(data)] = (data, count, 1 + max((depth for _, depth in shapes), default=0))
 
     def use(self, value: Value, depth: int) -> None:
-        """Count a value that is put in place, `depth` levels below the top."""
+        """Count a value that is inserted `depth` levels below the top."""
         count, levels = self._shape(value.data)
         if depth + levels > DEPTH_MAX:
             cause = f"maps, lists and references are nested more than {DEPTH_MAX} deep"
@@ -97,12 +96,12 @@ class _Whole:
             raise ConfigError.at(value.place, cause, "refer to fewer")
 
     def _shape(self, data: object) -> tuple[int, int]:
-        """Return how many values and levels some data have."""
+        """Return the number of values and levels of `data`."""
         return self._shapes[id(data)][1:] if isinstance(data, ConfigMap | list) else (1, 0)
 
 
 class Parser:
-    """Reads one file."""
+    """The parser of one file."""
 
     __slots__ = ("_depth", "_environ", "_including", "_lexer", "_read", "_resolving", "_scopes", "_whole")
 
@@ -119,10 +118,10 @@ class Parser:
         self._lexer = lexer
         self._read = read
         self._environ = environ
-        self._including = including  # files whose include led here, outermost first
-        self._resolving = resolving  # environment variables whose text led here
+        self._including = including  # the chain of including files, outermost first
+        self._resolving = resolving  # the chain of environment variables being parsed
         self._scopes: list[ConfigMap] = []
-        self._depth = depth  # levels around what is read, those of including files as well
+        self._depth = depth  # levels around this file, including those of including files
         self._whole = whole or _Whole()
 
     def parse(self) -> ConfigMap:
@@ -150,7 +149,7 @@ class Parser:
                 self._entry(scope)
                 self._end(",;", "}")
             lexer.skip_gap()
-        # nats-server does not miss the last } of a whole file, if its last entry ends with its line.
+        # nats-server accepts a file without its last } if the last entry ends with its line.
         if groups and not lexer.text.rstrip(" \t").endswith("\n"):
             lexer.fail("the { here is never closed", "add a } at the end of the file", groups[-1])
         return scope
@@ -167,7 +166,7 @@ class Parser:
             return
         lexer.skip_spaces(newlines=True)
         if lexer.take_char("=:"):
-            # At the top a value stands on the line of its key; only a block may open below it.
+            # At the top a value must be on the line of its key; only a block may start on a later line.
             before = lexer.at
             lexer.skip_spaces(newlines=True)
             if len(self._scopes) == 1 and lexer.peek() not in ("{", "[", "("):
@@ -228,7 +227,7 @@ class Parser:
         return values
 
     def _end(self, separators: str, closer: str) -> None:
-        """Step over what ends a value."""
+        """Skip the end of a value."""
         lexer = self._lexer
         line_ended = lexer.skip_gap()
         if lexer.take_char(separators) or line_ended:
@@ -274,7 +273,7 @@ class Parser:
         raise ConfigError.at(place, cause, "give a path relative to the file that includes")
 
     def _resolve(self, variable: Variable) -> Value:
-        """Return the value that `variable` stands for, at the place of the reference."""
+        """Return the value of `variable`, with the place of the reference."""
         for scope in reversed(self._scopes):
             entry = scope.get(variable.name)
             if entry is not None:

@@ -1,4 +1,4 @@
-"""The form of an option table, and how a block of a file is read with one.
+"""Option tables: their rows, and the reader of a block of a file.
 
 Knows nothing of single options. A row says how a key is named, how its value is read, what it is for, which
 attributes of the block's target it sets, what is checked and whether a running server can take a change. Names,
@@ -46,7 +46,7 @@ class Key:
     attrs: tuple[str, ...] = ()
     reloadable: bool = False
     zero_is_default: bool = False  # 0 and "" leave the default
-    secret: bool = False  # its value is never repeated in a message
+    secret: bool = False  # error texts never show its value
 
     def __post_init__(self) -> None:
         if not self.attrs:
@@ -57,7 +57,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """A key of nats-server that would change nothing here yet, under all its names."""
+    """A key of nats-server without effect here, with all of its names."""
 
     names: tuple[str, ...]
     reason: str
@@ -75,7 +75,7 @@ class Table:
 
 
 class Reading:
-    """What comes up while a file is read: problems, warnings, and where each attribute was set."""
+    """The results of reading a file: problems, warnings, and the place of each attribute."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -84,12 +84,12 @@ class Reading:
         self.user_places: dict[str, Place] = {}  # where each user name was given first
 
     def warn(self, place: Place, cause: str, fix: str) -> None:
-        """Note something that works but is probably not meant."""
+        """Add a warning about a valid setting that is probably a mistake."""
         self.warnings.append(Problem(place, cause, fix))
 
 
 def read_block(reading: Reading, table: Table, entries: ConfigMap, target: object) -> None:
-    """Set on `target` what `entries` says; problems are collected, so that many are shown at once."""
+    """Set the attributes of `target` from `entries`; problems are collected in `reading`."""
     for entry in entries.values():
         if len(reading.problems) >= PROBLEMS_MAX:
             return

@@ -1,4 +1,4 @@
-"""Names of cipher suites and curves: as configuration files and /connz have them, and as OpenSSL has them.
+"""Names of cipher suites and curves: of IANA, for configuration files and /connz, and of OpenSSL.
 
 Data only. Suites of TLS 1.3 are always allowed and cannot be chosen, in Go as in OpenSSL's Python binding.
 

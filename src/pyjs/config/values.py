@@ -1,4 +1,4 @@
-"""What a configuration file says, before anyone asks what it means: values that know their place.
+"""The parsed contents of a configuration file: values with their places, not yet interpreted.
 
 Knows nothing of option names. A map keeps its entries in the order in which they were set last, under the
 exact spelling of their keys; readers compare keys without case.
@@ -20,7 +20,7 @@ Data: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfigMap
 
 @dataclass(slots=True)
 class Value:
-    """One value: what it is, where it stands, and how a bare word was written ("2m" for 2000000)."""
+    """One value with its place, and the text of a bare word ("2m" for 2000000)."""
 
     data: Data
     place: Place
@@ -34,20 +34,20 @@ class Entry:
     key: str
     place: Place
     value: Value
-    used: bool = False  # a $variable referred to it, so it may bear any name
+    used: bool = False  # a $variable refers to it, so it may have any name
 
 
 class ConfigMap(dict[str, Entry]):
     """Entries by key; setting a key again moves it to the end."""
 
     def put(self, entry: Entry) -> None:
-        """Set `entry`, in place of an older one of exactly the same name."""
+        """Add `entry`; replace an earlier one of exactly the same name."""
         self.pop(entry.key, None)
         self[entry.key] = entry
 
 
 def describe(value: Value, secret: bool = False) -> str:
-    """Return how a message names what was found; a secret is never repeated."""
+    """Return a description of `value` for error texts; a secret is not shown."""
     data = value.data
     if isinstance(data, ConfigMap):
         return "a map"
