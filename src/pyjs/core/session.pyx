@@ -777,7 +777,7 @@ cdef class ClientSession(Sink):
 
     @property
     def awaiting_auth(self) -> bool:
-        """Whether its first operation must be CONNECT."""
+        """Return whether the session still waits for its CONNECT."""
         return self.entry == NEEDS_CONNECT
 
     @property

@@ -13,7 +13,7 @@ from pyjs.models.base import Duration, Int, Int32, Int64, Options, Time, UInt64
 
 
 class Placement(Options):
-    """Where a stream should live; stored and shown, a single server has nothing to choose."""
+    """The wanted cluster and tags; stored and shown, without effect on a single server."""
 
     cluster: str = Field(default="", description="The name of the cluster.")
     tags: list[str] = Field(default_factory=list, description="Tags that the server must have.")
@@ -21,28 +21,28 @@ class Placement(Options):
 
 
 class SubjectTransformConfig(Options):
-    """Under which subject a message is stored; an empty source is every subject, an empty destination none."""
+    """The transform from published to stored subjects; an empty source means all, an empty destination none."""
 
     src: str = Field(default="", description="The subjects to transform.")
     dest: str = Field(default="", description="The subject that replaces them.")
 
 
 class ExternalStream(Options):
-    """Where the API of another account or domain is found, and where it delivers to."""
+    """The API prefix and deliver prefix of another account or domain."""
 
     api: str = Field(default="", description="The prefix of its API subjects.")
     deliver: str = Field(default="", description="The prefix of its deliver subjects.")
 
 
 class SourceConsumer(Options):
-    """A consumer of the origin that is there already; read for its checks, and then refused."""
+    """An existing consumer of the origin; checked like nats-server does, then refused."""
 
     name: str = Field(default="", description="The name of the consumer.")
     deliver_subject: str = Field(default="", description="The subject that it delivers to.")
 
 
 class StreamSource(Options):
-    """A stream that another one takes its messages from: its mirror, or one of its sources."""
+    """The origin of a stream: its mirror, or one of its sources."""
 
     name: str = Field(default="", description="The name of the origin.")
     opt_start_seq: UInt64 = Field(default=0, description="The sequence to start at.")
@@ -58,7 +58,7 @@ class StreamSource(Options):
 
 
 class RepublishConfig(Options):
-    """Where messages are published once they are stored; an empty destination is nowhere."""
+    """The transform from stored to republished subjects; an empty destination means none."""
 
     src: str = Field(default="", description="The subjects to publish again.")
     dest: str = Field(default="", description="The subject to publish under.")
@@ -66,7 +66,7 @@ class RepublishConfig(Options):
 
 
 class ConsumerLimits(Options):
-    """What consumers of the stream may ask for; 0: anything."""
+    """The stream's limits for options of its consumers; 0: none."""
 
     inactive_threshold: Duration = Field(
         default=0, description="The largest `inactive_threshold`, and its default."
@@ -75,7 +75,7 @@ class ConsumerLimits(Options):
 
 
 class StreamConfig(Options):
-    """One stream's configuration; -1 is "no limit" in every limit."""
+    """The configuration of a stream; -1 is "no limit" in every limit."""
 
     name: str = Field(default="", description="The name of the stream.")
     description: str = Field(default="", description="A text for people.")
@@ -154,7 +154,7 @@ class StreamConfig(Options):
 
 
 class ConsumerConfig(Options):
-    """What a consumer was asked to be."""
+    """A consumer's configuration."""
 
     durable_name: str = Field(
         default="",

@@ -1,6 +1,6 @@
-"""Nkeys: Ed25519 public keys in a text that names what they are for, and the signatures that prove them.
+"""Nkeys: Ed25519 public keys as texts with their kind (user, account, ...), and checks of signatures.
 
-A text is base 32 without padding: a byte for the kind, 32 of the key, two of a CRC-16 over both, the low one first.
+The text is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
 
 Source: https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt and the nkeys library's README;
 tests/conformance/test_nkeys.py.
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyjs.base.rng import Rng
 
-USER = 20 << 3  # the kind that begins with U
+USER = 20 << 3  # kind of a user: the text begins with U
 KEY_SIZE = 32  # bytes of an Ed25519 public key
 TEXT_SIZE = 56  # characters: 35 bytes in base 32
 NONCE_SIZE = 11  # bytes; 15 characters in INFO
 
 
 def public_key(text: str, kind: int) -> bytes | None:
-    """Return the key that `text` stands for; None: it is no key of that kind."""
+    """Return the 32 bytes of the key in `text`; None: not a key of that kind."""
     if len(text) != TEXT_SIZE or not text.isascii():
         return None
     try:
@@ -36,12 +36,12 @@ def public_key(text: str, kind: int) -> bytes | None:
 
 
 def make_nonce(rng: Rng) -> str:
-    """Return what one client has to sign."""
+    """Return a nonce for one client to sign."""
     return base64.urlsafe_b64encode(rng.randbytes(NONCE_SIZE)).rstrip(b"=").decode()
 
 
 def is_signed(nonce: str, signature: str, key: bytes) -> bool:
-    """Return whether `signature`, in either form of base 64, is that of `nonce` by the owner of `key`."""
+    """Return whether `signature` (base 64 of either alphabet) is that of `nonce` under `key`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

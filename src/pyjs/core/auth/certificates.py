@@ -1,4 +1,4 @@
-"""What a client's certificate says: who it is, and what monitoring shows of it.
+"""The names in a client's certificate, for login and for monitoring.
 
 Pure functions of DER bytes that OpenSSL has checked already. Names in the order in which nats-server tries them:
 e-mail addresses, DNS names and URIs of the subject alternative names, then the subject itself.
@@ -15,15 +15,15 @@ from cryptography.hazmat.primitives import serialization
 
 from pyjs.core.link import Shown, ShownCertificate
 
-SUBJECT_SIZE_MAX = 1024  # characters of a subject that are shown
+SUBJECT_SIZE_MAX = 1024  # maximum characters of a shown subject
 SHOWN_MAX = 8  # certificates of a chain
 
 
 def read_chain(chain: tuple[bytes, ...]) -> Shown:
-    """Return what DER certificates say, the client's own first.
+    """Return the fields of DER certificates, the client's own first.
 
     Raises:
-        ValueError: one is not as it should be, although OpenSSL took it.
+        ValueError: a certificate is invalid, although OpenSSL accepted it.
     """
     if not chain:
         return Shown()
@@ -53,7 +53,7 @@ def _names(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def name_key(name: str) -> frozenset[tuple[str, str]] | None:
-    """Return the parts of a distinguished name, by which two are equal in whatever order; None: it is none."""
+    """Return the parts of a distinguished name, to compare without their order; None: invalid."""
     if "=" not in name:
         return None
     try:

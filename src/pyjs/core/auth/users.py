@@ -109,7 +109,7 @@ class PasswordCheck(Job):
 
 
 class CertificateUsers:
-    """The users of a server on which certificates say who somebody is."""
+    """The users of a server that identifies users by their certificates."""
 
     def __init__(self, users: list[User]) -> None:
         from pyjs.core.auth.certificates import name_key  # only such servers pay for it

@@ -77,7 +77,7 @@ class StoredConsumer:
 
 
 class Unusable(PyjsError):
-    """A stored stream or consumer has a wrong place or unknown fields; its files stay where they are."""
+    """A stored stream or consumer is in the wrong directory or has unknown fields; its files stay unchanged."""
 
 
 def segment_size(config: StreamConfig) -> int:

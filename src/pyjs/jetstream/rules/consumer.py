@@ -1,4 +1,4 @@
-"""Rules for consumer configurations: defaults, checks in nats-server's order, and what an update may change.
+"""Rules for consumer configurations: defaults, checks in nats-server's order, and the rules of updates.
 
 Works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order of the checks
 is part of the interface: a request with two faults must get the same error as from nats-server.

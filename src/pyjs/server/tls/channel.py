@@ -1,8 +1,7 @@
 """One encrypted byte stream without a socket: records in, plain bytes out, and back.
 
-A handshake does a signature that takes up to some milliseconds, so `shake_hands` is made to run in a thread, which
-OpenSSL does without the GIL. Meanwhile nobody else may touch the channel. Once it is open, everything else takes
-microseconds for each 16 KiB and is done where it happens.
+The signature in a handshake takes up to some milliseconds. Therefore `shake_hands` runs in a thread (OpenSSL releases
+the GIL), and meanwhile no other method may be called. After the handshake each 16 KiB take microseconds, on the loop.
 
 Source: https://docs.python.org/3/library/ssl.html#memory-bio-support.
 """
@@ -23,11 +22,11 @@ READ_SIZE = 256 * 1024
 
 
 class TlsEnded(Exception):
-    """The peer has ended the encrypted stream properly."""
+    """The client has ended the TLS stream with a close_notify."""
 
 
 class TlsChannel:
-    """The server's end."""
+    """The server side of one TLS stream."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.shaken = False  # the handshake is over
@@ -37,18 +36,18 @@ class TlsChannel:
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def feed(self, records: bytes) -> None:
-        """Take what the peer sent."""
+        """Add received records."""
         self._incoming.write(records)
 
     def take_output(self) -> bytes:
-        """Return what is to be sent to the peer."""
+        """Return the records to send."""
         return self._outgoing.read()
 
     def shake_hands(self) -> None:
-        """Go on with the handshake as far as the input allows; afterwards `shaken` says whether it is over.
+        """Continue the handshake as far as the input allows; `shaken` is true when it is complete.
 
         Raises:
-            ssl.SSLError: the peer is not acceptable, or does not speak TLS. There may be an alert to send.
+            ssl.SSLError: the client is refused, or does not use TLS. `take_output` may return an alert to send.
             ValueError: its certificate cannot be read.
         """
         with suppress(ssl.SSLWantReadError):
@@ -57,7 +56,7 @@ class TlsChannel:
             self.shaken = True
 
     def seal(self, data: bytes) -> bytes:
-        """Return the records that carry `data`, behind what else was to be sent."""
+        """Return pending records, then those of `data`."""
         self._object.write(data)
         return self._outgoing.read()
 
@@ -65,8 +64,8 @@ class TlsChannel:
         """Return the plain bytes of all whole records that were fed.
 
         Raises:
-            TlsEnded: the peer said that nothing follows, and everything before that was returned.
-            ssl.SSLError: what was fed is damaged, or not of this stream.
+            TlsEnded: the client sent a close_notify, and all bytes before it were returned.
+            ssl.SSLError: a record is damaged, or belongs to another stream.
         """
         pieces: list[bytes] = []
         try:
@@ -83,13 +82,13 @@ class TlsChannel:
         raise TlsEnded
 
     def end(self) -> bytes:
-        """Return the record that tells the peer that nothing follows."""
-        with suppress(ssl.SSLError):  # the peer's own farewell is not waited for
+        """Return the close_notify record."""
+        with suppress(ssl.SSLError):  # does not wait for the client's close_notify
             self._object.unwrap()
         return self._outgoing.read()
 
     def peer(self, *, first: bool) -> TlsPeer:
-        """Return what the handshake agreed on; `first`: it came before INFO."""
+        """Return the parameters of the handshake; `first`: it came before INFO."""
         name, version, _ = self._object.cipher() or ("", "", 0)
         return TlsPeer(version.removeprefix("TLSv"), IANA_NAMES.get(name, name), first, self._shown)
 
@@ -108,7 +107,7 @@ class TlsChannel:
 
 
 def _der(certificate: Any) -> bytes:
-    """Return the DER form of a certificate of the ssl module's own type."""
+    """Return a certificate of the ssl module as DER."""
     import _ssl
 
     encoded: bytes = certificate.public_bytes(_ssl.ENCODING_DER)

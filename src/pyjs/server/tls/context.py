@@ -1,6 +1,6 @@
-"""What the files of a `tls` block become: a context that handshakes start from.
+"""The TLS context made from the files of a `tls` block.
 
-Made at the start and by a reload, all of it or nothing. Clients that are connected keep what they agreed on.
+Created at the start and by a reload, completely or not at all. Connected clients are not affected by a reload.
 
 Source: https://docs.python.org/3/library/ssl.html; tests/conformance/test_tls.py.
 """
@@ -23,18 +23,18 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TlsFailed(Exception):
-    """Certificates or keys cannot be used; the text says which and why."""
+    """A certificate or key is unusable; the text has the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What a connection needs to be encrypted."""
+    """The TLS settings for new connections."""
 
     options: TlsOptions
     context: ssl.SSLContext  # made of them
 
     def objection(self, peer: TlsPeer) -> str:
-        """Return why the client at the other end may not stay, "" if it may."""
+        """Return the reason to refuse a client, "": it is accepted."""
         if not self.options.pinned_certs:
             return ""
         own = peer.shown.chain[0].spki_sha256 if peer.shown.chain else ""
@@ -42,10 +42,10 @@ class TlsSettings:
 
 
 def read_tls_settings(options: Options) -> TlsSettings | None:
-    """Read the files that the `tls` block names; None: there is no such block.
+    """Read the files of the `tls` block; None: there is no block.
 
     Raises:
-        TlsFailed: one cannot be read, or does not hold what it should.
+        TlsFailed: a file is unreadable or invalid.
     """
     if not options.tls.certificates:
         return None
@@ -73,9 +73,9 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
 
 def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
     for path in (certificate, key):
-        _read(path)  # OpenSSL does not say which of the two is missing
+        _read(path)  # OpenSSL does not report which of the two is missing
     try:
-        # A key with a pass phrase would be asked for at the terminal.
+        # Without it OpenSSL would ask for a pass phrase at the terminal.
         context.load_cert_chain(certificate, key, password=_no_password)
     except _Encrypted:
         raise TlsFailed(f"the key in {key} has a pass phrase; write one without") from None
@@ -113,10 +113,10 @@ def _read(path: str) -> bytes:
 
 
 def certificate_ends(options: TlsOptions) -> str:
-    """Return until when the first certificate holds, as Go writes a time; "" if its file has gone bad meanwhile."""
+    """Return the expiry of the first certificate, as Go writes a time; "": its file is unreadable now."""
     if not options.certificates:
         return ""
-    from cryptography import x509  # takes 30 ms to load, for one line of /varz
+    from cryptography import x509  # imported lazily, in 30 ms: only for one line of /varz
 
     try:
         certificate = x509.load_pem_x509_certificate(_read(options.certificates[0][0]))

@@ -1,6 +1,6 @@
-"""What the encrypted connections of a port share: settings, the thread for handshakes, and their rate.
+"""The TLS of the client port: settings, the thread for handshakes, and their rate limit.
 
-A reload gives new settings; connections that are there keep theirs.
+A reload sets new settings for new connections; existing ones keep theirs.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class TlsPort:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, log: Log) -> None:
         self.loop = loop
-        self.settings: TlsSettings | None = None  # of connections to come; None: they are plain
+        self.settings: TlsSettings | None = None  # for new connections; None: no TLS
         self.thread = IoThread(loop, "tls")
         self._log = log
-        self._admitted = 0  # in the second that runs
+        self._admitted = 0  # in the current second
         self._rejected = 0
         self._second: asyncio.TimerHandle | None = None
 
     def announce(self) -> None:
-        """Log what clients have to know."""
+        """Log that clients need TLS."""
         if self.settings is None:
             return
         self._log.info("TLS required for client connections")
@@ -38,14 +38,14 @@ class TlsPort:
             self._log.warn(text)
 
     async def close(self) -> None:
-        """End the thread, when the connections are gone."""
+        """Stop the thread; call it after all connections are closed."""
         if self._second is not None:
             self._second.cancel()
         await self.thread.finish()
 
-    # -- who may come ------------------------------------------------------------------------------------------
+    # -- rate limit --------------------------------------------------------------------------------------------
     def admit(self, most: int) -> bool:
-        """Return whether one more connection may be made in this second, of which there may be `most`; 0: any."""
+        """Return whether this second allows another connection; `most` is the limit per second, 0: none."""
         if not most:
             return True
         if self._second is None:

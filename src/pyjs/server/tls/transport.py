@@ -1,12 +1,12 @@
-"""The transport of a client whose port speaks TLS: between the loop's transport and the Connection.
+"""The transport of a client on a TLS port: between the loop's transport and the Connection.
 
-It stands above asyncio's own TLS because a NATS client is greeted before it is encrypted, and the first bytes decide
-whether it is at all. Both take the same time for each byte (uvloop's is a wrapper of the same OpenSSL object); this
-one lets the handshake run in a thread, one step of one connection at a time, in the order in which they asked.
+It replaces asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first bytes may decide
+whether TLS is used. Both need the same time per byte (uvloop wraps the same OpenSSL object). Here the handshake runs
+in a thread, one step of one connection at a time, in the order of the requests.
 
     WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (plain: the Connection gets the loop's transport)
 
-Source: tests/conformance/test_tls.py says what nats-server does.
+Source: behaviour of nats-server, in tests/conformance/test_tls.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pyjs.server.tls.context import TlsSettings
     from pyjs.server.tls.port import TlsPort
 
-HANDSHAKE_RECORD = 0x16  # the first byte of a client that speaks TLS
+HANDSHAKE_RECORD = 0x16  # first byte of a TLS handshake
 NO_TLS = "first record does not look like a TLS handshake"
 
 
 class Phase(enum.Enum):
-    """How far the encryption is."""
+    """The state of the encryption."""
 
     WAITING = enum.auto()  # for the first bytes of the client
     SHAKING = enum.auto()
@@ -48,19 +48,19 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._settings = settings
         self._connection = connection
         self._phase = Phase.WAITING
-        self._greets = False  # INFO leaves before the handshake
-        self._greeted = False  # and has left
+        self._greets = False  # INFO is sent before the handshake
+        self._greeted = False  # and was sent
         self._held: list[bytes] = []  # output that waits for the handshake
-        self._read: list[bytes] = []  # input that came before INFO has left, or while a step runs
+        self._read: list[bytes] = []  # input received before INFO was sent, or during a step
         self._stepping = False
-        self._ended = False  # no input follows
+        self._ended = False  # the client closed its side
         self._timers: list[asyncio.TimerHandle] = []
         self._channel: TlsChannel
         self._below: asyncio.Transport
 
     # -- called by the transport below -------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the Connection greet the client; the handshake has its time from now on."""
+        """Let the Connection send INFO, and start the time limit of the handshake."""
         self._below = cast("asyncio.Transport", transport)
         self._channel = TlsChannel(self._settings.context)
         options = self._settings.options
@@ -77,9 +77,9 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             )
 
     def data_received(self, data: bytes) -> None:
-        """Take input; it may be anything until the handshake is over."""
+        """Handle input; before the end of the handshake it may be plain or TLS."""
         if self._phase is Phase.WAITING and self._greets and not self._greeted:
-            self._read.append(data)  # a client that does not wait for INFO reads it all the same
+            self._read.append(data)  # INFO is sent first, even to a client that did not wait for it
         elif self._phase is Phase.WAITING:
             self._begin(data)
         elif self._phase is Phase.OPEN:
@@ -90,7 +90,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._step()
 
     def eof_received(self) -> bool:
-        """Tell the Connection once it is open; before, the client has given up."""
+        """Pass the end of the input to the Connection; during the handshake, close."""
         self._ended = True
         if self._phase is Phase.WAITING and self._settings.options.allow_plain:
             self._go_plain()
@@ -110,7 +110,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._connection.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget everything; a step that runs ends for nobody."""
+        """Release everything; the result of a running step is ignored."""
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.connection_lost(error)
@@ -131,14 +131,14 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._fail(NO_TLS)
 
     def _begin_late(self) -> None:
-        """Take what came before INFO had left."""
+        """Handle the input received before INFO was sent."""
         if self._phase is Phase.WAITING and self._read:
             data = b"".join(self._read)
             self._read.clear()
             self._begin(data)
 
     def _go_plain(self) -> None:
-        """Step aside: the Connection and the transport below talk to each other."""
+        """Connect the Connection directly with the transport below."""
         self._greet()
         self._phase = Phase.CLOSED
         self._cancel_timers()
@@ -147,7 +147,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.set_protocol(self._connection)
 
     def _greet(self) -> None:
-        """Send INFO now: the client has not begun by itself."""
+        """Send INFO now, since the client did not start a handshake."""
         self._greets = self._greeted = True
         if self._phase is Phase.WAITING and self._held:
             held, self._held = self._held, []
@@ -155,7 +155,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the handshake -----------------------------------------------------------------------------------------
     def _step(self) -> None:
-        """Have a thread go on with what has come."""
+        """Continue the handshake in the thread, with the received input."""
         if self._stepping:
             return
         self._stepping = True
@@ -183,7 +183,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._below.resume_reading()
 
     def _open(self) -> None:
-        """Let the Connection talk to the client."""
+        """Connect the Connection with the encrypted stream."""
         peer = self._channel.peer(first=not self._greets)
         problem = self._settings.objection(peer)
         if problem:
@@ -201,7 +201,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.eof_received()
 
     def _fail(self, cause: str) -> None:
-        """End a connection that never became one, without a word to the client but TLS's own."""
+        """Close after a failed handshake; only a TLS alert is sent."""
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.handshake_failed(cause, expected=cause in (NO_TLS, "timeout"))
@@ -220,7 +220,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the open stream ---------------------------------------------------------------------------------------
     def _deliver(self) -> None:
-        """Give the Connection what whole records hold."""
+        """Pass the bytes of complete records to the Connection."""
         try:
             while data := self._channel.unseal():
                 self._connection.data_received(data)
@@ -231,7 +231,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._below.abort()
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send `data`: as records, or when the handshake is over; plain before it, if clients are greeted so."""
+        """Send `data` as records; during the handshake it waits, and a plain INFO is sent before it."""
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.seal(bytes(data)))
         elif self._phase is Phase.WAITING and self._greets:
@@ -247,7 +247,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self.write(b"".join(pieces))
 
     def close(self) -> None:
-        """Close when everything written is sent."""
+        """Close after all written bytes are sent."""
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.end())
         self._phase = Phase.CLOSED
@@ -260,11 +260,11 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- passed on ---------------------------------------------------------------------------------------------
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the transport below knows."""
+        """Return the information of the transport below."""
         return self._below.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
-        """Return whether no input comes any more."""
+        """Return whether the transport is closing."""
         return self._below.is_closing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -272,22 +272,22 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait."""
+        """Return the number of unsent bytes."""
         return self._below.get_write_buffer_size() + sum(map(len, self._held))
 
     def pause_reading(self) -> None:
-        """Take no more input, once there is a stream."""
+        """Pause input; only after the handshake."""
         if self._phase is Phase.OPEN:
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take input again, once there is a stream."""
+        """Resume input; only after the handshake."""
         if self._phase is Phase.OPEN:
             self._below.resume_reading()
 
 
 def failure_text(error: Exception) -> str:
-    """Return why OpenSSL refused, in words: "certificate verify failed: self-signed certificate"."""
+    """Return the text of an OpenSSL error: "certificate verify failed: self-signed certificate"."""
     if not isinstance(error, ssl.SSLError):
         return str(error) or type(error).__name__
     reason = (error.reason or "failed").lower().replace("_", " ")

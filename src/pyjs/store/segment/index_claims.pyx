@@ -69,7 +69,7 @@ cdef class Between:
         self.next_seq = c.base_seq
 
     cdef bint take(self, uint64_t at, uint64_t end) except *:
-        """Read the records at at..end; return whether there are any and all agree with the index file."""
+        """Read the records from `at` to `end`; return whether there are some and all match the index file."""
         cdef RecordHeader h
         cdef const char* p
         while at < end:

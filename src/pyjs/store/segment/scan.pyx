@@ -110,7 +110,7 @@ cdef class SegmentScan:
         table_free(&self.by_name)
 
     cdef SegmentContents whole(self, const char* p, size_t size):
-        """Scan a file with a whole header."""
+        """Scan a file with an undamaged header."""
         cdef SegmentHeader header
         memcpy(&header, p, SEGMENT_HEADER_SIZE)
         return self.behind(&header, p, size)

@@ -1,4 +1,4 @@
-"""What happened to a consumer in one turn, as bytes for its state file."""
+"""The changes of a consumer in one turn, encoded for its state file."""
 from libc.stdint cimport int64_t, uint64_t
 
 cdef enum Change:

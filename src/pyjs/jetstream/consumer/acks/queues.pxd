@@ -1,4 +1,4 @@
-"""What acks leave to do in the turn."""
+"""Queues that acks fill for the turn."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.core.account cimport Account

@@ -1,4 +1,4 @@
-"""What a consumer has delivered, what of it is pending, and the ack floor."""
+"""The acknowledgement state of a consumer."""
 cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
