@@ -54,7 +54,7 @@ class UserKeys(TypedDict, total=False):
     nkey: str
     """The public key of the user, in place of name and password."""
     permissions: PermissionsKeys
-    """What the user may do; without it, the default permissions of the block."""
+    """The permissions of the user; without them, the default permissions of the block."""
 
 
 class AuthorizationKeys(TypedDict, total=False):
@@ -71,7 +71,7 @@ class AuthorizationKeys(TypedDict, total=False):
     users: Sequence[UserKeys]
     """The users of the global account."""
     default_permissions: PermissionsKeys
-    """What users may do that have no permissions of their own."""
+    """The permissions of users without their own."""
 
 
 class CertificateKeys(TypedDict, total=False):
@@ -154,7 +154,7 @@ class AccountKeys(TypedDict, total=False):
     jetstream: bool | AccountJetStreamKeys
     """JetStream in this account: on, off, or its limits."""
     default_permissions: PermissionsKeys
-    """What users may do that have no permissions of their own."""
+    """The permissions of users without their own."""
     limits: AccountLimitsKeys
     """Limits of the account's connections."""
 
@@ -169,7 +169,7 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     duplicate_window: Duration
     """The longest `duplicate_window` of a stream; 0: no bound."""
     default_max_consumers: int
-    """`max_consumers` of a stream that names none; -1: no limit."""
+    """The `max_consumers` of a stream without this option; -1: no limit."""
 
 
 class JetStreamKeys(TypedDict, total=False):
@@ -186,13 +186,13 @@ class JetStreamKeys(TypedDict, total=False):
     sync_interval: Duration
     """How often files are synced; `always`: before each acknowledgement."""
     sync_always: bool
-    """Acknowledge only what is on the medium."""
+    """Sync before each acknowledgement."""
     scrub_rate: int
-    """Bytes a second that the check of stored files reads; 0: no check."""
+    """Bytes per second that the scrub of stored files reads; 0: no scrub."""
     key: str
     """The secret that stored files are encrypted with; empty: they are not encrypted."""
     prev_key: str
-    """The secret before, so that files encrypted with it can be opened."""
+    """The previous secret, to open files encrypted with it."""
     cipher: str
     """The cipher of new streams: `chacha` or `aes`."""
     domain: str
@@ -202,7 +202,7 @@ class JetStreamKeys(TypedDict, total=False):
     strict: bool
     """Refuse API requests with unknown fields."""
     limits: JetStreamLimitsKeys
-    """Bounds of what streams and consumers may ask for."""
+    """Limits for options of streams and consumers."""
 
 
 class ConfigKeys(TypedDict, total=False):
@@ -215,7 +215,7 @@ class ConfigKeys(TypedDict, total=False):
     port: int
     """The port for clients; -1: any free port."""
     client_advertise: str
-    """The address that clients are told, `host` or `host:port`."""
+    """The address that INFO advertises to clients, `host` or `host:port`."""
     server_name: str
     """The name of the server, without spaces; empty: its id."""
     server_tags: str | Sequence[str]
@@ -223,7 +223,7 @@ class ConfigKeys(TypedDict, total=False):
     server_metadata: Mapping[str, str]
     """Names and values of the server, which monitoring shows."""
     debug: bool
-    """Log what connections do."""
+    """Log events of connections."""
     trace: bool
     """Log every protocol message."""
     trace_verbose: bool
@@ -273,7 +273,7 @@ class ConfigKeys(TypedDict, total=False):
     lame_duck_grace_period: Duration
     """The time before lame duck mode closes the first connection."""
     no_header_support: bool
-    """Do without message headers."""
+    """Turn message headers off."""
     no_fast_producer_stall: bool
     """Do not slow a publisher whose subscribers fall behind."""
     max_closed_clients: int
@@ -293,7 +293,7 @@ class ConfigKeys(TypedDict, total=False):
     system_account: str
     """The account of the server's own events and requests."""
     no_system_account: bool
-    """Do without a system account."""
+    """Turn the system account off."""
     feature_flags: Mapping[str, bool]
     """Switches of single behaviours; only `js_ack_fc_v2`."""
     jetstream: bool | JetStreamKeys

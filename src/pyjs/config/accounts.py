@@ -188,7 +188,7 @@ USER = Table(
         Key(
             "permissions",
             PERMISSION_BLOCK,
-            "What the user may do; without it, the default permissions of the block.",
+            "The permissions of the user; without them, the default permissions of the block.",
             ("permission", "authorization"),
         ),
     ),
@@ -278,7 +278,7 @@ AUTHORIZATION = Table(
         Key(
             "default_permissions",
             PERMISSION_BLOCK,
-            "What users may do that have no permissions of their own.",
+            "The permissions of users without their own.",
             ("default_permission", "permissions"),
             reloadable=True,
         ),
@@ -433,7 +433,7 @@ ACCOUNT = Table(
         Key(
             "default_permissions",
             PERMISSION_BLOCK,
-            "What users may do that have no permissions of their own.",
+            "The permissions of users without their own.",
         ),
         Key(
             "limits",

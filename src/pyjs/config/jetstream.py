@@ -122,7 +122,7 @@ JETSTREAM_LIMITS = Table(
         Key(
             "default_max_consumers",
             INT,
-            "`max_consumers` of a stream that names none; -1: no limit.",
+            "The `max_consumers` of a stream without this option; -1: no limit.",
             check=_or_none,
             zero_is_default=True,
         ),
@@ -172,11 +172,11 @@ JETSTREAM = Table(
             ("sync",),
             attrs=("sync_interval_ns", "sync_always"),
         ),
-        Key("sync_always", BOOL, "Acknowledge only what is on the medium."),
+        Key("sync_always", BOOL, "Sync before each acknowledgement."),
         Key(
             "scrub_rate",
             SIZE,
-            "Bytes a second that the check of stored files reads; 0: no check.",
+            "Bytes per second that the scrub of stored files reads; 0: no scrub.",
             check=_size_63,
         ),
         Key(
@@ -189,7 +189,7 @@ JETSTREAM = Table(
         Key(
             "prev_key",
             STRING,
-            "The secret before, so that files encrypted with it can be opened.",
+            "The previous secret, to open files encrypted with it.",
             ("prev_ek", "prev_encryption_key"),
             secret=True,
         ),
@@ -208,7 +208,7 @@ JETSTREAM = Table(
         Key(
             "limits",
             Kind("map", _read_limits, "{}", JETSTREAM_LIMITS),
-            "Bounds of what streams and consumers may ask for.",
+            "Limits for options of streams and consumers.",
         ),
     ),
     unsupported.JETSTREAM,

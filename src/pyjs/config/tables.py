@@ -127,7 +127,7 @@ TOP = Table(
         Key(
             "client_advertise",
             STRING,
-            "The address that clients are told, `host` or `host:port`.",
+            "The address that INFO advertises to clients, `host` or `host:port`.",
             check=_check_client_advertise,
             reloadable=True,
         ),
@@ -149,7 +149,7 @@ TOP = Table(
             "Names and values of the server, which monitoring shows.",
             reloadable=True,
         ),
-        Key("debug", BOOL, "Log what connections do.", reloadable=True),
+        Key("debug", BOOL, "Log events of connections.", reloadable=True),
         Key("trace", BOOL, "Log every protocol message.", reloadable=True),
         Key(
             "trace_verbose",
@@ -287,7 +287,7 @@ TOP = Table(
             check=positive_duration,
             zero_is_default=True,
         ),
-        Key("no_header_support", BOOL, "Do without message headers."),
+        Key("no_header_support", BOOL, "Turn message headers off."),
         Key(
             "no_fast_producer_stall",
             BOOL,
@@ -335,7 +335,7 @@ TOP = Table(
             ("system",),
             zero_is_default=True,
         ),
-        Key("no_system_account", BOOL, "Do without a system account.", ("no_system", "no_sys_acc")),
+        Key("no_system_account", BOOL, "Turn the system account off.", ("no_system", "no_sys_acc")),
         Key(
             "feature_flags",
             Kind("map of bools", _read_feature_flags, "Mapping[str, bool]"),

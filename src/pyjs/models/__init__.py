@@ -1,8 +1,8 @@
-"""Models of pydantic for what a program says to the server and what the server says.
+"""Pydantic models of the configuration, of API requests and answers, and of monitoring pages.
 
 `ServerOptions` configure a server (`pyjs.aio.Server(options)`). `StreamConfig`, `ConsumerConfig` and the requests are
-bodies of the JetStream API: `to_json()` has what was set. `parse_answer`, `parse_advisory` and `Jsz.parse` and the
-like read what a server answers, pyjs-server or nats-server. docs/embedding.md has examples.
+bodies of the JetStream API: `to_json()` returns the fields that were set. `parse_answer`, `parse_advisory`, `Jsz.parse`
+and similar functions parse answers of pyjs-server and nats-server. docs/embedding.md has examples.
 
 Nothing in the server imports this package.
 """

@@ -109,7 +109,7 @@ class GroupPinned(ConsumerAdvisory):
 
 
 class GroupUnpinned(ConsumerAdvisory):
-    """A client is pinned no longer."""
+    """A client lost its pin."""
 
     account: str = ""
     group: str

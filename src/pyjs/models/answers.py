@@ -247,7 +247,7 @@ class StreamRestoreResponse(ApiAnswer):
 
 
 class StreamSnapshotResponse(ApiAnswer):
-    """STREAM.SNAPSHOT: what is being sent."""
+    """STREAM.SNAPSHOT: the data that will be sent."""
 
     config: StreamConfig
     state: StreamState

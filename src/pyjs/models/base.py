@@ -45,21 +45,21 @@ Time = AwareDatetime
 
 
 class Options(BaseModel):
-    """Something that a program asks for. A name that does not exist is an error."""
+    """A request or configuration made by a program. An unknown name is an error."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     def to_json(self) -> bytes:
-        """Return what was set, and nothing else, as the body of a request."""
+        """Return the fields that were set, as the body of a request."""
         return self.model_dump_json(exclude_unset=True).encode()
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Show what was set; secrets are never shown."""
+        """Show the fields that were set, without secrets."""
         return [(name, value) for name, value in super().__repr_args__() if name in self.model_fields_set]
 
 
 class Answer(BaseModel):
-    """Something that a server says. Fields that are not known here, of a newer server, are left out."""
+    """An answer of a server. Unknown fields, as of a newer server, are left out."""
 
     model_config = ConfigDict(extra="ignore")
 

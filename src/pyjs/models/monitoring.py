@@ -41,7 +41,7 @@ class JszConfig(Answer):
 
 
 class JszLimits(Answer):
-    """Bounds on what streams and consumers may ask for; 0: none."""
+    """Limits for options of streams and consumers; 0: none."""
 
     max_request_batch: int = 0
     max_ack_pending: int = 0

@@ -60,7 +60,8 @@ class UserOptions(Options):
         default=None, description="The public key of the user, in place of name and password."
     )
     permissions: PermissionsOptions | None = Field(
-        default=None, description="What the user may do; without it, the default permissions of the block."
+        default=None,
+        description="The permissions of the user; without them, the default permissions of the block.",
     )
 
 
@@ -79,7 +80,7 @@ class AuthorizationOptions(Options):
     )
     users: list[UserOptions] | None = Field(default=None, description="The users of the global account.")
     default_permissions: PermissionsOptions | None = Field(
-        default=None, description="What users may do that have no permissions of their own."
+        default=None, description="The permissions of users without their own."
     )
 
 
@@ -179,7 +180,7 @@ class AccountOptions(Options):
         default=None, description="JetStream in this account: on, off, or its limits."
     )
     default_permissions: PermissionsOptions | None = Field(
-        default=None, description="What users may do that have no permissions of their own."
+        default=None, description="The permissions of users without their own."
     )
     limits: AccountLimitsOptions | None = Field(
         default=None, description="Limits of the account's connections."
@@ -199,7 +200,7 @@ class JetStreamLimitsOptions(Options):
         default=None, description="The longest `duplicate_window` of a stream; 0: no bound."
     )
     default_max_consumers: int | None = Field(
-        default=None, description="`max_consumers` of a stream that names none; -1: no limit."
+        default=None, description="The `max_consumers` of a stream without this option; -1: no limit."
     )
 
 
@@ -223,9 +224,9 @@ class JetStreamOptions(Options):
     sync_interval: Duration | None = Field(
         default=None, description="How often files are synced; `always`: before each acknowledgement."
     )
-    sync_always: bool | None = Field(default=None, description="Acknowledge only what is on the medium.")
+    sync_always: bool | None = Field(default=None, description="Sync before each acknowledgement.")
     scrub_rate: int | None = Field(
-        default=None, description="Bytes a second that the check of stored files reads; 0: no check."
+        default=None, description="Bytes per second that the scrub of stored files reads; 0: no scrub."
     )
     key: str | None = Field(
         default=None,
@@ -233,9 +234,7 @@ class JetStreamOptions(Options):
         repr=False,
     )
     prev_key: str | None = Field(
-        default=None,
-        description="The secret before, so that files encrypted with it can be opened.",
-        repr=False,
+        default=None, description="The previous secret, to open files encrypted with it.", repr=False
     )
     cipher: str | None = Field(default=None, description="The cipher of new streams: `chacha` or `aes`.")
     domain: str | None = Field(default=None, description="The JetStream domain of this server.")
@@ -244,7 +243,7 @@ class JetStreamOptions(Options):
     )
     strict: bool | None = Field(default=None, description="Refuse API requests with unknown fields.")
     limits: JetStreamLimitsOptions | None = Field(
-        default=None, description="Bounds of what streams and consumers may ask for."
+        default=None, description="Limits for options of streams and consumers."
     )
 
 
@@ -257,7 +256,7 @@ class ServerOptions(Options):
     host: str | None = Field(default=None, description="The address for clients.")
     port: int | None = Field(default=None, description="The port for clients; -1: any free port.")
     client_advertise: str | None = Field(
-        default=None, description="The address that clients are told, `host` or `host:port`."
+        default=None, description="The address that INFO advertises to clients, `host` or `host:port`."
     )
     server_name: str | None = Field(
         default=None, description="The name of the server, without spaces; empty: its id."
@@ -268,7 +267,7 @@ class ServerOptions(Options):
     server_metadata: dict[str, str] | None = Field(
         default=None, description="Names and values of the server, which monitoring shows."
     )
-    debug: bool | None = Field(default=None, description="Log what connections do.")
+    debug: bool | None = Field(default=None, description="Log events of connections.")
     trace: bool | None = Field(default=None, description="Log every protocol message.")
     trace_verbose: bool | None = Field(
         default=None, description="Log the messages of the system account too; turns `trace` on."
@@ -332,7 +331,7 @@ class ServerOptions(Options):
     lame_duck_grace_period: Duration | None = Field(
         default=None, description="The time before lame duck mode closes the first connection."
     )
-    no_header_support: bool | None = Field(default=None, description="Do without message headers.")
+    no_header_support: bool | None = Field(default=None, description="Turn message headers off.")
     no_fast_producer_stall: bool | None = Field(
         default=None, description="Do not slow a publisher whose subscribers fall behind."
     )
@@ -356,7 +355,7 @@ class ServerOptions(Options):
     system_account: str | None = Field(
         default=None, description="The account of the server's own events and requests."
     )
-    no_system_account: bool | None = Field(default=None, description="Do without a system account.")
+    no_system_account: bool | None = Field(default=None, description="Turn the system account off.")
     feature_flags: dict[str, bool] | None = Field(
         default=None, description="Switches of single behaviours; only `js_ack_fc_v2`."
     )

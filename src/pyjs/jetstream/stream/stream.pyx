@@ -551,7 +551,7 @@ cdef class Stream(Sink):
         self.interest.wake(self.store.catalogue.last_seq)
 
     def commit_now(self) -> None:
-        """Commit before an API reply that confirms a change; the commit of the turn comes in addition.
+        """Commit now, before an API reply confirms a change; later changes of the turn are committed at its end.
 
         Raises:
             StoreFailed: the change is not written.

@@ -104,7 +104,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects; -1: they are a large part of all, or no memory."""
+        """Set `out` to all matching subjects; -1: too many match, or out of memory."""
         memset(out, 0, sizeof(Matches))
         out.max = self.table.table.used // 8 + FEW_SUBJECTS
         if not self.is_every(f) and self.collect(f, out) == 0:
