@@ -204,7 +204,7 @@ cdef class StreamStore:
             self.drop(self.catalogue.first_seq, 0)
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        """Return whether `keep_from` is cheaper than dropping the messages below `seq` one by one: few of many remain."""
+        """Return whether `keep_from` is cheaper than dropping each message below `seq`: few of many remain."""
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
