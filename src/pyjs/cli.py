@@ -129,6 +129,8 @@ def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
 
 
 def _report_check(options: Options) -> int:
+    for text in options.keys_set_twice:
+        print(f"{PROGRAM}: {text}", file=sys.stderr)
     if options.warnings:
         return _fail("\n".join(options.warnings))
     text = f"configuration file {options.config_path} is valid ({options.config_digest})"

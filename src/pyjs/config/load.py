@@ -33,7 +33,7 @@ def load_options(
 ) -> Options:
     """Return the options of the file at `path` (None: no file) with `keys` and then `flags` over them.
 
-    Probable mistakes are in `warnings` of the result.
+    Probable mistakes are in `warnings` and `keys_set_twice` of the result.
 
     Raises:
         ConfigError: the configuration is invalid; the text has the place, cause and fix of each problem.
@@ -64,6 +64,7 @@ def _load_entries(
     if reading.problems:
         raise ConfigError([*reading.problems, *reading.warnings])
     options.warnings = tuple(str(warning) for warning in reading.warnings)
+    options.keys_set_twice = tuple(str(problem) for problem in reading.twice)
     return reading.places
 
 
@@ -74,7 +75,7 @@ def _load_file(
     from pyjs.config.digest import config_digest
     from pyjs.config.parser import parse_file
 
-    entries = parse_file(path, read, environ)
+    entries = parse_file(path, read, environ, reading.twice)
     options.config_digest = config_digest(entries)
     if not entries:
         place, fix = Place(path, 1, 1), "write a key, port: 4222 for instance"

@@ -218,6 +218,7 @@ class Options:
     config_digest: str = ""  # "sha256:..."; "" without a file
     flags: dict[str, str | int | bool] = field(default_factory=dict)  # the command line, see flags.py
     warnings: tuple[str, ...] = ()  # file:line:column: cause; fix
+    keys_set_twice: tuple[str, ...] = ()  # the same; the file is valid all the same, as for nats-server
 
     def users(self) -> Iterator[UserOptions]:
         """Yield every configured user, of all blocks."""

@@ -24,9 +24,9 @@ from posixpath import dirname, isabs, normpath
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import reason_of
-from pyjs.config.errors import ConfigError, Place, did_you_mean
+from pyjs.config.errors import ConfigError, Place, Problem, did_you_mean
 from pyjs.config.lexer import Lexer, Variable
-from pyjs.config.values import ConfigMap, Entry, Value
+from pyjs.config.values import ConfigMap, Entry, Value, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,10 +38,13 @@ DEPTH_MAX = 100  # levels of maps, lists, includes and references; protects the 
 FILES_MAX = 1000  # included by one configuration
 SIZE_MAX = 8 << 20  # characters of all files and variables together
 VALUES_MAX = 1_000_000  # a value counts once per reference to it
+REPEATED_MAX = 50  # reported keys that are set twice
 
 
-def parse_file(path: str, read: Read, environ: Mapping[str, str]) -> ConfigMap:
-    """Return the contents of the file `path` and its includes.
+def parse_file(
+    path: str, read: Read, environ: Mapping[str, str], twice: list[Problem] | None = None
+) -> ConfigMap:
+    """Return the contents of the file `path` and its includes; `twice` takes keys set twice in one block of one file.
 
     Raises:
         ConfigError: the text is not in this language, or a file cannot be read.
@@ -51,7 +54,8 @@ def parse_file(path: str, read: Read, environ: Mapping[str, str]) -> ConfigMap:
     except OSError as error:
         fix = "give the path of a file that can be read"
         raise ConfigError.at(Place("", 0, 0), f"open {path}: {reason_of(error)}", fix) from error
-    return Parser(Lexer(text, path), read, environ, including=(normpath(path),)).parse()
+    whole = _Whole(twice)
+    return Parser(Lexer(text, path), read, environ, including=(normpath(path),), whole=whole).parse()
 
 
 def _read_nothing(path: str) -> str:
@@ -61,9 +65,10 @@ def _read_nothing(path: str) -> str:
 class _Whole:
     """The limits that all files of one configuration share."""
 
-    __slots__ = ("_shapes", "_size", "_values", "files")
+    __slots__ = ("_shapes", "_size", "_twice", "_values", "files")
 
-    def __init__(self) -> None:
+    def __init__(self, twice: list[Problem] | None = None) -> None:
+        self._twice = [] if twice is None else twice
         self.files = 0  # number of included files
         self._size = 0  # characters read so far
         self._values = 0
@@ -76,6 +81,11 @@ class _Whole:
         if self._size > SIZE_MAX:
             cause = f"the configuration has more than {SIZE_MAX} characters, includes and variables counted"
             raise ConfigError.at(place, cause, "write a smaller one")
+
+    def compare(self, first: Entry | None, second: Entry) -> None:
+        """Note a key that its file has set in this block before; over an included file it may be meant."""
+        if first is not None and first.place.file == second.place.file and len(self._twice) < REPEATED_MAX:
+            self._twice.append(repeated(first, second))
 
     def note(self, data: ConfigMap | list[Value]) -> None:
         """Note the number of values and levels of a map or list."""
@@ -172,7 +182,9 @@ class Parser:
             if len(self._scopes) == 1 and lexer.peek() not in ("{", "[", "("):
                 lexer.at = before
                 lexer.skip_spaces()
-        scope.put(Entry(key, place, self._value(f'"{key}"')))
+        entry = Entry(key, place, self._value(f'"{key}"'))
+        self._whole.compare(scope.get(key), entry)
+        scope.put(entry)
 
     def _value(self, key: str) -> Value:
         lexer = self._lexer

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.config.errors import Place, Problem, Refused, suggestion
-from pyjs.config.values import ConfigMap, Entry, Value, describe
+from pyjs.config.values import ConfigMap, Entry, Value, describe, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,11 +75,12 @@ class Table:
 
 
 class Reading:
-    """The results of reading a file: problems, warnings, and the place of each attribute."""
+    """The results of reading a file: problems, warnings, keys set twice, and the place of each attribute."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.twice: list[Problem] = []
         self.places: dict[str, Place] = {}  # by dotted attribute of Options
         self.user_places: dict[str, Place] = {}  # where each user name was given first
 
@@ -90,6 +91,7 @@ class Reading:
 
 def read_block(reading: Reading, table: Table, entries: ConfigMap, target: object) -> None:
     """Set the attributes of `target` from `entries`; problems are collected in `reading`."""
+    _note_other_spellings(reading, table, entries)
     for entry in entries.values():
         if len(reading.problems) >= PROBLEMS_MAX:
             return
@@ -97,6 +99,16 @@ def read_block(reading: Reading, table: Table, entries: ConfigMap, target: objec
             _read_entry(reading, table, entry, target)
         except Refused as refused:
             reading.problems.append(refused.problem)
+
+
+def _note_other_spellings(reading: Reading, table: Table, entries: ConfigMap) -> None:
+    """Note each key that stands in the block again, in other case or under another of its names."""
+    first: dict[str, Entry] = {}
+    for entry in entries.values():
+        key = table.key_by_name.get(entry.key.lower())
+        earlier = first.setdefault(key.name, entry) if key is not None else entry
+        if earlier is not entry and earlier.place.file == entry.place.file:
+            reading.twice.append(repeated(earlier, entry))
 
 
 def _read_entry(reading: Reading, table: Table, entry: Entry, target: object) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyjs.config.errors import Place
+from pyjs.config.errors import Place, Problem
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -44,6 +44,15 @@ class ConfigMap(dict[str, Entry]):
         """Add `entry`; replace an earlier one of exactly the same name."""
         self.pop(entry.key, None)
         self[entry.key] = entry
+
+
+def repeated(first: Entry, second: Entry) -> Problem:
+    """Return what to say of a key that stands in its block twice."""
+    name = "" if first.key == second.key else f' as "{first.key}"'
+    cause = (
+        f'"{second.key}" is set twice in this block, first{name} at {first.place}, and the last one counts'
+    )
+    return Problem(second.place, cause, "remove one of the two")
 
 
 def describe(value: Value, secret: bool = False) -> str:

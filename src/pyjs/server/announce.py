@@ -46,6 +46,8 @@ def announce_start(log: Log, node: Node, options: Options) -> None:
         log.warn("Plaintext passwords detected, use nkeys or bcrypt")
     if options.config_path is not None:
         log.info(f"Using configuration file: {options.config_path} ({options.config_digest})")
+    for text in options.keys_set_twice:
+        log.warn(text)
 
 
 def node_name(server_id: str) -> str:

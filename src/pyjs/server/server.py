@@ -280,6 +280,8 @@ class Server:
             self.log.adopt(log)
         for change in changed:
             self.log.info(change_line(change))
+        for text in new.keys_set_twice:
+            self.log.warn(text)
         if "pid_file" in names or "ports_file_dir" in names:
             self._rewrite_files(old)
         self._switch_jetstream()

@@ -183,6 +183,38 @@ def test_what_is_probably_not_meant_is_warned_about(load: Load, text: str, cause
     assert cause in warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        (
+            "port: 1\nport: 2",
+            'server.conf:2:1: "port" is set twice in this block, first at server.conf:1:1, ',
+        ),
+        (
+            "port: 1\nPort: 2",
+            'server.conf:2:1: "Port" is set twice in this block, first as "port" at server.conf:1:1, ',
+        ),
+        (
+            "net: a\nhost: b",
+            'server.conf:2:1: "host" is set twice in this block, first as "net" at server.conf:1:1, ',
+        ),
+        ("jetstream {max_mem: 1G}\njetstream {max_file: 1G}", 'server.conf:2:1: "jetstream" is set twice'),
+    ],
+)
+def test_a_key_that_is_set_twice_is_noted_and_the_last_one_counts(load: Load, text: str, noted: str) -> None:
+    options = load(text)
+    assert [text[: len(noted)] for text in options.keys_set_twice] == [noted]
+    assert options.keys_set_twice[0].endswith("the last one counts; remove one of the two")
+    assert options.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["include 'base'\nport: 2", "Port: 1\ninclude 'base'", "accounts {a {}, A {}}"]
+)
+def test_keys_over_an_include_and_names_in_other_case_are_not_noted(load: Load, text: str) -> None:
+    assert load(text, files={"base": "port: 1"}).keys_set_twice == ()
+
+
 # Flags
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyjs.config.errors import ConfigError, Place
-from pyjs.config.parser import parse_file
+from pyjs.config.errors import ConfigError, Place, Problem
+from pyjs.config.parser import REPEATED_MAX, parse_file
 from pyjs.config.values import ConfigMap, Data
 
 
@@ -108,6 +108,46 @@ def test_lists_hold_maps_and_lists() -> None:
 def test_the_last_of_two_equal_keys_wins_and_takes_its_place() -> None:
     parsed = parse_text("a 1\nb 2\na 3", {})
     assert [(key, entry.value.data) for key, entry in parsed.items()] == [("b", 2), ("a", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        ("a 1\nb 2\n a 3", ['3:2: "a" is set twice in this block, first at f:1:1']),
+        ("a 1; a 2; a 3", ['1:6: "a" is set twice', '1:11: "a" is set twice']),
+        ("m {\nn { a 1\na {} }\n}", ['3:1: "a" is set twice']),
+        ("m {a 1}\nm {b 2}", ['2:1: "m" is set twice']),
+        ("l [{a 1, a 2}]", ['1:10: "a" is set twice']),
+        ("{a 1}\n{a 2}", ['2:2: "a" is set twice']),
+        ("m {a 1}\nn {a 2}\na 3\nl [{a 1}, {a 2}]", []),
+        ("a 1\nA 2", []),  # an account may be named so: the reader of the block decides
+    ],
+)
+def test_a_key_that_is_set_twice_in_a_block_is_noted_with_both_places(text: str, noted: list[str]) -> None:
+    # given
+    twice: list[Problem] = []
+    # when
+    parse_file("f", lambda path: text, {}, twice)
+    # then
+    assert len(twice) == len(noted)
+    for problem, start in zip(twice, noted, strict=True):
+        assert str(problem).startswith(f"f:{start}")
+
+
+def test_a_key_over_that_of_an_included_file_is_not_noted() -> None:
+    # given
+    texts = {"main": "include base\na 2\ninclude base\ninclude more", "base": "a 1", "more": "a 3"}
+    twice: list[Problem] = []
+    # when
+    parsed = parse_file("main", texts.__getitem__, {}, twice)
+    # then
+    assert (plain(parsed), twice) == ({"a": 3}, [])
+
+
+def test_only_the_first_keys_that_are_set_twice_are_noted() -> None:
+    twice: list[Problem] = []
+    parse_file("f", lambda path: "a 1\n" * 10_000, {}, twice)
+    assert len(twice) == REPEATED_MAX
 
 
 def test_every_value_knows_its_place() -> None:

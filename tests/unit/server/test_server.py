@@ -248,6 +248,22 @@ async def test_a_reload_gives_no_jetstream_back_to_a_lame_duck(tmp_path: Path) -
     peer.writer.close()
 
 
+async def test_a_key_that_is_set_twice_is_a_warning_at_the_start_and_at_a_reload(tmp_path: Path) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text('listen: "127.0.0.1:-1"\nping_max: 3\nping_max: 4\n')
+    server = Server(load_options(str(config), read_file, {}, {}), ListLog())
+    await server.start()
+    config.write_text('listen: "127.0.0.1:-1"\n\nping_max: 3\nping_max: 4\n')
+
+    server.reload()
+
+    assert isinstance(server.log, ListLog)
+    noted = [text.partition(", and")[0] for level, text in server.log.lines if level == "WRN"]
+    said = '"ping_max" is set twice in this block, first at'
+    assert noted == [f"{config}:3:1: {said} {config}:2:1", f"{config}:4:1: {said} {config}:3:1"]
+    await stopped(server)
+
+
 async def test_a_reload_that_cannot_start_jetstream_leaves_the_store_alone(
     start: Start, tmp_path: Path
 ) -> None:
