@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(problem)
     if line.flags.get("t"):
         return _report_check(options)
-    for warning in options.warnings:
+    for warning in options.warnings.mistakes:
         print(warning, file=sys.stderr)
     missing = missing_packages()
     if missing:
@@ -129,10 +129,10 @@ def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
 
 
 def _report_check(options: Options) -> int:
-    for text in options.keys_set_twice:
+    for text in options.warnings.repeated:
         print(f"{PROGRAM}: {text}", file=sys.stderr)
-    if options.warnings:
-        return _fail("\n".join(options.warnings))
+    if options.warnings.mistakes:
+        return _fail("\n".join(options.warnings.mistakes))
     text = f"configuration file {options.config_path} is valid ({options.config_digest})"
     print(f"{PROGRAM}: {text}", file=sys.stderr)
     return 0

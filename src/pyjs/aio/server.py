@@ -82,7 +82,7 @@ class Server:
         server, log = self._made()
         self._server = server
         server.after_stop.append(partial(self._stopped, server, log))
-        for warning in self._options.warnings:
+        for warning in self._options.warnings.mistakes:
             log.warn(warning)
         await server.start(self._spin)
 

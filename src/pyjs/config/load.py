@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.flags import COMMAND_LINE, apply_flags
-from pyjs.config.options import NS_PER_S, SYSTEM_ACCOUNT, Options
+from pyjs.config.options import NS_PER_S, SYSTEM_ACCOUNT, Options, Warnings
 from pyjs.config.values import ConfigMap
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def load_options(
 ) -> Options:
     """Return the options of the file at `path` (None: no file) with `keys` and then `flags` over them.
 
-    Probable mistakes are in `warnings` and `keys_set_twice` of the result.
+    Probable mistakes are in `warnings` of the result.
 
     Raises:
         ConfigError: the configuration is invalid; the text has the place, cause and fix of each problem.
@@ -63,8 +63,10 @@ def _load_entries(
     read_block(reading, TOP, entries, options)
     if reading.problems:
         raise ConfigError([*reading.problems, *reading.warnings])
-    options.warnings = tuple(str(warning) for warning in reading.warnings)
-    options.keys_set_twice = tuple(str(problem) for problem in reading.twice)
+    options.warnings = Warnings(
+        mistakes=tuple(str(warning) for warning in reading.warnings),
+        repeated=tuple(str(problem) for problem in reading.twice),
+    )
     return reading.places
 
 

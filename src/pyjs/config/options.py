@@ -161,6 +161,14 @@ class TlsOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class Warnings:
+    """Warnings about a configuration that can be used: file:line:column: cause; fix."""
+
+    mistakes: tuple[str, ...] = ()  # -t fails
+    repeated: tuple[str, ...] = ()  # keys that are set twice; valid for -t, as in nats-server
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Options:
     """All options of one server."""
 
@@ -217,8 +225,7 @@ class Options:
     config_path: str | None = None  # the file of -c
     config_digest: str = ""  # "sha256:..."; "" without a file
     flags: dict[str, str | int | bool] = field(default_factory=dict)  # the command line, see flags.py
-    warnings: tuple[str, ...] = ()  # file:line:column: cause; fix
-    keys_set_twice: tuple[str, ...] = ()  # the same; the file is valid all the same, as for nats-server
+    warnings: Warnings = field(default_factory=Warnings)
 
     def users(self) -> Iterator[UserOptions]:
         """Yield every configured user, of all blocks."""

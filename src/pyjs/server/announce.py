@@ -46,7 +46,7 @@ def announce_start(log: Log, node: Node, options: Options) -> None:
         log.warn("Plaintext passwords detected, use nkeys or bcrypt")
     if options.config_path is not None:
         log.info(f"Using configuration file: {options.config_path} ({options.config_digest})")
-    for text in options.keys_set_twice:
+    for text in options.warnings.repeated:
         log.warn(text)
 
 

@@ -93,7 +93,7 @@ def test_a_single_user_is_one_of_the_users(load: Load) -> None:
 def test_the_auth_timeout_is_seconds_or_a_duration(load: Load, text: str, ns: int) -> None:
     options = load(f"authorization {{timeout: {text}}}")
     assert options.authorization.timeout_ns == ns
-    assert options.warnings == ()
+    assert options.warnings.mistakes == ()
 
 
 def test_accounts_may_be_a_list_of_names(load: Load) -> None:

@@ -12,7 +12,7 @@ def test_without_a_file_the_defaults_hold() -> None:
     options = load_options(None, lambda path: "", {}, {})
     assert (options.host, options.port, options.http_port) == ("0.0.0.0", 4222, 0)
     assert (options.max_payload, options.max_pending) == (1 << 20, 64 << 20)
-    assert (options.config_path, options.config_digest, options.warnings) == (None, "", ())
+    assert (options.config_path, options.config_digest, options.warnings.mistakes) == (None, "", ())
     assert options.jetstream.sync_interval_ns == NS_PER_S
     assert not options.jetstream.enabled
     assert list(options.users()) == []
@@ -164,8 +164,10 @@ def test_the_store_directory_may_stand_at_the_top(load: Load) -> None:
 def test_a_bare_number_is_taken_for_a_duration_with_a_warning(load: Load, text: str, ns: int) -> None:
     options = load(f"ping_interval: {text}")
     assert options.ping_interval_ns == ns
-    assert len(options.warnings) == 1
-    assert options.warnings[0].startswith('server.conf:1:16: "ping_interval" is a number without unit')
+    assert len(options.warnings.mistakes) == 1
+    assert options.warnings.mistakes[0].startswith(
+        'server.conf:1:16: "ping_interval" is a number without unit'
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_a_bare_number_is_taken_for_a_duration_with_a_warning(load: Load, text: 
     ],
 )
 def test_what_is_probably_not_meant_is_warned_about(load: Load, text: str, cause: str) -> None:
-    warnings = load(text).warnings
+    warnings = load(text).warnings.mistakes
     assert len(warnings) == 1
     assert cause in warnings[0]
 
@@ -203,16 +205,16 @@ def test_what_is_probably_not_meant_is_warned_about(load: Load, text: str, cause
 )
 def test_a_key_that_is_set_twice_is_noted_and_the_last_one_counts(load: Load, text: str, noted: str) -> None:
     options = load(text)
-    assert [text[: len(noted)] for text in options.keys_set_twice] == [noted]
-    assert options.keys_set_twice[0].endswith("the last one counts; remove one of the two")
-    assert options.warnings == ()
+    assert [text[: len(noted)] for text in options.warnings.repeated] == [noted]
+    assert options.warnings.repeated[0].endswith("the last one counts; remove one of the two")
+    assert options.warnings.mistakes == ()
 
 
 @pytest.mark.parametrize(
     "text", ["include 'base'\nport: 2", "Port: 1\ninclude 'base'", "accounts {a {}, A {}}"]
 )
 def test_keys_over_an_include_and_names_in_other_case_are_not_noted(load: Load, text: str) -> None:
-    assert load(text, files={"base": "port: 1"}).keys_set_twice == ()
+    assert load(text, files={"base": "port: 1"}).warnings.repeated == ()
 
 
 # Flags

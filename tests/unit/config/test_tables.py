@@ -162,7 +162,7 @@ def test_keys_are_compared_without_case(load: Load) -> None:
 
 def test_every_attribute_of_options_is_set_by_some_key() -> None:
     set_by_keys = {attr.split(".")[0] for key in TABLES[""].keys for attr in key.attrs}
-    not_from_keys = {"config_path", "config_digest", "flags", "warnings", "keys_set_twice"}
+    not_from_keys = {"config_path", "config_digest", "flags", "warnings"}
     assert {each.name for each in fields(Options)} == set_by_keys | not_from_keys
 
 
