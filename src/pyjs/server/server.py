@@ -280,7 +280,7 @@ class Server:
             self.log.adopt(log)
         for change in changed:
             self.log.info(change_line(change))
-        for text in new.warnings.repeated:
+        for text in (*new.warnings.mistakes, *new.warnings.repeated):
             self.log.warn(text)
         if "pid_file" in names or "ports_file_dir" in names:
             self._rewrite_files(old)

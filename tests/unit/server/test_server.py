@@ -253,14 +253,30 @@ async def test_a_key_that_is_set_twice_is_a_warning_at_the_start_and_at_a_reload
     config.write_text('listen: "127.0.0.1:-1"\nping_max: 3\nping_max: 4\n')
     server = Server(load_options(str(config), read_file, {}, {}), ListLog())
     await server.start()
-    config.write_text('listen: "127.0.0.1:-1"\n\nping_max: 3\nping_max: 4\n')
+    config.write_text('listen: "127.0.0.1:-1"\n\nping_max: 3\nping_max: 5\n')
 
     server.reload()
 
+    assert server.options.ping_max == 5
     assert isinstance(server.log, ListLog)
     noted = [text.partition(", and")[0] for level, text in server.log.lines if level == "WRN"]
     said = '"ping_max" is set twice in this block, first at'
     assert noted == [f"{config}:3:1: {said} {config}:2:1", f"{config}:4:1: {said} {config}:3:1"]
+    await stopped(server)
+
+
+async def test_a_probable_mistake_is_a_warning_at_a_reload(tmp_path: Path) -> None:
+    config = tmp_path / "server.conf"
+    config.write_text('listen: "127.0.0.1:-1"\n')
+    server = Server(load_options(str(config), read_file, {}, {}), ListLog())
+    await server.start()
+    config.write_text('listen: "127.0.0.1:-1"\nping_interval: 60\n')
+
+    server.reload()
+
+    assert isinstance(server.log, ListLog)
+    warned = [text for level, text in server.log.lines if level == "WRN"]
+    assert [text.partition(" is a ")[0] for text in warned] == [f'{config}:2:16: "ping_interval"']
     await stopped(server)
 
 
