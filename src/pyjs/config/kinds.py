@@ -40,6 +40,8 @@ def _read_number(
         parse_number(str(value.data))
     except ValueError:
         fix = f"write a number without quotes, {key.name}: {example} for instance"
+        if str(value.data)[:1].isdigit():
+            fix = f"the units are KB, MB, GB and TB, {key.name}: {example} for instance"
     raise wrong_type(key, value, expected, fix)
 
 

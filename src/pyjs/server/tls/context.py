@@ -81,8 +81,12 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
         raise TlsFailed(f"the key in {key} has a pass phrase; write one without") from None
     except ssl.SSLError as error:
         if "KEY_VALUES_MISMATCH" in str(error):
-            raise TlsFailed(f"the key in {key} is not that of the certificate in {certificate}") from None
-        raise TlsFailed(f"{certificate} and {key} are no PEM files of a certificate and its key") from None
+            raise TlsFailed(
+                f"the key in {key} is not that of the certificate in {certificate}; give one pair"
+            ) from None
+        raise TlsFailed(
+            f"{certificate} and {key} are no PEM files of a certificate and its key; give PEM files"
+        ) from None
 
 
 def _load_authorities(context: ssl.SSLContext, path: str) -> None:
@@ -93,7 +97,7 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
     try:
         context.load_verify_locations(path)
     except ssl.SSLError:
-        raise TlsFailed(f"{path} holds no certificate in PEM form") from None
+        raise TlsFailed(f"{path} holds no certificate in PEM form; give a PEM file") from None
 
 
 class _Encrypted(Exception):
@@ -109,7 +113,7 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise TlsFailed(f"open {path}: {reason_of(error)}") from None
+        raise TlsFailed(f"open {path}: {reason_of(error)}; give a file that the server can read") from None
 
 
 def certificate_ends(options: TlsOptions) -> str:

@@ -117,7 +117,10 @@ def test_no_bytes_but_records_are_shaken_with(tmp_path: Path, authority: Authori
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        ({"cert_file": "/nowhere/a.pem"}, "open /nowhere/a.pem: no such file or directory"),
+        (
+            {"cert_file": "/nowhere/a.pem"},
+            "open /nowhere/a.pem: no such file or directory; give a file that the server can read",
+        ),
         ({"key_file": "ca-key.pem"}, "is not that of the certificate"),
         ({"cert_file": "server-key.pem"}, "are no PEM files of a certificate and its key"),
         ({"ca_file": "server-key.pem"}, "holds no certificate in PEM form"),
