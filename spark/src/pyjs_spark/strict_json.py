@@ -14,7 +14,7 @@ MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a half, or a whole pair
 
 
 def loads(said: bytes | str) -> Any:
-    """Return what the JSON says. Raises ValueError."""
+    """Return the decoded JSON. Raises ValueError."""
     text = said if isinstance(said, str) else bytes(said).decode()  # json would take halves in UTF-8 too
     try:
         found = json.loads(text)

@@ -44,7 +44,12 @@ WRONG = [
     ("server_name: 2024-01-02T03:04:05Z", "1:14", "found a date", "put it in quotes"),
     ("server_name {}", "1:13", "found a map", "put it in quotes"),
     ('max_payload: "1MB"', "1:14", '"max_payload" expects a size in bytes', "remove the quotes"),
-    ("max_payload: 1kbb", "1:14", '"max_payload" expects a size in bytes, found the string "1kbb"', "the units are KB, MB, GB and TB"),
+    (
+        "max_payload: 1kbb",
+        "1:14",
+        '"max_payload" expects a size in bytes, found the string "1kbb"',
+        "the units are KB, MB, GB and TB",
+    ),
     ("jetstream {max_mem: big}", "1:21", '"max_mem" expects a size in bytes', "max_mem: 10GB"),
     ("jetstream {max_mem: []}", "1:21", '"max_mem" expects a size in bytes, found a list', "max_mem: 10GB"),
     ("jetstream: 5", "1:12", '"jetstream" expects true, false or a map', "jetstream: enabled"),

@@ -49,7 +49,7 @@ def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Pipelin
 
 
 def refuse_beside(path: str, said: argparse.Namespace) -> None:
-    """Refuse what the command line says and a file has to. Raises OptionError."""
+    """Refuse options of the command line that must be in a file. Raises OptionError."""
     masters = () if said.command == submit_command.NAME else ("master",)  # there it says which cluster
     for name in ("format", "rows_per_file", *masters):
         if getattr(said, name, None) is not None:

@@ -131,7 +131,7 @@ class FilteringReader(JetStreamReader):
     """A batch read that takes filters of the query into its plan."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Any]:
-        """Keep what the plan can use; return what Spark has to filter itself."""
+        """Keep the filters that the plan can use; return those that Spark has to apply."""
         self._bounds, rest = push(filters, self._reading.options.subjects)
         return rest
 

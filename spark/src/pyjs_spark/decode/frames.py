@@ -243,7 +243,7 @@ def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
 
 
 class PubAck(NamedTuple):
-    """What a server says to a publish."""
+    """The answer to a publish."""
 
     stream: str
     seq: int
@@ -254,7 +254,7 @@ class PubAck(NamedTuple):
 
 
 def pub_ack(payload: bytes) -> PubAck | None:
-    """Return what an acknowledgement says, None if it is none."""
+    """Return the fields of an acknowledgement; None: it is not one."""
     try:
         said = strict_json.loads(payload)
         error = said.get("error") or {}

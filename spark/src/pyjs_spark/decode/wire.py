@@ -103,7 +103,7 @@ class Decoding(Pumped, Batched, Protocol):
 
     @property
     def pending(self) -> int:
-        """What the last delivery said is left behind it."""
+        """The pending count of the last delivery."""
 
     def listen(self, sid: int, high: int, next_seq: int) -> None: ...  # noqa: D102
 

@@ -230,7 +230,7 @@ class ObjectContents:
         return "", content
 
     def _again(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is said of the object now."""
+        """Return the current info of the object."""
         from pyjs_spark.read.latest import read_latest
 
         what = replace(self._what, subjects=filters((row["name"],)), columns=Listing.columns)

@@ -103,7 +103,7 @@ class Aggregate:
         return self.target.removeprefix("kv:") if self.target.startswith("kv:") else ""
 
     def definition(self) -> dict[str, object]:
-        """Return what a checkpoint belongs to: with another one its state means nothing."""
+        """Return the identity of a checkpoint: its state cannot be used with another one."""
         return {
             "streams": list(self.options.streams),
             "subjects": list(self.options.subjects),
@@ -118,7 +118,7 @@ class Aggregate:
         }
 
 
-# -- what is said ---------------------------------------------------------------------------------------------------
+# -- texts ----------------------------------------------------------------------------------------------------------
 
 
 def make(

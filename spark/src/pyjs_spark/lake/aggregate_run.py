@@ -52,7 +52,7 @@ class CheckpointPosition:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a checkpoint says, and the streams."""
+    """The contents of a checkpoint, and the streams."""
 
     batches: int  # finished
     is_open: bool  # a batch was begun and not finished: the next run does it again

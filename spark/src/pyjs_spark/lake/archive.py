@@ -76,7 +76,7 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What an archive has of one stream, and what the stream has now."""
+    """The sequences of one stream in an archive, and in the stream now."""
 
     state: StreamState
     covered: tuple[
@@ -385,7 +385,7 @@ def named_files(root: str, stream: str) -> list[NamedFile]:
 
 
 def said(root: str, stream: str) -> dict[str, Any] | None:
-    """Return what the archive says of itself, or None if it has nothing of this stream."""
+    """Return the properties of the archive; None: it has nothing of this stream."""
     system, base = file_system(root)
     path = f"{_stream_dir(base, stream)}/_archive.json"
     if not system.get_file_info(path).is_file:

@@ -67,7 +67,7 @@ class DeadLetter:
 
 
 def advisory(seq: int, ts_ns: int, data: bytes) -> DeadLetter | None:
-    """Return what an advisory says; None if it is none about a dead letter."""
+    """Return the fields of an advisory; None: it is not about a dead letter."""
     try:
         said = strict_json.loads(data)
         kind = KINDS[said["type"].rpartition(".")[2]]

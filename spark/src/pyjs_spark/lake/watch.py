@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: a bar on a terminal, a status file, and a plot at its end.
+"""The progress of a run: a bar on a terminal, a status file, and a plot at its end.
 
     {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
      "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
@@ -93,7 +93,7 @@ class Watch:
             self._raise_trouble()
 
     def plan(self, ranges: Iterable[ReadRange]) -> None:
-        """Say what the run has before it."""
+        """Show the size of the run."""
         self._left = {(each.stream, each.low): each.high - each.low for each in ranges}
         self._planned, self._total = len(self._left), sum(self._left.values())
         for (stream, _), count in self._left.items():

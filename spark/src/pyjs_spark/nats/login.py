@@ -20,8 +20,8 @@ def log_in(address: Address, settings: ConnectSettings) -> tuple[ByteStream, Inf
     """Connect to one server; return the connection and the server's INFO.
 
     Raises:
-        OSError, ConnectionLost, ProtocolError: this server is not to be had.
-        AccessDenied, BadCredentials: it is, but not with these credentials.
+        OSError, ConnectionLost, ProtocolError: the server cannot be reached.
+        AccessDenied, BadCredentials: the server refused these credentials.
     """
     stream = ByteStream(address, settings.timeout_s)
     try:

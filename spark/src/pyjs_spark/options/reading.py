@@ -205,7 +205,7 @@ def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
 
 
 def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
-    """Return options and what was said of them, of these and the names that were used. Raises OptionError."""
+    """Return the options, their warnings, and the names that were used. Raises OptionError."""
     found: dict[str, tuple[Option, str, str]] = {}
     for option, name, said in given:
         before = found.get(option.name)

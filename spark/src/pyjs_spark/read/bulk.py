@@ -284,7 +284,7 @@ class _Read:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
-        """Check that a chunk goes on where the last one ended, and count what it says is lost."""
+        """Check that a chunk continues where the last one ended, and count the sequences it reports as lost."""
         if chunk.first != self._next_seq:
             raise ConnectionLost(
                 f"{self._client.address}: a chunk begins at {chunk.first} where {self._next_seq} was expected"
@@ -369,7 +369,7 @@ class _Read:
         self._kept.clear()
 
     def _refused(self, error: ApiError) -> None:
-        """Find out what an error of the server means."""
+        """Classify an error of the server."""
         self._forget()
         if error.err_code == REFUSED:
             raise refused(self._what.stream) from error

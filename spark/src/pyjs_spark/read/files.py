@@ -179,7 +179,7 @@ class _Read:
                 )
 
     def _count_damage(self, segment: Contents, contents: Contents, path: str) -> None:
-        """Count what the index file tells of and the records do not; `contents` is by the records."""
+        """Count the entries of the index file that have no record; `contents` is from the records."""
         by_index = snapshot.load(self._found.stream, segment.number, segment.base_seq)
         for problem in contents.problems:
             LOG.warning("%s %s", path, problem)

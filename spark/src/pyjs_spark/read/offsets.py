@@ -50,7 +50,7 @@ def to_json(offsets: Mapping[str, StreamOffset], cut: Cut | None = None) -> dict
 
 
 def from_json(said: Mapping[str, object]) -> Offsets:
-    """Return what a checkpoint says.
+    """Return the contents of a checkpoint.
 
     Raises:
         SparkError: it was written by a newer version, or by another data source.

@@ -26,7 +26,7 @@ SPARSE = (
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What a stream holds, as STREAM.INFO said at one moment."""
+    """The state of a stream, from STREAM.INFO at one moment."""
 
     name: str
     created: str
@@ -82,7 +82,7 @@ class Gap:
 
 
 def state_of(info: Mapping[str, object]) -> StreamState:
-    """Return what the answer to STREAM.INFO says.
+    """Return the state in an answer to STREAM.INFO.
 
     Raises:
         SeqTooLarge: Spark's signed integers do not hold the stream's sequences.

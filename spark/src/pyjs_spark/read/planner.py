@@ -1,4 +1,4 @@
-"""Plans of one read: what a server says, the options and the pure rules of `plan.py`, put together.
+"""Plans of one read, from answers of the server, the options, and the pure rules of `plan.py`.
 
 Knows nothing of Spark: `readers.py` turns its spans into partitions. It keeps nothing between two calls but which
 losses it has told, so a plan made again from the same offsets is the same, whatever process makes it.

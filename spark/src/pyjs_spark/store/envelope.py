@@ -30,7 +30,7 @@ FLAGS_AT = 11
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the newest whole copy says."""
+    """The contents of the newest whole copy."""
 
     generation: int
     created_ns: int

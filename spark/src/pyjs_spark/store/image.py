@@ -49,7 +49,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the header of a segment file says."""
+    """The header of a segment file."""
 
     version: int
     needs: str  # first version of the server that reads it

@@ -71,7 +71,7 @@ class _Parts:
 
 
 def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
-    """Return what an index file says; None: it is damaged, of another version, or encrypted with another key."""
+    """Return the contents of an index file; None: damaged, another version, or encrypted with another key."""
     plain = _decrypted(data, key)
     if len(plain) < HEADER.size + 8 or not plain.startswith(MAGIC):
         return None

@@ -312,7 +312,7 @@ def _by_records(
 def _recalled(
     stream: StreamPlace, number: int, next_seq: int
 ) -> tuple[Contents | None, _Facts, Contents | None]:
-    """Return what a segment says, what its file is like, and what its index file says if that does not fit.
+    """Return the contents of a segment, the state of its file, and the contents of an index file that does not match.
 
     None for the first: it cannot be read. The answer is remembered until one of the two files changes.
     """

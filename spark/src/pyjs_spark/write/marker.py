@@ -216,7 +216,7 @@ class Progress:
         return found
 
     def _value(self, message: Stored) -> dict[str, Any]:
-        """Return what a key says. Raises ReplayDiffers if that cannot be read here."""
+        """Return the value of a key. Raises ReplayDiffers: it cannot be read."""
         value = strict_json.an_object(message.payload)
         if value.pop("v", None) != VERSION:
             key = message.subject.decode()

@@ -278,7 +278,7 @@ def pause_s(failures: int) -> float:
 
 
 def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
-    """Publish one message and return what the server says, an error or not; it may come twice.
+    """Publish one message and return the server's answer, an error or not; it may come twice.
 
     Raises:
         PublishFailed: no answer, after all retries.

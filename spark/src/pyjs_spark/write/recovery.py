@@ -173,7 +173,7 @@ def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, b
 
 
 class ReplayCheck:
-    """Compares the rows of a replay with what was found, and tells which are still to be sent."""
+    """Compares the rows of a replay with the messages found, and selects those still to be sent."""
 
     def __init__(self, found: Found, what: str, *, keeps_subjects: bool) -> None:
         """`what` names the batch in errors; `keeps_subjects` as in Recovery."""

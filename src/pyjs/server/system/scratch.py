@@ -44,13 +44,13 @@ class UnsyncedDisk(OsDisk):
     """The files of this machine, never waiting for the medium."""
 
     def sync_file(self, fd: int) -> None:
-        """Do nothing."""
+        """Do nothing: a scratch store does not outlive the process."""
 
     def sync_dir(self, path: str) -> None:
-        """Do nothing."""
+        """Do nothing: a scratch store does not outlive the process."""
 
     def sync_filesystem(self, fd: int) -> None:
-        """Do nothing."""
+        """Do nothing: a scratch store does not outlive the process."""
 
     def check_file(self, fd: int) -> None:
-        """Do nothing."""
+        """Do nothing: a scratch store does not outlive the process."""

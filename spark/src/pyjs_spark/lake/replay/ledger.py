@@ -62,7 +62,10 @@ def check_same(found: Replay, ledger: Ledger, created: str) -> None:
 
 
 def read(client: Client, found: Replay, created: str) -> Ledger:
-    """Return what the key of this replay says; without one, how a replay of the stream made at `created` begins."""
+    """Return the state stored under this replay's key; without a key, that of a new replay.
+
+    `created` is the creation time of the stream.
+    """
     bucket, fresh = found.options.progress_bucket, Ledger(found.definition(), created)
     try:
         said = client.api(f"STREAM.MSG.GET.{buckets.kv_stream(bucket)}", {"last_by_subj": _key(found)})[

@@ -21,7 +21,7 @@ PIECES_PER_S = 10
 
 
 class PacedSource(JetStreamSource):
-    """The sink of a replay with a rate."""
+    """Sends a replay at a limited rate."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         given = dict(options)

@@ -35,7 +35,7 @@ class DeltaArchive(Table):
             raise OptionError(f"format=delta: the target {lake.root} has a % in its name; name another")
 
     def record(self) -> Record | None:
-        """Return what the table says, None if there is none."""
+        """Return the properties of the table; None: there is no table."""
         from deltalake import DeltaTable
 
         if not DeltaTable.is_deltatable(self.folder):

@@ -38,7 +38,7 @@ class IcebergArchive(Table):
     data = "/data"
 
     def record(self) -> Record | None:
-        """Return what the table says, None if there is none."""
+        """Return the properties of the table; None: there is no table."""
         catalog = self._catalog(is_made=False)
         if catalog is None or not catalog.table_exists(self._name):
             self._check_unknown()

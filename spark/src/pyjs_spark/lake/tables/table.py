@@ -30,7 +30,7 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a table says of itself."""
+    """The properties of a table."""
 
     created: str  # the stream's time of creation
     subjects: tuple[str, ...]
@@ -71,7 +71,7 @@ class Table:
         return root.rstrip("/") if "://" in root else str(file_system(root)[1])
 
     def record(self) -> Record | None:
-        """Return what the table says, None if there is none. Raises OptionError if it is no archive."""
+        """Return the properties of the table; None: there is no table. Raises OptionError: it is not an archive."""
         raise NotImplementedError
 
     def create(self, record: Record) -> None:
