@@ -1,4 +1,4 @@
-"""What can go wrong between a Spark job and a stream.
+"""Errors between a Spark job and a stream.
 
 Each text says where (address, stream or option), what happened and what to do. Everything here can be pickled,
 because Spark carries a worker's error to the driver.
@@ -105,7 +105,7 @@ class WriterReplaced(SparkError):
 
 
 class SparkMissing(SparkError):
-    """What Spark needs on this machine is not installed."""
+    """A requirement of Spark is not installed on this machine."""
 
 
 class BadStore(SparkError):

@@ -47,7 +47,7 @@ class ConfigMap(dict[str, Entry]):
 
 
 def repeated(first: Entry, second: Entry) -> Problem:
-    """Return what to say of a key that stands in its block twice."""
+    """Return the warning about a key that is set twice in its block."""
     name = "" if first.key == second.key else f' as "{first.key}"'
     cause = (
         f'"{second.key}" is set twice in this block, first{name} at {first.place}, and the last one counts'

@@ -68,7 +68,7 @@ class ClosedSession:
 
     @classmethod
     def of(cls, session: ClientSession, before: ClosedSession | None = None) -> ClosedSession:
-        """Return what is kept of `session`; it shares what is equal with the one that ended before it."""
+        """Return the record of `session`; it shares equal values with the record before it."""
         values = {
             each.name: getattr(session, each.name)
             for each in fields(cls)
@@ -200,7 +200,7 @@ def _session(row: tuple[Any, ...], account: Account, user: User | None) -> Close
 
 
 def _tls_row(tls: TlsPeer | None) -> tuple[Any, ...]:
-    """Return what monitoring shows of `tls`; the names of the client are not."""
+    """Return the fields of `tls` for monitoring, without the names of the client."""
     if tls is None:
         return ()
     chain = [(each.subject, each.spki_sha256, each.cert_sha256) for each in tls.shown.chain]

@@ -25,7 +25,7 @@ class ShownCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a client showed: its chain, and the names that its own certificate gives it."""
+    """The certificates of a client: its chain, and the names in its own certificate."""
 
     chain: tuple[ShownCertificate, ...] = ()
     names: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class TlsPeer:
-    """What a TLS handshake agreed on, and the certificates that the client showed."""
+    """The result of a TLS handshake: version, cipher, and the certificates of the client."""
 
     version: str  # "1.3"
     cipher_suite: str  # as IANA names it

@@ -17,7 +17,7 @@ METRIC_PREFIX = "io.nats.jetstream.metric.v1."
 
 
 class Advisory(Answer):
-    """What all advisories have."""
+    """The fields of all advisories."""
 
     type: str
     id: str
@@ -60,7 +60,7 @@ class StreamAction(Advisory):
 
 
 class ConsumerAdvisory(Advisory):
-    """What all advisories about a consumer have."""
+    """The fields of all advisories about a consumer."""
 
     stream: str
     consumer: str

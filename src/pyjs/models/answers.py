@@ -27,7 +27,7 @@ class ApiError(Answer):
 
 
 class ApiAnswer(Answer):
-    """What all answers have."""
+    """The fields of all answers."""
 
     type: str
 
@@ -69,7 +69,7 @@ class LostData(Answer):
 
 
 class StreamState(Answer):
-    """What a stream holds."""
+    """The state of a stream."""
 
     messages: int
     bytes: int
@@ -152,7 +152,7 @@ class ApiStats(Answer):
 
 
 class AccountLimits(Answer):
-    """What an account may use; -1: no limit."""
+    """The limits of an account; -1: no limit."""
 
     max_memory: int
     max_storage: int
@@ -165,7 +165,7 @@ class AccountLimits(Answer):
 
 
 class Tier(Answer):
-    """What an account uses, of streams with so many replicas or all told."""
+    """The usage of an account, in one tier or in total."""
 
     memory: int = 0
     storage: int = 0

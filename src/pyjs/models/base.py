@@ -1,4 +1,4 @@
-"""What all models share: how they are made from JSON and turned into it, and the types of their fields.
+"""The base of all models: conversion from and to JSON, and types of fields.
 
 A duration is a number of nanoseconds, as in JSON; `nanoseconds` makes it of larger units, and a timedelta or a text
 as "1m30s" is taken as well. A time is a datetime with a time zone, which keeps microseconds.

@@ -18,7 +18,7 @@ from pyjs.models.config import StreamConfig
 
 
 class Page(Answer):
-    """What all pages but /healthz have."""
+    """The fields of all pages except /healthz."""
 
     server_id: str
     now: Time
@@ -51,7 +51,7 @@ class JszLimits(Answer):
 
 
 class JetStreamStats(Answer):
-    """What JetStream uses, in bytes."""
+    """JetStream usage, in bytes."""
 
     memory: int
     storage: int
@@ -394,7 +394,7 @@ class Accstatz(Page):
 
 
 class HealthError(Answer):
-    """What is wrong."""
+    """A failed check."""
 
     type: str
     account: str = ""

@@ -203,7 +203,7 @@ class Server:
         self._tls.announce()
 
     def _client_protocol(self, listener: Listener) -> asyncio.Protocol:
-        """Return what speaks to one more client."""
+        """Return a protocol for a new client."""
         connection = Connection(self.driver, self.connections, listener)
         settings = self._tls.settings
         return connection if settings is None else TlsTransport(self._tls, settings, connection)

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Aggregate:
-    """Return what the command line asks for. Raises OptionError."""
+    """Return the options of the command line. Raises OptionError."""
     head = {key: getattr(said, key) for key in HEAD if getattr(said, key) is not None}
     values: dict[str, str] = {}
     for name, function in map(_split, said.value):

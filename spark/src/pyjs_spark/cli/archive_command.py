@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, is_needed: bool = True) ->
 
 
 def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Pipeline:
-    """Return what the command line asks for. Raises OptionError."""
+    """Return the options of the command line. Raises OptionError."""
     if said.stream is None or said.target is None:
         raise OptionError("name a stream and a target, or give -c FILE")
     return config.make(

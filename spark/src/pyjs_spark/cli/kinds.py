@@ -28,6 +28,6 @@ class Kind:
     is_watched: bool = False  # a run keeps a status file and draws a plot when asked to
 
     def verb(self, command: str) -> Verb:
-        """Return what does a command: the name of the kind is `run` without a file."""
+        """Return the function of a command; the name of a kind means `run` without a file."""
         verbs = {"validate": self.validate, "explain": self.explain, "status": self.status}
         return verbs.get(command, self.run)

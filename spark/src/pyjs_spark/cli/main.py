@@ -179,7 +179,7 @@ def _check_watched(kind: Kind, said: argparse.Namespace) -> None:
 
 
 def pipeline_of(said: argparse.Namespace) -> tuple[Kind, Any]:
-    """Return what the command line asks for, and of which kind it is. Raises OptionError."""
+    """Return the pipeline of the command line, and its kind. Raises OptionError."""
     options = _options(said)
     path = getattr(said, "config", None)
     if path is None:

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Replay:
-    """Return what the command line asks for. Raises OptionError."""
+    """Return the options of the command line. Raises OptionError."""
     head = {key: getattr(said, key) for key in HEAD if getattr(said, key) is not None}
     return replay.make(head, said.map, options)
 

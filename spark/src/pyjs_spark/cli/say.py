@@ -1,4 +1,4 @@
-"""What commands of `pyjs-pipeline` print: JSON, aligned tables, and errors of one line."""
+"""The output of `pyjs-pipeline`: JSON, aligned tables, and errors of one line."""
 
 from __future__ import annotations
 

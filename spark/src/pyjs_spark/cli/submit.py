@@ -1,4 +1,4 @@
-"""What a cluster is given to run a job: this package as a zip, an application, and the line for spark-submit.
+"""The files that a cluster needs to run a job: this package as a zip, an application, and the line for spark-submit.
 
 The zip holds the Python files alone: `--py-files` carries no compiled code, so workers decode with the pure twin of
 the decoder. Spark finds a format by itself only where the package is installed, not where it came with --py-files; so

@@ -37,7 +37,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 class Committed(WriterCommitMessage):
-    """What became of one partition; plain values, so that Spark can send it to the driver."""
+    """The result of one partition; plain values, so that Spark can send it to the driver."""
 
     def __init__(self, part: int, rows: int, sent: int, duplicates: int) -> None:
         self.part = part
@@ -86,7 +86,7 @@ class PartitionWriter:
         return Committed(done.part, done.rows, done.sent, done.duplicates)
 
     def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Say what a user would not expect."""
+        """Warn about results that a user may not expect."""
         done = [message for message in messages if isinstance(message, Committed)]
         duplicates = sum(message.duplicates for message in done)
         if duplicates:

@@ -68,7 +68,7 @@ IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that no entry 
 
 
 class Decoding(wire.Batched, Protocol):
-    """What both decoders are."""
+    """The interface of both decoders."""
 
     @property
     def state(self) -> int:

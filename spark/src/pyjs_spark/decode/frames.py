@@ -56,7 +56,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """What is the same in all frames of a partition."""
+    """The shared part of all frames of a partition."""
 
     inbox: bytes  # with its last dot
     subject: bytes = b""  # if no column has it

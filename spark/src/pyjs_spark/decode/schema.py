@@ -43,14 +43,14 @@ SPARK_TYPES = {
 
 
 class SparkType(Protocol):
-    """What is asked of a pyspark DataType."""
+    """The used part of a pyspark DataType."""
 
     def simpleString(self) -> str:
         """Return the type as in DDL."""
 
 
 class SparkField(Protocol):
-    """What is asked of a pyspark StructField."""
+    """The used part of a pyspark StructField."""
 
     name: str
     dataType: SparkType
@@ -117,7 +117,7 @@ def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.S
 
 
 def project(fields: Sequence[SparkField], headers: str) -> Projection:
-    """Return what a schema asks for: a StructType, or any list of fields with name, dataType and nullable.
+    """Return the columns of a schema: a StructType, or any list of fields with name, dataType and nullable.
 
     Raises:
         SchemaError: a column that is not there, is there twice or has another type.
@@ -132,7 +132,7 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
 def pick(
     fields: Sequence[SparkField], spark_types: Mapping[str, str], nullable: Collection[str]
 ) -> Projection:
-    """Return what a schema asks for of a table with these columns, of which some may be null. Raises SchemaError."""
+    """Return the columns that a schema selects from these columns, some of which may be null. Raises SchemaError."""
     if not fields:
         raise SchemaError(f"the schema has no column; name some of {', '.join(spark_types)}")
     columns = tuple(_column(field, spark_types, nullable) for field in fields)

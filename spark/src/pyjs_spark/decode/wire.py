@@ -58,7 +58,7 @@ class Taken(NamedTuple):
 
 
 class Pumped(Protocol):
-    """What a client feeds with the bytes that come."""
+    """A receiver of the bytes that a client reads."""
 
     @property
     def sid(self) -> int:
@@ -76,7 +76,7 @@ class Pumped(Protocol):
 
 
 class Batched(Protocol):
-    """What makes batches of rows: the decoders of deliveries, and those of records (entries.py)."""
+    """A producer of batches of rows: the decoders of deliveries, and those of records (entries.py)."""
 
     @property
     def rows(self) -> int:
@@ -95,7 +95,7 @@ class Batched(Protocol):
 
 
 class Decoding(Pumped, Batched, Protocol):
-    """What both decoders are."""
+    """The interface of both decoders."""
 
     @property
     def delivered(self) -> int:

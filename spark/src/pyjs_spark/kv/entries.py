@@ -54,7 +54,7 @@ def filters(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What is asked of buckets, and how it is made of their messages. Plain values, so it can be pickled."""
+    """A query of buckets, and its translation to their messages. Plain values, so it can be pickled."""
 
     projection: Projection
     has_deletes: bool  # whether deleted and purged keys have rows

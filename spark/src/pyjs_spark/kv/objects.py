@@ -66,7 +66,7 @@ def encoded(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is asked of a store. Plain values, so it can be pickled."""
+    """A query of an object store. Plain values, so it can be pickled."""
 
     bucket: str
     projection: Projection
@@ -203,7 +203,7 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return what is wrong with the chunks, "" if nothing is, and the content."""
+        """Return the fault of the chunks ("": none) and the content."""
         from pyjs_spark.read import pull  # needs pyarrow, which options do not
 
         chunks = replace(

@@ -106,7 +106,7 @@ def results(spark: SparkSession, pipeline: Aggregate) -> DataFrame:
 
 
 def sink_options(pipeline: Aggregate) -> dict[str, str]:
-    """Return what the sink is told.
+    """Return the options of the sink.
 
     Raises:
         StreamMissing: there is no such bucket, or no stream for the results' subject.
@@ -177,7 +177,7 @@ def claim(pipeline: Aggregate) -> None:
 
 
 def definition(pipeline: Aggregate) -> dict[str, Any] | None:
-    """Return what the checkpoint is of, None if there is none yet."""
+    """Return the identity of the checkpoint; None: there is none yet."""
     text = files.read_text(pipeline.checkpoint, DEFINITION)
     if text is None:
         return None

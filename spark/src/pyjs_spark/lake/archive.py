@@ -117,7 +117,7 @@ def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
 
 
 def look(root: str, options: Options) -> list[Holding]:
-    """Return what there is of each stream that the options name; changes nothing. Raises StreamMissing."""
+    """Return the archive of each stream that the options name; changes nothing. Raises StreamMissing."""
     found = []
     for state in states(root, options):
         covered = tuple((file.low, file.high) for file in named_files(root, state.name))
@@ -126,7 +126,7 @@ def look(root: str, options: Options) -> list[Holding]:
 
 
 def states(root: str, options: Options) -> list[StreamState]:
-    """Return what each stream holds that the options name. Raises OptionError, StreamMissing."""
+    """Return the state of each stream that the options name. Raises OptionError, StreamMissing."""
     uses.check(uses.ARCHIVE, options)
     system, base = file_system(root)
     if system.get_file_info(base).is_file:
@@ -190,7 +190,7 @@ def columns(headers: str) -> tuple[str, ...]:
 def missing(
     first: int, end: int, covered: Iterable[tuple[int, int]], rows_per_file: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield what of [first, end) is not covered, cut behind the multiples of `rows_per_file`."""
+    """Yield the parts of [first, end) that are not covered, cut after the multiples of `rows_per_file`."""
     at = first
     for low, high in sorted([*covered, (end, end)]):
         stop = min(low, end)

@@ -32,20 +32,20 @@ UNITS = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (0, NS))
 
 
 class Check(Protocol):
-    """What all checks are."""
+    """The interface of a check."""
 
     name: str
     columns: tuple[str, ...]  # of messages
 
     @property
     def trouble(self) -> str:
-        """What is wrong, in one sentence; or nothing."""
+        """A sentence about the fault; "" if there is none."""
 
     def look(self, batch: pa.RecordBatch) -> None:
         """Take in a batch."""
 
     def said(self) -> dict[str, Any]:
-        """Return what was found."""
+        """Return the findings."""
 
 
 class Gaps:
@@ -368,7 +368,7 @@ class Payloads:
 
 
 def _validator(path: str) -> Callable[[object], str]:
-    """Return what says why a value does not fit the schema in a file, "" if it does."""
+    """Return an expression for why a value does not match the schema in a file; "" if it does."""
     try:
         from jsonschema import validators
         from jsonschema.exceptions import SchemaError

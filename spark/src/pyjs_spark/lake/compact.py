@@ -76,7 +76,7 @@ class DayFiles:
 
 
 def plan(root: str, streams: Iterable[str], rows_per_file: int) -> list[DayFiles]:
-    """Return what can be merged; changes nothing. Raises OptionError, StreamMissing."""
+    """Return the files that can be merged; changes nothing. Raises OptionError, StreamMissing."""
     return [group for path in folders(root, streams) for group in _groups(path, rows_per_file)]
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline is told: by a TOML file, by the command line, or by both.
+"""The configuration of a pipeline: a TOML file, the command line, or both.
 
     [pipeline]
     kind = "archive"            # the others have modules of their own
@@ -106,7 +106,7 @@ def _check_format(name: str, target: str, catalog: Mapping[str, str]) -> None:
 
 
 def tables_of(path: str) -> dict[str, object]:
-    """Return what stands in a file. Raises OptionError."""
+    """Return the contents of a file. Raises OptionError."""
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -123,7 +123,7 @@ def from_file(path: str, more: Mapping[str, str]) -> Pipeline:
 
 
 def named(path: str, make_it: Callable[[], T]) -> T:
-    """Return what is made of a file; its errors begin with the file's name. Raises OptionError."""
+    """Return the result of parsing a file; its errors begin with the file's name. Raises OptionError."""
     try:
         return make_it()
     except OptionError as error:

@@ -28,7 +28,7 @@ class _Telling(AccumulatorParam):
         return _Telling, ()
 
     def zero(self, value: list[Done]) -> list[Done]:
-        """Return what a task begins with."""
+        """Return the initial state of a task."""
         return []
 
     def addInPlace(self, value1: list[Done], value2: list[Done]) -> list[Done]:

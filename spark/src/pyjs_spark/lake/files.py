@@ -38,7 +38,7 @@ def names_in(root: str, folder: str = "") -> list[str]:
 
 
 def read_text(root: str, name: str) -> str | None:
-    """Return what stands in a file below the root, or None if it is not there."""
+    """Return the contents of a file below the root; None: it does not exist."""
     system, base = file_system(root)
     path = f"{base}/{name}"
     if not system.get_file_info(path).is_file:

@@ -52,7 +52,7 @@ def duplicates(messages: DataFrame) -> DataFrame:
 
 
 def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> DataFrame:
-    """Return what advisories say of messages that consumers gave up; what is no such advisory is left out.
+    """Return rows of advisories about messages that consumers gave up; other advisories are left out.
 
     With `messages` of the streams that they are of, each has its message beside it: subject, message_ts, headers and
     data, null where the message is gone.

@@ -53,7 +53,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a job found: for people, as JSON, and what its exit code is."""
+    """The result of a job: for people, as JSON, and as an exit code."""
 
     lines: list[str]
     said: Mapping[str, Any]

@@ -37,7 +37,7 @@ def archive(
 
 
 def look(lake: Lake, options: Options) -> list[Holding]:
-    """Return what there is of each stream; changes nothing. Raises OptionError where it is of another format."""
+    """Return the archive of each stream; changes nothing. Raises OptionError: it has another format."""
     found = files.look(lake.root, options) if lake.format == "parquet" else tables.look(lake, options)
     for holding in found:
         tables.refuse_other(lake, holding.state.name)

@@ -1,4 +1,4 @@
-"""What an archive holds against its streams, and what its next run would write: plain values to be shown.
+"""An archive compared with its streams, and the size of its next run: plain values to be shown.
 
 Pure functions of what `archive.look` found. What no file covers behind the first one is a gap. A gap that the stream
 still has is written by the next run; one that it has no more is lost, unless consumers removed it (work queues).
@@ -60,7 +60,7 @@ def progress(holding: Holding) -> ArchiveProgress:
 
 
 def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Planned]:
-    """Return what the next run writes; rows and bytes by the mean of each stream."""
+    """Return the size of the next run; rows and bytes are estimated from the mean of each stream."""
     states = {holding.state.name: holding.state for holding in holdings}
     found = []
     for each in ranges:

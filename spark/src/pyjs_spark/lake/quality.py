@@ -116,7 +116,7 @@ def _run(job: Job) -> Outcome:
 
 
 def _stream(job: Job, span: Span) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return what was found in one stream, what is lost, and what is wrong."""
+    """Return the counts, the losses and the faults of one stream."""
     checks = checks_of(job, span)
     columns = tuple(sorted({name for check in checks for name in check.columns}))
     rows = 0

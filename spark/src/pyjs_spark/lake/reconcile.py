@@ -27,7 +27,7 @@ SHOWN = 100
 
 @dataclass
 class Reconciled:
-    """What was found. Ranges are [low, high); of long lists the first are kept."""
+    """The findings. Ranges are [low, high); of long lists the first entries are kept."""
 
     files: int = 0
     rows: int = 0
@@ -47,7 +47,7 @@ class Reconciled:
 
     @property
     def loss(self) -> str:
-        """Say what is lost, in one sentence; or nothing."""
+        """Return a sentence about the loss; "" if there is none."""
         told = []
         if self.other:
             told.append(f"the archive is of another stream, which was created at {self.other}")
@@ -71,7 +71,7 @@ class Reconciled:
 
     @property
     def trouble(self) -> str:
-        """Say what is wrong and can be put right."""
+        """Return a sentence about faults that can be repaired."""
         told = []
         if self.missing_files:
             low, high = self.missing_files[0]
@@ -198,6 +198,6 @@ def _messages(holding: Holding, low: int, high: int, options: Options) -> Any:
 
 
 def shown(found: Reconciled) -> dict[str, Any]:
-    """Return what was found for JSON."""
+    """Return the findings for JSON."""
     said: dict[str, Any] = json.loads(json.dumps(found.__dict__))
     return said

@@ -1,1 +1,1 @@
-"""What users say, checked: options of reading and of writing."""
+"""Options of reading and writing, checked."""

@@ -173,7 +173,7 @@ INSTEAD = {  # of names of Spark's Kafka source
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """Return what the options of a read say.
+    """Return the options of a read.
 
     Raises:
         OptionError: one line with the option, its value and what is allowed.

@@ -182,7 +182,7 @@ def moments(value: str) -> tuple[tuple[str, int], ...]:
 
 
 def _streams(value: str, hint: str) -> dict[str, object]:
-    """Return what JSON says of each stream; {"0": x}, as Kafka says it of a partition, is x. Raises ValueError."""
+    """Return the value of each stream in JSON; {"0": x}, as Kafka writes a partition, is x. Raises ValueError."""
     try:
         said = strict_json.an_object(value)
     except ValueError:

@@ -55,7 +55,7 @@ def _subject(value: str) -> str:
 
 
 def subject_fault(value: str) -> str:
-    """Return what keeps a text from being the subject of a message; nothing if it can be."""
+    """Return why a text cannot be the subject of a message; "" if it can."""
     if not value:
         return "no character"
     if re.search(r"[\x00-\x20\x7f]", value):
@@ -115,7 +115,7 @@ def _means_writing(name: str) -> bool:
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Return what the options of a write say.
+    """Return the options of a write.
 
     Raises:
         OptionError: one line with the option, its value and what is allowed.

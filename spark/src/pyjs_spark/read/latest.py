@@ -101,7 +101,7 @@ class LatestRead(pull.PullRead):
         self.last_seq = 0  # the last one that was delivered by the consumer of this round
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what one consumer after another delivers until nothing is pending."""
+        """Yield the deliveries of one consumer after another until nothing is pending."""
         self.close()
         has_more = True
         while has_more:

@@ -23,7 +23,7 @@ LAST_NS = 253402300800 * NS_PER_S  # the year 10000, which no server reads
 
 
 class Api(Protocol):
-    """What is asked of a Client."""
+    """The used part of a Client."""
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one JetStream API request; raises ApiError."""
@@ -64,7 +64,7 @@ def _all_names(client: Api) -> list[str]:
 
 
 def stream_state(client: Api, name: str) -> StreamState | None:
-    """Return what a stream holds, or None if it is not there."""
+    """Return the state of a stream; None: it does not exist."""
     try:
         return state_of(client.api(f"STREAM.INFO.{name}"))
     except ApiError as error:
@@ -121,7 +121,7 @@ def _message_seq(client: Api, stream: str, body: Mapping[str, object]) -> int | 
 
 
 def api_of(options: Options) -> Api:
-    """Return what answers the questions of a plan: the server, or the files of a store directory."""
+    """Return the source of a plan: the server, or the files of a store directory."""
     if options.place is None:
         return PatientApi(options.connect, options.idle_timeout_s)
     from pyjs_spark.store.api import StoreApi  # needs numpy and pyarrow, which other plans do not

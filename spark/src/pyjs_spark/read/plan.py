@@ -158,7 +158,7 @@ def check_named(position: Position, streams: Iterable[str], option: str) -> None
 
 
 def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
-    """Return what of `span` is in the stream still or already, and what is not."""
+    """Split `span` into the part that is in the stream and the part that is not."""
     if span.created and span.created != state.created:
         gone = Gap(span.stream, span.low, span.high, recreated(span.created, state.created))
         return replace(span, high=span.low), [gone] if span.count else []
@@ -268,7 +268,7 @@ def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float)
 
 
 def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) -> list[Span]:
-    """Return what lies between two offsets. A stream without a start is read from 1, as one created anew."""
+    """Return the range between two offsets. A stream without a start is read from 1, as one created anew."""
     spans = []
     for name, at in sorted(end.items()):
         was = start.get(name)

@@ -285,7 +285,7 @@ class PullRead:
                 self._failed(state, wait_s)
 
     def _progress(self) -> tuple[int, int]:
-        """Return what grows as long as deliveries come."""
+        """Return a counter that grows with deliveries."""
         return self._decoder.delivered, self._client.begun
 
     def _failed(self, state: int, wait_s: float) -> None:

@@ -24,7 +24,7 @@ NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What filters leave to be read."""
+    """The rows to read after filters."""
 
     seq_low: int = 1
     seq_high: int = SEQ_MAX  # exclusive

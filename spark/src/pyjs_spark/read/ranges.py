@@ -1,4 +1,4 @@
-"""What a task reads, what it found there, and how long it bears with a server.
+"""The range that a task reads, its findings, and its patience with a server.
 
 A range is [low, high) of one stream's sequences, planned before the task runs. By then messages may be gone: deleted
 one by one, which is allowed, or cut off at the stream's beginning, which is data loss, as is another stream of that
@@ -60,7 +60,7 @@ class ReadRange:
 
 @dataclass
 class Report:
-    """What a read met; counted while it goes on."""
+    """Counters of a read."""
 
     rows: int = 0
     lost: int = (

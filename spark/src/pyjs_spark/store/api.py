@@ -80,7 +80,7 @@ def first_since(found: Snapshot, at_ns: int) -> int:
 
 
 def snapshot_of(place: StoreDirectory, name: str) -> Snapshot | None:
-    """Return what a stream of a store holds now, None if it is not there. Raises BadStore, StoreKeyNeeded."""
+    """Return the state of a stream of a store; None: it does not exist. Raises BadStore, StoreKeyNeeded."""
     found = directory.stream(place, name)
     if found is None:
         return None
@@ -97,7 +97,7 @@ def snapshot_of(place: StoreDirectory, name: str) -> Snapshot | None:
 
 
 def info_of(found: Snapshot) -> dict[str, Any]:
-    """Return what STREAM.INFO would say, as far as a plan asks for it."""
+    """Return the part of STREAM.INFO that a plan needs."""
     metadata = found.stream.metadata
     state = {
         "first_seq": found.first_seq,

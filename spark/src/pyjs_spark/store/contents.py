@@ -1,4 +1,4 @@
-"""What one segment holds, by its index file or by its records: entries of messages, removals, and what is damaged."""
+"""The contents of one segment, from its index file or its records: entries of messages, removals, damage."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ WHAT = "encrypted store directories"
 
 
 class WrongKey(Exception):
-    """What was sealed cannot be opened with this key."""
+    """This key does not decrypt the data."""
 
 
 class StreamKey:
@@ -68,7 +68,7 @@ def open_data_key(key: str, algorithm: int, wrapped: bytes) -> StreamKey:
 
 
 def unseal(algorithm: int, key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """Return what was sealed with an AEAD: nonce, ciphertext, tag. Raises WrongKey."""
+    """Decrypt data that an AEAD encrypted: nonce, ciphertext, tag. Raises WrongKey."""
     aead: Any = needed(f"{CIPHERS}.aead", WHAT)
     wrong = needed("cryptography.exceptions", WHAT).InvalidTag
     if algorithm not in BLOCK_SIZES:

@@ -97,7 +97,7 @@ class Head(NamedTuple):
 def scanned(
     image: Image, number: int, incarnation: int, next_seq: int, known_base: int = 0
 ) -> Contents | None:
-    """Return what a segment holds by its bytes; None: its header is damaged, and its records do not tell it.
+    """Return the contents of a segment from its bytes; None: its header is damaged and its records do not help.
 
     `next_seq` is behind the segment before; `known_base` what an index file says that the segment begins with, 0
     without one.
@@ -192,7 +192,7 @@ class _Scan:
         self._end = at
 
     def contents(self) -> Contents:
-        """Return what was found."""
+        """Return the findings."""
         rows: Any = np.frombuffer(b"".join(self._rows), ENTRY) if self._rows else no_entries()
         removals: Any = np.frombuffer(b"".join(self._removals), "<u8")
         sizes = rows["size"].astype(np.int64).sum() + rows["subject_len"].sum()

@@ -46,7 +46,7 @@ class Lost:
 
 
 class Snapshot:
-    """What a stream held at one moment. Contents are without entries; `load` returns them with."""
+    """The contents of a stream at one moment. Contents are without entries; `load` returns them with."""
 
     def __init__(self, stream: StreamPlace) -> None:
         """Read what all segments say. Raises BadStore, StoreKeyNeeded, OSError."""
@@ -234,7 +234,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the file of a segment is like."""
+    """The state of the file of a segment."""
 
     size: int  # of the image
     is_marked: bool
@@ -245,7 +245,7 @@ _NO_FILE = _Facts(0, False)
 
 
 def take(stream: StreamPlace) -> Snapshot:
-    """Return what the stream holds now. Raises BadStore, StoreKeyNeeded, OSError."""
+    """Return the current contents of the stream. Raises BadStore, StoreKeyNeeded, OSError."""
     found: Snapshot | None = None
     for _ in range(TRIES):
         try:
@@ -279,7 +279,7 @@ def _opened(stream: StreamPlace, number: int) -> Image:
 def contents_of(
     stream: StreamPlace, image: Image, number: int, base_seq: int, is_doubted: bool = False
 ) -> Contents:
-    """Return what an open segment holds; one that `is_doubted` by its records, not by its index file.
+    """Return the contents of an open segment; from its records, not its index file, if `is_doubted`.
 
     `base_seq` is what a snapshot found it to be, for a header that is damaged.
 

@@ -21,7 +21,7 @@ _known: dict[str, tuple[Signature, Tails]] = {}  # the file read last
 
 
 def tails_signature(messages: str) -> Signature:
-    """Return what changes with the file of the account that the directory of messages `messages` is of."""
+    """Return a value that changes with the file of the account to which the directory `messages` belongs."""
     try:
         found = os.stat(_path_of(messages))
     except OSError:
@@ -58,7 +58,7 @@ def _path_of(messages: str) -> str:
 
 
 def _read(path: str) -> Tails:
-    """Return what is whole in the file."""
+    """Return the whole records of the file."""
     try:
         with open(path, "rb") as file:
             return {name: tail for body in _bodies(file.read()) for name, tail in _entries(body)}

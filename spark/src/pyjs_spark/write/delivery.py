@@ -58,7 +58,7 @@ class SinkPart:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of a partition."""
+    """The result of a partition."""
 
     part: int
     rows: int
@@ -86,7 +86,7 @@ class Target:
 
 
 def look_at_target(client: Client, options: SinkOptions) -> Target:
-    """Return what is to be known of the stream.
+    """Return the facts about the stream that a write needs.
 
     Raises:
         StreamMissing, OptionError: it cannot be written to like this.
@@ -163,7 +163,7 @@ def _checksum(cells: Cells, before: int) -> int:
 
 
 def framing_of(options: SinkOptions, place: SinkPart, inbox: bytes) -> Framing:
-    """Return what is the same in all messages of a partition."""
+    """Return the shared part of all messages of a partition."""
     mark = f"{MADE}{place.sink_id}:{place.batch}:{place.part}:" if options.delivery == EXACTLY_ONCE else ""
     fixed = f"Nats-Expected-Stream: {options.stream}\r\n" if options.expected_stream else ""
     return Framing(inbox, options.subject.encode(), mark.encode(), fixed.encode())
@@ -335,7 +335,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return what earlier attempts at the batch left; None if there was none that matters here."""
+        """Return the messages of earlier attempts at the batch; None: there was no attempt that matters here."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:

@@ -1,4 +1,4 @@
-"""What an earlier attempt at a batch left in the stream, found by the sink's own header of each message.
+"""The messages that an earlier attempt at a batch left in the stream, found by the sink's own header of each message.
 
 Needed only after a crash: the range of the stream behind the place where the batch began is read once. Before that,
 a publish that the stream must refuse makes sure that everything on its way to the stream is in it; and since bytes of

@@ -90,7 +90,7 @@ class Replay:
     catalog: Table[str, str] = field(default_factory=dict)
 
     def definition(self) -> dict[str, object]:
-        """Return what the progress of this replay belongs to; what it wrote would be other with another one."""
+        """Return the identity of this replay; progress with another identity cannot be continued."""
         return {
             "stream": self.stream,
             "target": self.target,
@@ -245,7 +245,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is written at once: sequences [low, high), and the files that hold them."""
+    """One batch: sequences [low, high), and the files that hold them."""
 
     low: int
     high: int
@@ -253,7 +253,7 @@ class Batch:
 
 
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:
-    """Return what is to be written from sequence `at` on, in its order; cut at multiples of rows_per_batch.
+    """Return the batches from sequence `at` on, in order; cut at multiples of rows_per_batch.
 
     `until` is the end of a batch that was begun before: it is the first, and whole again.
     """

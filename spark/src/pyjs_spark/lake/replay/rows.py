@@ -26,7 +26,7 @@ NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that a server or a sink would obe
 
 
 def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> DataFrame:
-    """Return what is to be written: columns seq, original, subject, headers, data and msg_id."""
+    """Return the rows to write: columns seq, original, subject, headers, data and msg_id."""
     from pyspark.sql import functions as f
 
     paths = sorted({file.path for batch in batches for file in batch.files})
@@ -92,7 +92,7 @@ def _headers(found: Replay) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the target takes of one message."""
+    """The limits of the target for one message."""
 
     subjects: Sequence[str]
     size: int  # bytes of headers and payload, without the headers of the sink

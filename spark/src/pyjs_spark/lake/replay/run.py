@@ -36,7 +36,7 @@ BATCH_ID = "streaming.sql.batchId"  # how a sink knows which batch it writes
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does."""
+    """The mode of a run."""
 
     ledger: Ledger
     batches: tuple[Batch, ...]
@@ -45,7 +45,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What became of one batch."""
+    """The result of one batch."""
 
     low: int
     high: int
@@ -59,7 +59,7 @@ class Replayed:
 
 
 def plan(found: Replay) -> Plan:
-    """Return what the next run writes; changes nothing.
+    """Return the batches of the next run; changes nothing.
 
     Raises:
         OptionError: there is no such archive, or the id is of another replay.
@@ -176,7 +176,7 @@ def _progress(found: Replay) -> Progress:
 
 
 def _limits(found: Replay, planned: Plan) -> Limits:
-    """Return what the target takes of one message. Raises OptionError."""
+    """Return the limits of the target for one message. Raises OptionError."""
     from pyjs_spark.write import delivery  # needs pyarrow
     from pyjs_spark.write.rows import HEADERS_MAX, size_max
 

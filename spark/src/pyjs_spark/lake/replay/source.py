@@ -1,4 +1,4 @@
-"""What a replay reads: the archive of one stream, in Parquet files or in a table of Delta or Iceberg.
+"""The source of a replay: the archive of one stream, in Parquet files or in a table of Delta or Iceberg.
 
 All three come down to Parquet files with the sequences that each holds; only how they are listed is different. A
 table covers all from its first sequence to its next one, files of Parquet each their own range.

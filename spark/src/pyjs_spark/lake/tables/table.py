@@ -108,7 +108,7 @@ def check_installed(kind: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Tell what a library raises in one line. They have no common class of errors, nor do their own libraries."""
+    """Describe an exception of a library in one line. Libraries share no class of errors, not even within one."""
     try:
         yield
     except (SparkError, OSError):

@@ -64,7 +64,7 @@ def table_of(lake: Lake, stream: str) -> Table:
 
 
 def look(lake: Lake, options: Options) -> list[Holding]:
-    """Return what there is of each stream that the options name; changes nothing. Raises as archive.look."""
+    """Return the archive of each stream that the options name; changes nothing. Raises as archive.look."""
     check_installed(lake.format)
     return [_holding(lake, state) for state in archive.states(lake.root, options)]
 
