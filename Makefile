@@ -31,7 +31,7 @@ serve: build ## build, then run the server on conf/jetstream.conf (CONF=another,
 	exec $(VENV)/bin/pyjs-server -c $(CONF) $(ARGS)
 
 test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
-	PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n auto --dist loadgroup --durations 15 -rs $(ARGS)
+	PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n auto --dist loadgroup --durations 15 -rsfE $(ARGS)
 	$(if $(ARGS),,@.ci/spark)
 
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)
@@ -57,7 +57,7 @@ conformance: dev ## every scenario against the real nats-server, none against it
 recordings: dev ## record nats-server for scenarios that are new or changed (ARGS="--all pull/")
 	$(PY) -m tests.conformance.harness.recordings $(ARGS)
 
-packaging: dev ## sdist, wheels and image file, all of the sdist compiled anew
+packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
 	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/test_wheels.py $(ARGS)
 
 schemas: dev ## every API document of the scenarios against the JSON schemas of nats-io/jsm.go, fetched with Go

@@ -86,7 +86,7 @@ class Run:
             pass
 
     def restart(self, name: str, kill: bool) -> None:
-        """Start the server anew on the same store."""
+        """Restart the server on the same store."""
         self.client.close()
         self.note(f"start after {name}, ms", 1000 * self.server.restart(kill=kill))
         self.client = PlainClient(self.server.port)
@@ -208,7 +208,7 @@ def deletes(run: Run) -> None:
         run.create_consumer("gap", filter_subject="load.*")
     with run.watched("consumer over the gap: all messages"):
         run.pull("gap", 3)
-    with run.watched("next message behind the gap"):
+    with run.watched("next message after the gap"):
         run.client.request("$JS.API.STREAM.MSG.GET.BIG", {"seq": 2, "next_by_subj": "load.*"})
     run.restart("a stop", kill=False)
     run.restart("kill -9", kill=True)

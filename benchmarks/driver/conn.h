@@ -44,7 +44,7 @@ struct conn *conn_open(const struct options *options, const struct role *role, v
 char *conn_room(struct conn *conn, size_t size);
 void conn_add(struct conn *conn, size_t size);
 void conn_print(struct conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Send `data` behind the output without a copy; it must live until conn_idle. */
+/* Send `data` after the output without a copy; it must live until conn_idle. */
 void conn_lend(struct conn *conn, const char *data, size_t size);
 /* True when everything has left. */
 bool conn_idle(const struct conn *conn);

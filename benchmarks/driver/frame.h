@@ -17,7 +17,7 @@ struct frame {
     const char *subject;
     const char *reply;    /* NULL: none */
     const char *header;   /* NULL: a plain MSG */
-    const char *payload;  /* behind the header block */
+    const char *payload;  /* after the header block */
     uint32_t line_len, subject_len, reply_len, header_len, payload_len;
     uint32_t sid;
     size_t missing;       /* with OP_MORE: so many bytes at least are still to come */

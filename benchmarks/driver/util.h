@@ -22,7 +22,7 @@ void inbox_make(char *out);
 
 /* A token is `index` scrambled, as the random reply tokens of client libraries look. */
 void token_write(char *out, uint64_t index);
-/* Return the index behind a token, or UINT64_MAX when the text is not one. */
+/* Return the index after a token, or UINT64_MAX when the text is not one. */
 uint64_t token_read(const char *text, size_t len);
 
 /* Write "<prefix>.<8 random characters>.<zeros>" to `out` with FRESH_DIGITS zeros; return its length. A message puts
@@ -32,7 +32,7 @@ size_t fresh_subject(char *out, size_t size, const char *prefix);
 /* Write `value` to the FRESH_DIGITS characters at `out`. */
 void fresh_number(char *out, uint64_t value);
 
-/* Read decimal digits from `*at` up to `end` and move `*at` behind them; -1 when there are none. */
+/* Read decimal digits from `*at` up to `end` and move `*at` after them; -1 when there are none. */
 int64_t digits_read(const char **at, const char *end);
 /* Write `value` in decimal and return the number of characters. */
 size_t digits_write(char *out, uint64_t value);

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -80,7 +81,7 @@ class Command:
         return self.log_file.read_text("utf-8", "replace")[-3000:]
 
 
-class Trial:
+class Trial(ABC):
     """One pipeline, killed again and again. The stream SOURCE is filled before."""
 
     target = ""  # the stream that grows while the pipeline gets on
@@ -97,22 +98,22 @@ class Trial:
             for _ in range(500):
                 assert b'"seq"' in next(acks)[3]
 
+    @abstractmethod
     def argv(self) -> list[str]:
         """Return the words of the command."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wrong(self) -> dict[str, int]:
         """Return how much of each kind is wrong in the target."""
-        raise NotImplementedError
 
     def written(self) -> int:
         """Return how far the target is."""
         said = self.raw.try_api(f"STREAM.INFO.{self.target}")
         return int(said["state"]["last_seq"]) if "state" in said else 0
 
+    @abstractmethod
     def whole(self) -> int:
         """Return how far the target is at the end, at least."""
-        raise NotImplementedError
 
     def kill_once(self) -> int:
         """Start the command, and kill it at a random place; return that."""
@@ -180,7 +181,7 @@ class Replay(Trial):
         return MESSAGES
 
     def wrong(self) -> dict[str, int]:
-        """Count what is lost, there more than once, or behind a later one."""
+        """Count what is lost, there more than once, or after a later one."""
         client = Client(ConnectSettings((self.address,)))
         what = ReadRange("TARGET", 1, self.written() + 1, columns=("data",))
         rows = [

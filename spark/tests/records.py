@@ -28,7 +28,7 @@ class Stored:
     flags: int = 0
 
     def record(self, before: int) -> bytes:
-        """Return the record behind one with the checksum `before`."""
+        """Return the record after one with the checksum `before`."""
         extra = bytes(16) if self.is_extended else b""
         body = extra + self.subject + self.headers + self.payload
         flags = self.flags | (1 if self.is_extended else 0)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class ScriptedServer:
-    """Takes one connection. `said` goes out behind the first line that begins with `cue`; {inbox} is its reply."""
+    """Takes one connection. `said` goes out after the first line that begins with `cue`; {inbox} is its reply."""
 
     def __init__(self, cue: bytes, said: bytes, *, info: bytes = b"{}", pong: bytes = b"PONG\r\n") -> None:
         self._cue = cue

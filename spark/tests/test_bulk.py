@@ -313,7 +313,7 @@ def test_what_is_trimmed_while_it_is_read_is_loss(client: Client, filler: Filler
     assert report.lost > 0
 
 
-def test_a_stream_made_anew_is_loss(read: Read, filler: Filler) -> None:
+def test_a_recreated_stream_is_loss(read: Read, filler: Filler) -> None:
     filler.create(storage="file", allow_direct=True)
     filler.fill(5)
     report = Report()
@@ -325,7 +325,7 @@ def test_a_stream_made_anew_is_loss(read: Read, filler: Filler) -> None:
     assert report.lost == 5
 
 
-def test_a_stream_made_anew_while_it_is_read_is_loss(client: Client, filler: Filler) -> None:
+def test_a_recreated_stream_while_it_is_read_is_loss(client: Client, filler: Filler) -> None:
     created = filler.create(storage="file", allow_direct=True)
     filler.fill(4000, size=300)
     what = ReadRange(filler.name, 1, 4001, created=created, columns=("seq", "data"), bulk_batch_rows=500)

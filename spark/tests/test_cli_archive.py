@@ -104,7 +104,7 @@ def test_what_was_lost_ends_with_3(say: Say, filler: Filler, write: Callable[[],
     assert say("explain", "-o", "failOnDataLoss=false")[0] == 0
 
 
-def test_a_stream_created_anew_ends_with_3(say: Say, filler: Filler, write: Callable[[], None]) -> None:
+def test_a_recreated_stream_ends_with_3(say: Say, filler: Filler, write: Callable[[], None]) -> None:
     filler.create()
     filler.fill(3)
     write()

@@ -183,7 +183,7 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(tmp_path: Path) -> None:
         assert names(root) == ["seq=001-006.parquet", "seq=008-009.parquet", "seq=010-012.parquet"]
         assert not list((root / "stream=S" / "_tmp").iterdir())
     assert codes.count("9") > 20  # between any two steps
-    assert codes[-1] == "0"  # and behind the last one
+    assert codes[-1] == "0"  # and after the last one
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.sets(st.integers(0, 29)), st.integers(1, 40))

@@ -23,7 +23,7 @@ from pyjs_spark.cli import main as cli
 from pyjs_spark.lake.compact import SNAPSHOT
 
 MISSING = "" if required("spark") else lacking()
-ENDED = "pyjs-pipeline: interrupted; what is written stays, the next run goes on behind it\n"
+ENDED = "pyjs-pipeline: interrupted; what is written stays, the next run goes on after it\n"
 WAIT_S = 120.0
 
 
@@ -120,7 +120,7 @@ def test_an_aggregate_takes_in_what_comes_until_sigterm(
         code = command.wait()
         deadline_s = time.monotonic() + WAIT_S
         while not is_gone(command.process.pid) and time.monotonic() < deadline_s:
-            time.sleep(0.05)  # the JVM ends behind the command
+            time.sleep(0.05)  # the JVM ends after the command
         assert is_gone(command.process.pid), "its JVM stayed"
     finally:
         command.kill()

@@ -172,7 +172,7 @@ def test_a_stream_without_direct_get_is_joined_too(say: Say, letters: Letters) -
     assert said["gone"] == 1
 
 
-def test_messages_of_a_stream_that_was_made_anew_or_is_gone_count_as_gone(
+def test_messages_of_a_stream_that_was_recreated_or_is_gone_count_as_gone(
     say: Say, two_kinds: Letters
 ) -> None:
     two_kinds.filler.api(f"STREAM.DELETE.{two_kinds.filler.name}")

@@ -499,7 +499,7 @@ def test_what_the_history_took_is_no_loss_but_another_bucket_is(source: MakeSour
     assert changes(reader, middle, end) == [("b", b"new"), ("a", b"new"), ("c", b"new")]
     bucket.delete()
     bucket.create()
-    with pytest.raises(DataLoss, match="deleted and created anew"):
+    with pytest.raises(DataLoss, match="deleted and re-created"):
         reader.latestOffset(end)
 
 

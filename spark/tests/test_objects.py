@@ -160,7 +160,7 @@ def test_objects_are_chosen_by_name_on_the_server(read: Read, store: Store) -> N
     assert read("name", objects="none") == []
 
 
-def test_an_object_that_was_put_anew_is_one_row(read: Read, store: Store) -> None:
+def test_an_object_that_was_put_again_is_one_row(read: Read, store: Store) -> None:
     store.create()
     store.purge(store.put("a", b"first"))
     nuid = store.put("a", b"second!")
@@ -257,7 +257,7 @@ def test_values_of_other_types_become_text(read: Read, store: Store) -> None:
     assert row == {"metadata": [("n", "1")], "link": {"bucket": "5", "name": None}, "digest": "7"}
 
 
-def test_an_object_put_anew_while_it_is_read_is_read_anew(
+def test_an_object_put_again_while_it_is_read_is_read_again(
     read: Read, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.create()

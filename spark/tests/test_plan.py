@@ -126,11 +126,11 @@ def test_an_end_that_is_not_there_any_more_is_told() -> None:
     assert gaps == [Gap("S", 16, 20, "the stream now ends at 15")]
 
 
-def test_a_stream_created_anew_has_nothing_of_a_range() -> None:
+def test_a_recreated_stream_has_nothing_of_a_range() -> None:
     kept, gaps = plan.clamp(Span("S", 1, 20, OLD), stream(1, 30, created=NEW))
 
     assert kept.count == 0
-    assert "deleted and created anew" in gaps[0].why
+    assert "deleted and re-created" in gaps[0].why
 
 
 @given(SEQS, st.integers(0, 10**7), streams())
@@ -162,7 +162,7 @@ def test_a_new_stream_is_read_from_its_first_message() -> None:
     assert plan.reconcile({}, {"S": stream(5, 9)}) == ({"S": StreamOffset(5, OLD)}, [])
 
 
-def test_a_stream_created_anew_is_read_from_its_first_message() -> None:
+def test_a_recreated_stream_is_read_from_its_first_message() -> None:
     base, gaps = plan.reconcile({"S": StreamOffset(500, OLD)}, {"S": stream(1, 9, created=NEW)})
 
     assert base == {"S": StreamOffset(1, NEW)}

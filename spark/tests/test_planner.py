@@ -482,7 +482,7 @@ def test_a_purge_between_plan_and_partitions_is_a_loss(planner: MakePlanner, fil
     assert [(span.low, span.high) for span in kept] == [(6, 11)]
 
 
-def test_a_stream_created_anew_is_a_loss_and_is_read_from_its_beginning(
+def test_a_recreated_stream_is_a_loss_and_is_read_from_its_beginning(
     planner: MakePlanner, filler: Filler
 ) -> None:
     filler.create()
@@ -493,7 +493,7 @@ def test_a_stream_created_anew_is_a_loss_and_is_read_from_its_beginning(
     filler.fill(3)
     lenient = planner(failOnDataLoss="false")
 
-    with pytest.raises(DataLoss, match="deleted and created anew"):
+    with pytest.raises(DataLoss, match="deleted and re-created"):
         latest(planner(), start)
     end = latest(lenient, start)
 
@@ -501,7 +501,7 @@ def test_a_stream_created_anew_is_a_loss_and_is_read_from_its_beginning(
     assert [(span.low, span.high) for span in lenient.between(start, end)] == [(1, 4)]
 
 
-def test_a_stream_created_anew_under_a_query_with_a_target_is_not_read(
+def test_a_recreated_stream_under_a_query_with_a_target_is_not_read(
     planner: MakePlanner, filler: Filler
 ) -> None:
     filler.create()

@@ -443,7 +443,7 @@ def test_messages_that_a_paused_consumer_holds_back_stall_the_read(filler: Fille
     (name,) = filler.consumers()
     filler.api(f"CONSUMER.PAUSE.{filler.name}.{name}", pause_until="2099-01-01T00:00:00Z")
 
-    with pytest.raises(ReadStalled, match=r"no message behind sequence 10 for .* though the stream has some"):
+    with pytest.raises(ReadStalled, match=r"no message after sequence 10 for .* though the stream has some"):
         list(reading)
 
 

@@ -32,7 +32,7 @@ def test_a_consumer_beside_a_replica_that_lags_behind_does_not_end_the_read(
     created = filler.create()
     filler.fill(9)
     filler.delete(9)
-    # Such a consumer has nothing pending behind the last message of its replica, and the leader has more.
+    # Such a consumer has nothing pending after the last message of its replica, and the leader has more.
     proxy = CuttingProxy(server.port, [], said=nothing_pending)
     client = Client(ConnectSettings((f"127.0.0.1:{proxy.port}",)))
     what = ReadRange(filler.name, 1, 10, subjects, created=created, fetch_batch=fetch_batch)

@@ -137,7 +137,7 @@ def test_what_a_killed_compaction_left_is_not_read(
     assert [(what.low, what.high) for what in plan(str(tmp_path), options, 5)] == [(11, 13)]
 
 
-def test_progress_that_was_forgotten_begins_anew(
+def test_progress_that_was_forgotten_starts_over(
     filler: Filler, options: Options, make: Make, tmp_path: Path
 ) -> None:
     filler.create()

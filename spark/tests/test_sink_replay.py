@@ -440,7 +440,7 @@ def test_what_filled_the_stream_can_come_again(out: Out) -> None:
     assert out.stream_writer().write(iter([out.batch(out.rows(0, 10))])).sent == 0
 
 
-def test_a_target_that_was_made_anew_is_told(out: Out) -> None:
+def test_a_target_that_was_recreated_is_told(out: Out) -> None:
     interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(0, 10)))
     out.filler.raw.api(f"STREAM.DELETE.{out.filler.name}")
     out.filler.create()

@@ -422,7 +422,7 @@ def test_a_removal_with_two_changed_bytes_is_not_guessed_at(store: Store) -> Non
 
 
 @pytest.mark.parametrize("at", [0, 9, 13, 17, 33, 41, 50, 60])
-def test_a_damaged_header_is_made_anew(store: Store, at: int) -> None:
+def test_a_damaged_header_is_recreated(store: Store, at: int) -> None:
     data = store.segment(1, 1, 2, 3)
     data[at] ^= 1
     store.path(1).write_bytes(data)
@@ -680,7 +680,7 @@ def test_a_segment_that_is_cut_or_gone_is_known_by_its_index_file(
 
 
 @pytest.mark.parametrize("columns", [("seq", "data"), ("seq",)])
-def test_a_stream_that_is_made_anew_under_the_reader_is_a_loss_and_nothing_of_it_is_read(
+def test_a_stream_that_is_recreated_under_the_reader_is_a_loss_and_nothing_of_it_is_read(
     server: ServerProcess, tmp_path: Path, columns: tuple[str, ...]
 ) -> None:
     filler = Filler(server.port, "LIVE")

@@ -444,7 +444,7 @@ def test_snapshots_of_iceberg_may_expire_and_be_rolled_back(
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_created_anew_is_refused(archive: Archive, filler: Filler) -> None:
+def test_a_recreated_stream_is_refused(archive: Archive, filler: Filler) -> None:
     filler.create()
     filler.fill(3)
     archive.run()

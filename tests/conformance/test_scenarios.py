@@ -68,7 +68,7 @@ def test_a_scenario_is_the_same_on_both_servers_or_listed(
     else:
         assert not found, "peer | ours\n" + "\n".join(found[:SHOWN_MAX])
     wanted = {error for error, name in PROVOKED.items() if name == script.name}
-    assert wanted <= errors_of(peer), "not in its answers; write the table anew (harness/errors.py)"
+    assert wanted <= errors_of(peer), "not in its answers; rewrite the table (harness/errors.py)"
 
 
 def _played(

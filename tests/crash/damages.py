@@ -28,7 +28,7 @@ class File:
     """One file of a store that is at rest."""
 
     path: str
-    data: bytes  # without the zeros that are reserved behind it
+    data: bytes  # without the zeros that are reserved after it
     size: int
 
 

@@ -45,7 +45,7 @@ class Ledger:
             self.examples.append(f"{name}: {text}")
 
     def forget(self, up_to: int) -> None:
-        """Begin anew behind a purge."""
+        """Start over after a purge."""
         self.purged_to = up_to
         self.acked.clear()
         self.acked_at.clear()

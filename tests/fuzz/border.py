@@ -251,7 +251,7 @@ def publish(rng: random.Random) -> Case:
 
 
 def argument(rng: random.Random, form: str) -> bytes:
-    """Return what stands behind the verb of an ack."""
+    """Return what stands after the verb of an ack."""
     if form == "delay":
         return f'{{"delay":{number(rng)}}}'.encode() if rng.random() < 0.5 else rng.choice(DURATIONS).encode()
     if form == "pull":

@@ -102,7 +102,7 @@ def hostile_index(index: bytes, chance: Random) -> bytes:
 
 
 def envelopes(data: bytes) -> list[tuple[tuple[Any, ...], bytes]]:
-    """Return frame and body of each envelope that stands in a file, one behind the other."""
+    """Return frame and body of each envelope that stands in a file, one after the other."""
     found, at = [], 0
     while data[at : at + 8] == b"PYJSMETA":
         frame = FRAME.unpack_from(data, at)
@@ -197,7 +197,7 @@ def delta(chance: Random) -> bytes:
 
 
 def hostile_log(data: bytes, chance: Random) -> bytes:
-    """Change the snapshot of a state, or add changes behind it."""
+    """Change the snapshot of a state, or add changes after it."""
     frame, body = envelopes(data)[0]
     if chance.random() < 0.4:
         state = orjson.loads(msgpack.unpackb(body)["state"])

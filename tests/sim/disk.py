@@ -3,7 +3,7 @@
 Theory, as ext4 and its like allow it. A file has a page cache (what a process sees, and what survives kill -9) and a
 medium. Of the writes since its last sync each page of 4 KiB has any prefix on the medium, the last one of them torn
 at a sector of 512 bytes; its size is any it had since then, so that zeros may stand where nothing arrived; what was
-written behind a truncation that did not arrive did not either. A directory has a journal: any prefix of its entries'
+written after a truncation that did not arrive did not either. A directory has a journal: any prefix of its entries'
 changes since its last sync is there, each as a whole. A directory is reached by its name in the one above it.
 
 A failed sync drops what it should have written: a page of it is on the medium or never comes there, and the next

@@ -150,7 +150,7 @@ def _starts_function(text: str) -> bool:
 
 
 def _nesting(body: list[Line]) -> int:
-    """Return how many blocks stand around the deepest line; a nested function starts anew."""
+    """Return how many blocks stand around the deepest line; a nested function starts at zero."""
     open_blocks: list[int] = []  # indents
     deepest = 0
     skip_below: int | None = None

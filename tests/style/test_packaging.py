@@ -1,7 +1,7 @@
 """What is built works where it is installed: sdist and wheel in empty environments outside this tree, and the image.
 
 One sdist and one wheel for the whole module. Both take the compiled modules of this tree, since their digests match;
-of the sdist a tenth is compiled anew, chosen by the commit, and all of it with PYJS_PACKAGING=whole (make packaging).
+a sample of the sdist, chosen by the commit, is compiled again; all of it with PYJS_PACKAGING=whole (make packaging).
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ HEADERS: dict[str, str] = {
     "Nats-Marker-Reason": "word",
 }
 
-# Verbs of ack payloads, and the form of the argument behind them.
+# Verbs of ack payloads, and the form of the argument after them.
 ACKS: dict[str, str] = {
     "": "",
     "+ACK": "",

@@ -69,7 +69,7 @@ class Process:
         return listed
 
     def client(self, options: bytes = b"") -> socket.socket:
-        """Return a connection that has its INFO, CONNECT and PONG behind it."""
+        """Return a connection that has its INFO, CONNECT and PONG after it."""
         host, port = self.ports()["nats"][0].removeprefix("nats://").rsplit(":", 1)
         client = socket.create_connection((host, int(port)), WAIT_S)
         client.sendall(b'CONNECT {"verbose":false,"protocol":1%b}\r\nPING\r\n' % options)

@@ -16,7 +16,7 @@ MAXIMUM_STREAMS = 10027
 
 
 class Reloadable:
-    """A server whose configuration file is written anew."""
+    """A server whose configuration file is rewritten."""
 
     def __init__(self, command: list[str], directory: Path, text: str) -> None:
         self.directory = directory

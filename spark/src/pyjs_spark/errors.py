@@ -48,7 +48,7 @@ class ReadStalled(SparkError):
 
 
 class SeqTooLarge(SparkError):
-    """A sequence above 2^63-1, which no Spark column holds."""
+    """A sequence above 2^63-1, the maximum of a Spark column."""
 
 
 class ApiError(SparkError):
@@ -121,7 +121,7 @@ class BulkRefused(SparkError):
 
 
 def is_passing(error: SparkError) -> bool:
-    """Say whether the same request may succeed in a moment."""
+    """Return whether the same request may succeed in a moment."""
     if isinstance(error, ApiError):
         return error.code == 503
     return isinstance(error, ConnectionLost | RequestTimeout | NoResponders | ServerUnreachable)

@@ -1,7 +1,7 @@
-"""Whether the compiled decoders are used: the package pyjs-spark-fast, where it is there in the version of this one.
+"""The choice of decoders: compiled ones if the package pyjs-spark-fast is installed in the version of this one.
 
-A worker may have another version of it than the package that a driver ships with --py-files, or none; then the twins
-in plain Python decode.
+A worker may have no such package, or another version than the driver ships with --py-files; then the decoders in
+plain Python are used.
 """
 
 from __future__ import annotations

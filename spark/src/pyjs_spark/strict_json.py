@@ -1,7 +1,7 @@
-"""JSON that somebody else wrote, read so that only ValueError tells what is wrong with it.
+"""Reader of JSON from outside, whose only error is ValueError.
 
-The json module of Python raises RecursionError for text that nests deeply, and takes halves of surrogate pairs, which
-no text of ours can hold: they would raise UnicodeEncodeError wherever they are written.
+The json module of Python raises RecursionError for text that nests deeply, and accepts halves of surrogate pairs:
+they would raise UnicodeEncodeError when the text is written.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:
 
 
 def is_subject(value: str) -> bool:
-    """Say whether `value` can filter: no empty token, no space, > only at the end."""
+    """Return whether `value` can filter: no empty token, no space, > only at the end."""
     tokens = value.split(".")
     return all(tokens) and ">" not in tokens[:-1] and not re.search(r"[\s\x00]", value)
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Say whether every subject that `narrow` matches is matched by `wide` too."""
+    """Return whether `wide` matches each subject that `narrow` matches."""
     outer, inner = wide.split("."), narrow.split(".")
     for index, token in enumerate(outer):
         if token == ">":
@@ -35,7 +35,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def overlaps(one: str, other: str) -> bool:
-    """Say whether any subject is matched by both."""
+    """Return whether a subject exists that both match."""
     first, second = one.split("."), other.split(".")
     for a, b in zip(first, second, strict=False):
         if ">" in (a, b):

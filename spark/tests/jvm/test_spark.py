@@ -316,7 +316,7 @@ def test_what_was_purged_before_it_was_read_ends_the_query(pipe: Pipe, orders: F
     assert pipe.seqs() == [*range(1, 13), 16, 17, 18]
 
 
-def test_a_stream_created_anew_ends_the_query(pipe: Pipe, orders: Filler) -> None:
+def test_a_recreated_stream_ends_the_query(pipe: Pipe, orders: Filler) -> None:
     pipe.run()
     orders.api(f"STREAM.DELETE.{orders.name}")
     orders.create()
@@ -324,7 +324,7 @@ def test_a_stream_created_anew_ends_the_query(pipe: Pipe, orders: Filler) -> Non
 
     said = failure(pipe.run)
 
-    assert "deleted and created anew" in said
+    assert "deleted and re-created" in said
     pipe.run(failOnDataLoss="false")
     assert pipe.seqs() == [1, 1, 2, 2, *range(3, 13)]
 

@@ -73,7 +73,7 @@ static void pyjs_on_sigbus(int sig, siginfo_t *info, void *context) {
     errno = saved;
 }
 
-/* Take the signal, unless it is ours; others (faulthandler) may have come meanwhile, and are asked behind us. */
+/* Take the signal, unless it is ours; others (faulthandler) may have come meanwhile, and are asked after us. */
 static void pyjs_take_signal(void) {
     struct sigaction now, ours;
     if (sigaction(SIGBUS, NULL, &now) != 0 || (now.sa_flags & SA_SIGINFO && now.sa_sigaction == pyjs_on_sigbus))

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.errors import reason_of
 from pyjs.config.errors import ConfigError, Place, Problem, did_you_mean
 from pyjs.config.lexer import Lexer, Variable
-from pyjs.config.values import ConfigMap, Entry, Value, repeated
+from pyjs.config.values import ConfigMap, Entry, Value, note_repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,6 @@ DEPTH_MAX = 100  # levels of maps, lists, includes and references; protects the 
 FILES_MAX = 1000  # included by one configuration
 SIZE_MAX = 8 << 20  # characters of all files and variables together
 VALUES_MAX = 1_000_000  # a value counts once per reference to it
-REPEATED_MAX = 50  # reported keys that are set twice
 
 
 def parse_file(
@@ -84,8 +83,8 @@ class _Whole:
 
     def compare(self, first: Entry | None, second: Entry) -> None:
         """Note a key that its file has set in this block before; over an included file it may be meant."""
-        if first is not None and first.place.file == second.place.file and len(self._twice) < REPEATED_MAX:
-            self._twice.append(repeated(first, second))
+        if first is not None:
+            note_repeated(self._twice, first, second)
 
     def note(self, data: ConfigMap | list[Value]) -> None:
         """Note the number of values and levels of a map or list."""

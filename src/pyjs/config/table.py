@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.config.errors import Place, Problem, Refused, suggestion
-from pyjs.config.values import ConfigMap, Entry, Value, describe, repeated
+from pyjs.config.values import ConfigMap, Entry, Value, describe, note_repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -107,8 +107,8 @@ def _note_other_spellings(reading: Reading, table: Table, entries: ConfigMap) ->
     for entry in entries.values():
         key = table.key_by_name.get(entry.key.lower())
         earlier = first.setdefault(key.name, entry) if key is not None else entry
-        if earlier is not entry and earlier.place.file == entry.place.file:
-            reading.twice.append(repeated(earlier, entry))
+        if earlier is not entry:
+            note_repeated(reading.twice, earlier, entry)
 
 
 def _read_entry(reading: Reading, table: Table, entry: Entry, target: object) -> None:

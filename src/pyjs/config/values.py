@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeAlias
 
+REPEATED_MAX = 50  # reported keys that are set twice
+
 Data: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfigMap"
 
 
@@ -46,13 +48,15 @@ class ConfigMap(dict[str, Entry]):
         self[entry.key] = entry
 
 
-def repeated(first: Entry, second: Entry) -> Problem:
-    """Return the warning about a key that is set twice in its block."""
+def note_repeated(noted: list[Problem], first: Entry, second: Entry) -> None:
+    """Add the warning about a key that is set twice in its block; over an included file it may be meant."""
+    if first.place.file != second.place.file or len(noted) >= REPEATED_MAX:
+        return
     name = "" if first.key == second.key else f' as "{first.key}"'
     cause = (
         f'"{second.key}" is set twice in this block, first{name} at {first.place}, and the last one counts'
     )
-    return Problem(second.place, cause, "remove one of the two")
+    noted.append(Problem(second.place, cause, "remove one of the two"))
 
 
 def describe(value: Value, secret: bool = False) -> str:

@@ -297,7 +297,7 @@ cdef class ClientSession(Sink):
         return 0 if self.turn.pressure else left
 
     def leave_input(self) -> None:
-        """Stop in the middle of the input; a later turn, the verdict or the end of a rest continues."""
+        """Stop in the middle of the input, until a later turn, the end of the log-in or the end of a pause."""
         if self.input.stalled:
             self.stall()
         if self.input.waits & VERDICT:

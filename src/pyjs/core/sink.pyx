@@ -108,7 +108,7 @@ cdef class Sink:
         return 0
 
     def accepts(self, bytes subject) -> bool:
-        """Whether messages of `subject` may be delivered; called when a route is built."""
+        """Return whether messages of `subject` may be delivered; called when a route is built."""
         return True
 
 

@@ -238,7 +238,7 @@ class StoreCheck:
                 meta = meta_in(self._disk, path, copies.opener, around=True)
                 if meta:
                     generation, values = decode(meta, KIND_STREAM, path, copies.opener)
-                    copies.be_written_anew(generation, values)
+                    copies.plan_rewrite(generation, values)
                     return
             except Locked as error:
                 copies.newer = copies.locked = True

@@ -71,13 +71,13 @@ def rewrite_segment(
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
     assert c is not None
-    fresh = _written_anew(file.data, c, number, incarnation, last, erased, known)
+    fresh = _rewritten(file.data, c, number, incarnation, last, erased, known)
     aside = _copy_aside(files.disk, path)
     _remove(files.disk, index_path(path))
     put_segment(files, path, fresh, not last)
     if not last:
         _write_index(files, path, fresh, number, incarnation)
-    return f"{path} is written anew with {c.messages} messages; as it was it is {aside}"
+    return f"{path} is rewritten with {c.messages} messages; as it was it is {aside}"
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
@@ -126,7 +126,7 @@ def make_index(files: Files, segment: str, whole: bool) -> str:
     c = contents_of(segment, file.data, 0, 0, 1, image=file.image)
     assert c is not None
     put_index(files, path, encode_index(c))
-    return f"{path} is made anew"
+    return f"{path} is re-created"
 
 
 def write_metadata(
@@ -134,14 +134,14 @@ def write_metadata(
 ) -> str:
     """Rewrite both copies of metadata."""
     save_meta(disk, directory, "meta", encode(kind, generation + 1, values, key))
-    return f"{directory}/meta.a and meta.b are written anew"
+    return f"{directory}/meta.a and meta.b are rewritten"
 
 
 def rewrite_list(files: Files, directory: str) -> str:
     """Rewrite both copies of a stream's list of consumers from the whole entries of both."""
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
-    return f"{directory}/consumers.a and consumers.b are written anew with {len(file.live)} consumers"
+    return f"{directory}/consumers.a and consumers.b are rewritten with {len(file.live)} consumers"
 
 
 def rewrite_state(files: Files, directory: str) -> str:
@@ -154,7 +154,7 @@ def rewrite_state(files: Files, directory: str) -> str:
         file.append(change)
     logs.sync.sync_now()
     logs.files.close_below(directory)
-    return f"the state in {directory} is written anew with {len(changes)} changes"
+    return f"the state in {directory} is rewritten with {len(changes)} changes"
 
 
 def set_state_aside(disk: Disk, directory: str) -> str:
@@ -180,7 +180,7 @@ def remove_directory(disk: Disk, directory: str) -> str:
 # -- segments ----------------------------------------------------------------------------------------------
 
 
-def _written_anew(
+def _rewritten(
     image: Buffer,
     c: SegmentContents,
     number: int,

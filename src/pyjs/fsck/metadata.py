@@ -73,9 +73,9 @@ class Copies:
             what = f"one copy is of change {min(generations)}, the other of {max(generations)}, which counts"
             self.findings.append(Finding(NOTE, self._directory, what))
         if self.values is not None and self.findings and not self.newer:
-            self.be_written_anew(self.generation, self.values)
+            self.plan_rewrite(self.generation, self.values)
 
-    def be_written_anew(self, generation: int, values: dict[str, Any]) -> None:
+    def plan_rewrite(self, generation: int, values: dict[str, Any]) -> None:
         """Let a repair write these values, which were found elsewhere or in one copy."""
         self.values, self.generation = values, generation
         self.findings[0].mend = partial(

@@ -274,7 +274,7 @@ class MessagesCheck:
             finding.mend = self._rewrite(path, number, c.base_seq, False)
         if bytes(image[c.end :]).strip(b"\0") and not c.problems:
             finding = self._report.find(
-                DAMAGE, path, "bytes behind the footer", *file.place_of(c.end, len(image) - c.end)
+                DAMAGE, path, "bytes after the footer", *file.place_of(c.end, len(image) - c.end)
             )
             finding.mend = self._rewrite(path, number, c.base_seq, False)
 
@@ -297,7 +297,7 @@ class MessagesCheck:
             return
         if _of_another_state(found, c, len(image)):
             finding = self._report.find(
-                NOTE, path, "it is not of the segment as it is now; a start makes it anew"
+                NOTE, path, "it is not of the segment as it is now; a start re-creates it"
             )
         elif c.problems:
             finding = self._report.find(
@@ -373,7 +373,7 @@ class MessagesCheck:
             elif suffix == "idx":
                 continue
             elif suffix == "seg.new" and stem.isdigit():
-                self._report.find(NOTE, path, "a segment that was being written anew; a start removes it")
+                self._report.find(NOTE, path, "a segment that was being rewritten; a start removes it")
             elif name != ".probe":
                 self._report.find(NOTE, path, "no file of this server")
 

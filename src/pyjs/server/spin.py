@@ -44,9 +44,8 @@ class Spin:
             self._credit = min(self._credit + CREDIT_PAID, CREDIT_MAX)
             self._waits_needed = 1
         elif self._credit == 0:
-            self._count_wait(
-                self._driver.waked_ns - self._turned_ns
-            )  # however long reading and the turn took
+            # until the loop woke: the time that reading and the turn took does not count
+            self._count_wait(self._driver.waked_ns - self._turned_ns)
         self._turned_ns = monotonic_ns()
         if self._credit > 0 and not self._looking:
             self._looking = True

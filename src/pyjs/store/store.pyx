@@ -235,7 +235,7 @@ cdef class StreamStore:
         if s.base < seq:
             segment_clear_front(s, <uint32_t> (seq - s.base))
         self.part_from_first(at, remains)
-        self.catalogue.count_anew()
+        self.catalogue.recount_all()
         self.catalogue.move_first(seq)
 
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:

@@ -27,7 +27,7 @@ cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const 
     m.origin = m.whole = NULL
 
 cdef inline char* write_sizes(char* out, Msg* m) noexcept nogil:
-    """Write "[hlen ]size CRLF", the end of a tail, at `out`; return the place behind it."""
+    """Write "[hlen ]size CRLF", the end of a tail, at `out`; return the place after it."""
     if m.header_len:
         out += write_digits(out, m.header_len)
         out[0] = c' '

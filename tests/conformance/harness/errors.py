@@ -1,6 +1,6 @@
 """Which scenario provokes which API error: the table ../errors.md, written from what nats-server answers.
 
-`python -m tests.conformance.harness.errors` plays every scenario against nats-server and writes the table anew.
+`python -m tests.conformance.harness.errors` plays every scenario against nats-server and rewrites the table.
 test_scenarios.py holds each scenario to the rows that name it, test_errors.py the table to the source.
 """
 

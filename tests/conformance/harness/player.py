@@ -280,7 +280,7 @@ class Player:
         return self._wait_for(conn, 1, lambda frame: frame.get("subject") == inbox, inbox)
 
     def _wait_for(self, conn: Conn, count: int, wanted: Callable[[Frame], bool], what: str) -> Frame | None:
-        """Read until `count` wanted frames follow the cursor, and put the cursor behind the last one."""
+        """Read until `count` wanted frames follow the cursor, and put the cursor after the last one."""
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             while conn.cursor < len(conn.frames):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjs.config.errors import ConfigError, Place, Problem
-from pyjs.config.parser import REPEATED_MAX, parse_file
-from pyjs.config.values import ConfigMap, Data
+from pyjs.config.parser import parse_file
+from pyjs.config.values import REPEATED_MAX, ConfigMap, Data
 
 
 def plain(data: Data) -> object:

@@ -153,7 +153,7 @@ def test_damage_in_a_chunk_is_told_by_its_place_in_the_file(root: Path, encoding
 
 
 @ENCRYPTED
-def test_a_segment_written_anew_has_the_form_and_another_nonce(root: Path, encoding: str) -> None:
+def test_a_segment_rewritten_has_the_form_and_another_nonce(root: Path, encoding: str) -> None:
     path = root / STREAM / ONE
     flipped(ONE, 3000)(root)
     old = read_outer_header(path.read_bytes()[:64], "")
@@ -193,7 +193,7 @@ def test_metadata_in_clear_is_checked_with_and_without_a_key(
     root: Path, encoding: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flipped(TWO, 150)(root)
-    what = "the metadata in clear behind its header is damaged"
+    what = "the metadata in clear after its header is damaged"
     assert [each.what for each in check(root, encoding).all_findings()] == [what]
     assert main(["fsck", str(root)]) == 1
     assert what in capsys.readouterr().out

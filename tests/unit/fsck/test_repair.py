@@ -43,7 +43,7 @@ MATRIX: dict[str, Damage] = {
     "second segment: a payload": flipped(TWO, 20_000),
     "second segment: a page": overwritten(TWO, 4096, 4096, b"\xff"),
     "second segment: its last message and footer": unwitnessed(cut(TWO, 300)),
-    "second segment: bytes behind the footer": extended(TWO, b"behind"),
+    "second segment: bytes after the footer": extended(TWO, b"behind"),
     "last segment: a payload": flipped(LAST, 3000),
     "last segment: the last record": unwitnessed(flipped(LAST, -20)),
     "last segment: a removal": unwitnessed(flipped_in_removals(LAST, 33)),
@@ -136,7 +136,7 @@ def test_a_repaired_store_is_clean_and_holds_the_same(name: str, root: Path) -> 
 
 
 @pytest.mark.parametrize("name", [name for name in MATRIX if "segment:" in name])
-def test_a_segment_that_is_written_anew_stays_beside_as_it_was(name: str, root: Path) -> None:
+def test_a_segment_that_is_rewritten_stays_beside_as_it_was(name: str, root: Path) -> None:
     MATRIX[name](root)
     damaged = {path.read_bytes() for path in (root / STREAM / "msgs").glob("*.seg")}
 

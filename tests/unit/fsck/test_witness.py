@@ -161,7 +161,7 @@ def test_segments_are_taken_in_the_order_of_their_numbers(root: Path, encoding: 
 
 
 def renumber(path: Path, to: Path) -> None:
-    """Give a segment another number; its records are chained to the header, so all are sealed anew."""
+    """Give a segment another number; its records are chained to the header, so all are sealed again."""
     data = path.read_bytes()
     path.unlink()
     head = data[:32] + struct.pack("<I", int(to.stem)) + data[36:56]

@@ -465,7 +465,7 @@ def test_acks_are_synced_within_the_interval() -> None:
     assert floor["stream_seq"] == 3
 
 
-def test_an_ack_whose_sync_fails_is_not_confirmed_and_the_state_is_kept_anew() -> None:
+def test_an_ack_whose_sync_fails_is_not_confirmed_and_the_state_is_kept_again() -> None:
     # given
     js = filled()
     ack_all_confirmed(js)

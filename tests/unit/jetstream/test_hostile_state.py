@@ -52,7 +52,7 @@ def js(tmp_path: Path) -> Restarting:
 
 
 def put_log(js: Restarting, deltas: Iterable[bytes]) -> int:
-    """Write a log of these deltas behind the consumer's snapshot; return its size."""
+    """Write a log of these deltas after the consumer's snapshot; return its size."""
     path = js.store / CONSUMER / "log.1"
     data = path.read_bytes()[: envelope_size(path.read_bytes())]
     chain = CHECKSUM.unpack(data[-8:])[0]

@@ -27,7 +27,7 @@ def js() -> JetStreamFixture:
 
 
 def keep_up(js: JetStreamFixture) -> None:
-    """Do what the I/O threads do: syncs, and segments written anew."""
+    """Do what the I/O threads do: syncs, and segments rewritten."""
     turn = js.node.turn_state
     while (unsynced := turn.take("unsynced")) or turn.upkeep:
         for stream in cast(list[Stream], unsynced):

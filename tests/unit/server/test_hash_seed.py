@@ -47,7 +47,7 @@ print(seconds(front, behind) / seconds(b"", b"-another"))
 
 
 def colliding(secrets: tuple[int, int]) -> list[tuple[bytes, bytes]]:
-    """Return what stands in front of a number, and behind it, so that a factor of the hash is zero with `secrets`."""
+    """Return what stands in front of a number, and after it, so that a factor of the hash is zero with `secrets`."""
     return [(b"", struct.pack("<Q", secrets[0])), (struct.pack("<Q", secrets[1]), b"")]
 
 

@@ -64,7 +64,7 @@ def test_debug_and_trace_are_written_only_when_on(tmp_path: Path) -> None:
     assert texts(tmp_path / "loud") == [("DBG", "d"), ("TRC", "t")]
 
 
-def test_a_file_over_the_limit_is_renamed_and_begun_anew(tmp_path: Path) -> None:
+def test_a_file_over_the_limit_is_renamed_and_started_again(tmp_path: Path) -> None:
     log = Logger(str(tmp_path / "log"), size_limit=1000)
 
     log.info("x" * 1000)

@@ -32,7 +32,7 @@ def segment_of(base_seq: int, *bodies: bytes, number: int = 1, incarnation: int 
 
 
 def sealed(body: bytes, before: bytes) -> bytes:
-    """Return a record with its check and checksum, behind a record or header that ends with `before`."""
+    """Return a record with its check and checksum, after a record or header that ends with `before`."""
     own = xxhash.xxh64_intdigest(body[32:], xxhash.xxh64_intdigest(body[:28]))
     checksum = xxhash.xxh64_intdigest(struct.pack("<Q", own), struct.unpack("<Q", before)[0])
     return body[:28] + struct.pack("<I", own & 0xFFFFFFFF or 1) + body[32:] + struct.pack("<Q", checksum)

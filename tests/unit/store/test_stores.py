@@ -141,7 +141,7 @@ class FileStoreMachine(StoreMachine):
 
     @rule()
     def upkeep(self) -> None:
-        """Have segments compressed, encrypted and written anew."""
+        """Have segments compressed, encrypted and rewritten."""
         self.store.flush()
         assert isinstance(self.store, FileStore)
         self.store.sync_now()

@@ -105,7 +105,7 @@ cdef enum:
 
 
 cdef bint is_whole(const char* p, Py_ssize_t length, uint64_t before) noexcept nogil:
-    """Whether the record at `p` is as it was written, behind one with the checksum `before`."""
+    """Whether the record at `p` is as it was written, after one with the checksum `before`."""
     cdef uint64_t own, stored = 0
     cdef uint32_t check = 0, half
     memcpy(&check, p + CHECK_AT, 4)

@@ -292,7 +292,7 @@ cdef class Acks:
     cdef bytes _inbox
     cdef bytes _prefix
     cdef bytes _head  # the line up to the row
-    cdef bytes _tail  # the line behind the row, up to the size
+    cdef bytes _tail  # the line after the row, up to the size
     cdef int64_t _first
     cdef bytearray _flags
 
@@ -420,7 +420,7 @@ cdef inline const char* duplicate(const char* at, const char* end) noexcept:
 
 
 cdef inline const char* read_number(const char* at, const char* end, int64_t* value) noexcept nogil:
-    """Read up to DIGITS_MAX digits; return what is behind them, NULL if there are none or more."""
+    """Read up to DIGITS_MAX digits; return what is after them, NULL if there are none or more."""
     cdef const char* start = at
     cdef int64_t number = 0
     while at < end and b"0" <= at[0] <= b"9" and at - start < DIGITS_MAX:

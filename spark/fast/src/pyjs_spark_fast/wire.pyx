@@ -60,7 +60,7 @@ cdef class Block:
         PyBuffer_FillInfo(view, self, self.data, self.size, True, flags)
 
     cdef int need(self, Py_ssize_t more) except -1 nogil:
-        """Make room for `more` bytes behind the last one."""
+        """Make room for `more` bytes after the last one."""
         cdef char* larger
         cdef Py_ssize_t room = self.room
         if self.size + more <= room:
@@ -267,7 +267,7 @@ cdef class Decoder(Columns):
     cdef readonly int64_t delivered
     cdef readonly int64_t pending
     cdef int64_t _high, _enough
-    cdef bytes _sid_text  # with a space behind it
+    cdef bytes _sid_text  # with a space after it
     cdef bytes _prefix  # of the reply subjects, up to its dot; b"" until a delivery came
     cdef const char* _sid_chars  # of _sid_text, and alive as long as that is
     cdef const char* _prefix_chars  # of _prefix
@@ -466,7 +466,7 @@ cdef inline Py_ssize_t line_size(const char* at, Py_ssize_t size) noexcept nogil
 
 
 cdef inline const char* digits(const char* at, const char* end, int count_max, int64_t* value) noexcept nogil:
-    """Read up to `count_max` digits; return what is behind them, NULL if there are none or too many."""
+    """Read up to `count_max` digits; return what is after them, NULL if there are none or too many."""
     cdef const char* start = at
     cdef int64_t number = 0
     while at < end and b"0" <= at[0] <= b"9" and at - start < count_max:

@@ -63,7 +63,7 @@ def _split(value: str) -> tuple[str, str]:
 
 
 def validate(pipeline: Aggregate, said: argparse.Namespace) -> int:
-    """Say that the pipeline is one."""
+    """Report that the pipeline is valid."""
     if said.json:
         return print_json({"kind": "aggregate", "is_valid": True, **pipeline.definition()})
     streams = ", ".join(pipeline.options.streams)
@@ -89,7 +89,7 @@ def explain(pipeline: Aggregate, said: argparse.Namespace) -> int:
 
 
 def status(pipeline: Aggregate, said: argparse.Namespace) -> int:
-    """Show how far the checkpoint is behind its streams."""
+    """Show the lag of the checkpoint for each stream."""
     found = aggregate_run.standing(pipeline)
     if said.json:
         return print_json(_as_json(found))

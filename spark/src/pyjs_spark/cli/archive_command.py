@@ -57,7 +57,7 @@ def refuse_beside(path: str, said: argparse.Namespace) -> None:
 
 
 def validate(pipeline: Pipeline, said: argparse.Namespace) -> int:
-    """Say that the pipeline is one."""
+    """Report that the pipeline is valid."""
     lakes.check_installed(pipeline.format)
     streams = ", ".join(pipeline.options.streams)
     if said.json:

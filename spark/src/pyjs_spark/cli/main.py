@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
         return fail(str(error), FAILED)
     except KeyboardInterrupt as error:
         code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-        return fail("interrupted; what is written stays, the next run goes on behind it", code)
+        return fail("interrupted; what is written stays, the next run goes on after it", code)
 
 
 class Terminated(KeyboardInterrupt):

@@ -48,7 +48,7 @@ def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Replay:
 
 
 def validate(found: Replay, said: argparse.Namespace) -> int:
-    """Say that the pipeline is one."""
+    """Report that the pipeline is valid."""
     if said.json:
         return print_json({"kind": "replay", "is_valid": True, "id": found.id, **found.definition()})
     print(f"valid: replay of {found.stream} from {found.source} to {found.target}; no server was asked")

@@ -180,7 +180,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offsets.to_json(end, self._cut(start))
 
     def _cut(self, offset: dict[str, object] | None) -> offsets.Cut:
-        """Return how the ranges of a query are cut: as its checkpoint says, whatever the options say by now."""
+        """Return the cut of a query's ranges: that of its checkpoint, even if the options have changed since."""
         found = None if offset is None else offsets.cut_in(offset)
         return found or self._planner.cut
 

@@ -1,7 +1,7 @@
 """Spark sessions for one machine: settings that fit it, and what must be installed before.
 
 Spark's own defaults are made for a cluster: 200 shuffle partitions (ten times slower for small aggregations on two
-cores), a web page, an address found by the host's name, and workers that run whatever `python3` is first in PATH.
+cores), a web page, an address found by the host's name, and workers that run the first `python3` in PATH.
 """
 
 from __future__ import annotations

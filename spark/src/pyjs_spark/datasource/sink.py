@@ -1,8 +1,8 @@
-"""Writers of the data source `jetstream`: what Spark calls, in the words of its Python Data Source API.
+"""Writers of the data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
-Thin as source.py is: rows, frames, acknowledgements and progress are modules of their own, which know nothing of
-Spark. A writer is made beside the driver for each batch, pickled, and `write` runs in a worker for one partition. It
-is not told which batch that is; Spark leaves that and the query's id in local properties of the task, which is not
+A thin layer, like source.py: rows, frames, acknowledgements and progress are modules that know nothing of Spark. A
+writer is made beside the driver for each batch, pickled, and `write` runs in a worker for one partition. It is not
+told which batch that is; Spark leaves that and the query's id in local properties of the task, which is not
 documented, so that their absence is an error here and not a guess.
 
 Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each trap of it has a

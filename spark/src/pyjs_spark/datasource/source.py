@@ -1,7 +1,7 @@
-"""Data source `jetstream`: what Spark calls, in the words of its Python Data Source API.
+"""Data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
-Thin on purpose: options, plans, offsets and reading are modules of their own, which know nothing of Spark. The data
-source is made in a process beside the driver and pickled from there.
+A thin layer: options, plans, offsets and reading are modules that know nothing of Spark. The data source is made in a
+process beside the driver and pickled from there.
 
 Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in spark/tests/test_source.py.
 """

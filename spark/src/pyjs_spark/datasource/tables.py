@@ -3,7 +3,7 @@
 A batch of a bucket has the latest value of each key, one task for each bucket; with includeHistory=true it has every
 revision, and is planned as a stream is. A streaming query of a bucket is one of its stream, with its offsets and
 limits. Messages leave a bucket by design (its history, its TTL), so that is never data loss; a bucket that was
-deleted and created anew is.
+deleted and re-created is.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Decoding(wire.Batched, Protocol):
 
 
 def needs_records(columns: Sequence[str], headers: str) -> bool:
-    """Say whether these columns need more than the entries."""
+    """Return whether these columns need more than the entries."""
     wanted = IN_RECORDS if headers != "false" else IN_RECORDS - {"headers"}
     return bool(wanted & set(columns))
 
@@ -248,7 +248,7 @@ class Decoder:
 
 
 def _sound(found: Any, at: Any, size: int, check: int) -> int:
-    """Return how many records lie where they can, behind each other."""
+    """Return the number of records that lie one after the other."""
     fixed = RECORD_SIZE_MIN + np.where(found["flags"] & EXTENDED, 16, 0)
     ends = at + fixed + found["subject_len"] + found["size"]
     least = CHECKSUM_SIZE if check == CHAINED else 0

@@ -184,7 +184,7 @@ class Acks:
         self.waiting += len(numbers)
 
     def is_waiting(self, number: int) -> bool:
-        """Say whether a row is not acknowledged yet."""
+        """Return whether a row is not acknowledged yet."""
         return 0 <= number - self._first < len(self._flags) and self._flags[number - self._first] == 1
 
     def settle(self, number: int, seq: int, is_duplicate: bool) -> None:

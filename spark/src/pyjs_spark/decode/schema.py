@@ -1,15 +1,15 @@
-"""Columns of the data source: their names, their types in Spark and in Arrow, and what a user's schema asks of them.
+"""Columns of the data source: names, types in Spark and in Arrow, and the check of a user's schema.
 
-Spark prunes no columns of a Python data source, so the user does, with `.schema("seq long, subject string")`: what
-is not asked for is not decoded. Spark takes a batch only if its Arrow schema is exactly the one that it has derived
+Spark prunes no columns of a Python data source, so the user does, with `.schema("seq long, subject string")`:
+only these columns are decoded. Spark takes a batch only if its Arrow schema is exactly the one that it has derived
 from the Spark schema, nullability included.
 
     stream   the stream's name
     seq      sequence in the stream
     ts       time of storing, to the microsecond, which is what Spark can hold
     ts_ns    the same in ns since 1970; only if asked for
-    subject  bytes that are no UTF-8 become U+FFFD
-    headers  each name with its values, or the raw block, or not there (option includeHeaders)
+    subject  bytes that are not UTF-8 become U+FFFD
+    headers  each name with its values, or the raw block, or no column (option includeHeaders)
     data     payload
     size     length of the payload
 """

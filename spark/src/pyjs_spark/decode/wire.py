@@ -88,7 +88,7 @@ class Batched(Protocol):
 
     @property
     def last_seq(self) -> int:
-        """Sequence of the last row ever, or of what was skipped behind it."""
+        """Sequence of the last row, or of the last one skipped after it."""
 
     def take(self) -> Taken:
         """Return the rows as columns and begin a new batch."""

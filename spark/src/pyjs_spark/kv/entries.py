@@ -1,11 +1,11 @@
-"""Key-value buckets as rows: their columns, where their streams are, and what an entry means.
+"""Key-value buckets as rows: columns, names of streams and subjects, and the meaning of an entry.
 
-A bucket is the stream KV_<bucket> with one subject for each key, and a revision is a sequence of it. Entries are
-told from deletions by headers: KV-Operation, written by whoever deletes or purges a key, and Nats-Marker-Reason,
-written by a server where a key's time was over.
+A bucket is the stream KV_<bucket> with one subject for each key, and a revision is a sequence of it. Entries are told
+from deletions by headers: KV-Operation, written by the client that deletes or purges a key, and Nats-Marker-Reason,
+written by a server when a key's TTL has passed.
 
-Subjects are `$KV.<bucket>.<key>`. A mirror keeps those of its origin, whatever its own name is, so the second token
-is never looked at.
+Subjects are `$KV.<bucket>.<key>`. A mirror under another name keeps those of its origin, so the second token is
+ignored.
 
 Source: ADR-8 (key-value stores), ADR-43 (markers); operations of markers as in nats.go.
 """

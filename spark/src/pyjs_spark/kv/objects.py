@@ -1,11 +1,11 @@
 """Object stores as rows: one for each object, and its content if a schema asks for it.
 
-A store is the stream OBJ_<bucket>. What is known of an object is JSON, the last message of $O.<bucket>.M.<name in
-base64url>; its content is cut into chunks, messages of $O.<bucket>.C.<nuid>, whose nuid changes with every put. When
-an object was last changed is the time of its JSON message.
+A store is the stream OBJ_<bucket>. The metadata of an object is JSON, the last message of $O.<bucket>.M.<name in
+base64url>; its content is cut into chunks, messages of $O.<bucket>.C.<nuid>, whose nuid changes with every put. The
+time of its JSON message is the object's time of modification.
 
-Contents are checked: number of chunks, bytes and SHA-256 must be those that the JSON says. An object that was put
-anew while it was read is read anew.
+Contents are checked: number of chunks, bytes and SHA-256 must match the JSON. An object that was put again during the
+read is read again.
 
 Source: ADR-20 (object stores).
 """
@@ -51,7 +51,7 @@ TYPES = {
 NULLABLE = ("description", "digest", "headers", "metadata", "link", "content")
 EXTRA = ("nuid", "deleted", "revision", "content")  # only if a schema asks for them
 DIGEST = "SHA-256="
-PUTS_MAX = 3  # how often an object is read anew that is put anew meanwhile
+PUTS_MAX = 3  # repeated reads of an object that is put again meanwhile
 
 
 def filters(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ class ObjectContents:
             if newer["nuid"] == row["nuid"] and not newer["deleted"]:
                 return self._lost(row, wrong)
             row = newer
-        return self._lost(row, "it is put anew faster than it is read")
+        return self._lost(row, "it is put again faster than it is read")
 
     def _check_size(self, row: Mapping[str, Any]) -> None:
         if row["size"] > self._listing.content_max:
@@ -251,7 +251,7 @@ class ObjectContents:
 
 
 def is_digest_of(digest: str | None, content: bytes) -> bool:
-    """Say whether this is the digest of the content; an object without one passes."""
+    """Return whether this is the digest of the content; an object without one passes."""
     if not digest:
         return True
     try:

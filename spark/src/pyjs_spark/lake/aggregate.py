@@ -1,4 +1,4 @@
-"""Windowed aggregates of streams: what is counted and added up, checked, and as expressions of Spark.
+"""Windowed aggregates of streams: the validated definition, and its Spark expressions.
 
     [pipeline]
     kind = "aggregate"
@@ -22,7 +22,7 @@
 
 The result of one window and one group is one message, in JSON: its start, end and group, then the values in their
 order. In a bucket its key is `<start>.<group>`, so that writing it again changes nothing. Numbers are decimals with
-nine digits behind the point: sums do not depend on the order of messages. Knows nothing of servers and files.
+nine decimal places: sums do not depend on the order of messages. Knows nothing of servers and files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Windowed aggregates as streaming queries: started, followed, and found again by their checkpoint.
+"""Windowed aggregates as streaming queries: start, status, and resumption from a checkpoint.
 
 Progress is Spark's checkpoint alone: the offsets of the stream and the windows that are still open. Beside them lies
-`pyjs-aggregate.json`, what the checkpoint is of: with other values or windows its state would mean nothing, so
-another definition is refused. Results that replace each other (`updates`) are written by a batch for each micro-
+`pyjs-aggregate.json` with the definition: with other values or windows the state would be meaningless, so another
+definition is refused. Results that replace each other (`updates`) are written by a batch for each micro-
 batch, since Spark takes no updates into a Python data source; a batch that is repeated writes the same values to the
 same keys. Results that are written once (`final`) go through the sink as a stream, exactly once.
 """
@@ -42,7 +42,7 @@ NO_TIME = "no time yet"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPosition:
-    """How far a checkpoint is in one stream."""
+    """Position of a checkpoint in one stream."""
 
     stream: str
     next: int  # the first sequence that no finished batch read
@@ -164,7 +164,7 @@ def create_bucket(pipeline: Aggregate) -> None:
 
 
 def claim(pipeline: Aggregate) -> None:
-    """Say beside the checkpoint what it is of. Raises OptionError if it is of something else."""
+    """Write the definition beside the checkpoint. Raises OptionError if there is another one."""
     said, ours = definition(pipeline), pipeline.definition()
     if said is None:
         if files.names_in(pipeline.checkpoint, "offsets"):
@@ -250,7 +250,7 @@ def _numbers(checkpoint: str, folder: str) -> list[int]:
 
 
 def _offsets(checkpoint: str, batch: int) -> tuple[str, Offsets]:
-    """Return the watermark and the offsets behind a batch. Source: OffsetSeqLog of Spark, version 1."""
+    """Return the watermark and the offsets after a batch. Source: OffsetSeqLog of Spark, version 1."""
     text = files.read_text(checkpoint, f"offsets/{batch}") or ""
     lines = text.splitlines()
     try:

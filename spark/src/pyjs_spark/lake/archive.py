@@ -87,7 +87,7 @@ class Holding:
 
     @property
     def next(self) -> int:
-        """Return the sequence behind the archive's last one; where the stream begins if it holds none."""
+        """Return the sequence after the archive's last one; for an empty archive, the stream's first."""
         return max((high for _, high in self.covered), default=self.state.first_seq)
 
 
@@ -202,19 +202,19 @@ def missing(
 
 
 def _check_lost(holding: Holding, options: Options) -> None:
-    """Raise DataLoss if messages behind the archive's last one were removed, or those before it are others now."""
+    """Raise DataLoss if messages after the archive's last one were removed, or those before it have changed."""
     state = holding.state
     if wrong := lost_end(holding):
         raise DataLoss(f"stream {state.name}: {wrong}; give the archive another root")
     if options.fail_on_data_loss and not state.is_consumed and holding.next < state.first_seq:
         raise DataLoss(
             f"stream {state.name}: messages {holding.next} to {state.first_seq - 1} were removed before they were "
-            f"archived; set failOnDataLoss=false to go on behind them"
+            f"archived; set failOnDataLoss=false to go on after them"
         )
 
 
 def lost_end(holding: Holding) -> str:
-    """Say that the stream has less than the archive, after a restore or a power failure; "" if it has not."""
+    """Return the sentence about a stream that ends before its archive (a restore, a power failure), or ""."""
     state = holding.state
     if not holding.covered or holding.next <= state.end:
         return ""
@@ -400,7 +400,7 @@ def said(root: str, stream: str) -> dict[str, Any] | None:
 
 
 def _claim(root: str, holding: Holding, options: Options) -> None:
-    """Say in the archive whose it is, and make what is needed to write."""
+    """Write the stream's identity into the archive, and create the folders that a run needs."""
     system, base = file_system(root)
     folder = _stream_dir(base, holding.state.name)
     system.create_dir(f"{folder}/_tmp", recursive=True)

@@ -1,9 +1,9 @@
-"""Checks of a stream's messages: each looks at Arrow batches in the order of their sequences and says what it found.
+"""Checks of a stream's messages: each takes Arrow batches in the order of their sequences and reports its findings.
 
-Bounded memory, but for the duplicates, which keep 16 bytes for each message with an id. Knows no server. What each
-says is plain values, for JSON; `trouble` is one sentence if something is wrong, else "".
+Memory is bounded, except for the check for duplicates: 16 bytes for each message with an id. Knows no server. A
+report is plain values, for JSON; `trouble` is one sentence if something is wrong, else "".
 
-Lateness is the time from an event (as its message says it) to its storing. A message is late if that is more than a
+Lateness is the time from an event (taken from its message) to its storing. A message is late if that is more than a
 limit, and out of order if an event that came before it in the stream is younger.
 """
 
@@ -82,7 +82,7 @@ class Gaps:
 
     @property
     def trouble(self) -> str:
-        """Say that messages are missing, if that is wrong."""
+        """Return the sentence about missing messages, if there should be none."""
         return f"{self._messages} sequences have no message" if self._messages and self._is_trouble else ""
 
     def _gap(self, low: int, high: int) -> None:
@@ -121,7 +121,7 @@ class Duplicates:
 
     @property
     def trouble(self) -> str:
-        """Say that there are duplicates."""
+        """Return the sentence about duplicates."""
         count = self.said()["messages"]
         return f"{count} messages repeat the id of another" if count else ""
 
@@ -181,7 +181,7 @@ class Times:
 
     @property
     def trouble(self) -> str:
-        """Say that times go back."""
+        """Return the sentence about times that go back."""
         return (
             f"{self._backwards} messages were stored before the one in front of them"
             if self._backwards
@@ -190,7 +190,7 @@ class Times:
 
 
 class Lateness:
-    """How long after its event each message was stored."""
+    """Delay between the event of each message and its storing."""
 
     name = "lateness"
     columns: tuple[str, ...] = ("seq", "ts_ns", "headers", "data")
@@ -241,7 +241,7 @@ class Lateness:
 
     @property
     def trouble(self) -> str:
-        """Say that messages are late."""
+        """Return the sentence about late messages."""
         if self._late and self._late_after_ns is not None:
             limit = timedelta(seconds=self._late_after_ns / NS)
             return f"{self._late} messages were stored more than {limit} after their event"
@@ -356,7 +356,7 @@ class Payloads:
 
     @property
     def trouble(self) -> str:
-        """Say that payloads are wrong."""
+        """Return the sentence about wrong payloads."""
         return f"{self._invalid} payloads are not as they should be" if self._invalid else ""
 
     def _wrong(self, data: bytes) -> str:

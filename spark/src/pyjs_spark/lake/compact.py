@@ -1,20 +1,20 @@
 """Compaction: small files of an archive become large ones, and streams become snapshots of their last messages.
 
-Files. Within one day, files that stand next to each other become one, whose name says the whole range:
+Files. Within one day, adjacent files become one, whose name covers the whole range:
 
     seq=1-5, seq=6-10, seq=11-12 of date=2026-11-20    become    seq=1-12
 
-Ranges still end at multiples of `rows_per_file`, at midnight and where something is missing: what no file covers is
-read by the next run of the archive, so a name never covers what was not archived. Ranges that are known to have no
-message (_none/) may lie between.
+Ranges still end at multiples of `rows_per_file`, at midnight and where something is missing: the next run of the
+archive reads each range that no file covers, so a name must cover archived messages only. Ranges that are known to
+have no message (_none/) may lie between.
 
-A day changes at once: its folder is built anew beside the archive, with hard links of the files that stay, and takes
+A day changes at once: its folder is rebuilt beside the archive, with hard links of the files that stay, and takes
 the place of the old one by one call (renameat2 with RENAME_EXCHANGE). A kill at any point leaves the day as it was or
-as it will be, never both and never less; what else it left lies in _tmp/ and is removed by the next run. That call
-is Linux's, for local folders; others are refused.
+as it will be, never both and never less; the next run removes other remains from _tmp/. That call exists on Linux,
+for local folders; others are refused.
 
 Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject, read from the server. It is
-replaced whole by being renamed; its metadata say of which stream it is and up to which sequence.
+replaced whole by being renamed; its metadata has the stream's identity and the last sequence.
 """
 
 from __future__ import annotations
@@ -179,14 +179,14 @@ def compact(root: str, groups: Iterable[DayFiles]) -> list[DayFiles]:
 
 
 def clean(root: str, streams: Iterable[str]) -> None:
-    """Remove what a killed run left behind; one run at a time may write to an archive."""
+    """Remove the remains of a killed run; one run at a time may write to an archive."""
     for folder in folders(root, streams):
         shutil.rmtree(folder / "_tmp", ignore_errors=True)
         (folder / "_tmp").mkdir()
 
 
 def _compact_day(folder: Path, date: str, groups: list[DayFiles]) -> None:
-    """Build the day's folder anew and put it in the place of the old one."""
+    """Rebuild the day's folder and put it in the place of the old one."""
     old, new = folder / date, folder / "_tmp" / uuid.uuid4().hex / date
     new.mkdir(parents=True)
     for group in groups:

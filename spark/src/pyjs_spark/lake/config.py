@@ -18,7 +18,7 @@
     type = "rest"
     uri = "http://catalog:8181"
 
-Unknown keys are refused with the closest one there is. Knows nothing of servers, Spark and pyarrow.
+An unknown key is refused, and the error names the closest known one. Knows nothing of servers, Spark and pyarrow.
 """
 
 from __future__ import annotations
@@ -211,6 +211,6 @@ def as_text(key: str, value: object) -> str:
 
 
 def options_of(section: Mapping[str, object], more: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a file, and `more`, which go before them, as the documents write their names."""
+    """Return the options of a file under their documented names; those of `more` take precedence."""
     given = {name.lower(): value for name, value in (*flat(section), *more.items())}
     return {BY_NAME[name].name if name in BY_NAME else name: value for name, value in given.items()}

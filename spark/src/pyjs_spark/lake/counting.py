@@ -1,4 +1,4 @@
-"""Tasks of Spark that tell when they are done, to whoever watches the run.
+"""Notes about finished Spark tasks, passed to the watch of a run.
 
 An accumulator carries it: Spark hands the driver a task's part when the task ends, before its job does. In the driver
 the part goes to the watch at once and nothing is kept; in a worker it is collected.

@@ -1,13 +1,13 @@
 """Dead letters: messages that consumers gave up, joined from their advisories and the streams that hold them.
 
-A server tells in an advisory when a message was delivered as often as its consumer allows, and when a client ended it
-(+TERM). Advisories are messages as others are: a stream with these subjects keeps them, and this reads that stream.
+A server publishes an advisory when a message reaches its consumer's max_deliver, and when a client ends it (+TERM).
+Advisories are ordinary messages: a stream with these subjects keeps them, and this module reads that stream.
 
     $JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.<stream>.<consumer>
     $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.<stream>.<consumer>
 
-Each names a message by its stream and sequence. The messages are got by their sequences, many requests at once, by
-direct get where the stream allows it. One that is newer than its advisory belongs to a stream that was made anew,
+Each names a message by its stream and sequence. The messages are fetched by sequence, many requests at once, by
+direct get where the stream allows it. One that is newer than its advisory belongs to a stream that was re-created,
 and counts as gone.
 
 Source: nats-server's advisories io.nats.jetstream.advisory.v1.max_deliver and .terminated; ADR-31 (direct get).

@@ -55,7 +55,7 @@ def sync(system: Any, path: str) -> None:
 
 
 def write_text(root: str, name: str, text: str) -> None:
-    """Write a file below the root, which is made if need be. It appears whole."""
+    """Write a file below the root, and create the root if it is missing. The file appears whole."""
     system, base = file_system(root)
     system.create_dir(base, recursive=True)
     with system.open_output_stream(f"{base}/{name}.new") as out:

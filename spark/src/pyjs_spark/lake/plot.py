@@ -1,4 +1,4 @@
-"""A run as a drawing: rows for each second above, what is left below, over time. Plain SVG, which needs no library.
+"""Chart of a run over time: rows per second above, remaining rows below. Plain SVG, without a library.
 
 Pure: samples in, text out.
 """
@@ -17,7 +17,7 @@ POINTS_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How far a run was at one moment."""
+    """Progress of a run at one moment."""
 
     at_s: float  # since its start
     rows: int  # read until then

@@ -1,7 +1,7 @@
-"""An archive compared with its streams, and the size of its next run: plain values to be shown.
+"""Progress of an archive: its gaps compared with the streams, and the size of its next run.
 
-Pure functions of what `archive.look` found. What no file covers behind the first one is a gap. A gap that the stream
-still has is written by the next run; one that it has no more is lost, unless consumers removed it (work queues).
+Pure functions of what `archive.look` found. A range after the first file that no file covers is a gap. The next run
+writes it if the stream still has it; otherwise it is lost, unless consumers removed it (work queues).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ArchiveProgress:
     first: int  # the stream's first sequence
     last: int  # and its last; 0 if there never was a message
     files: int
-    next: int  # behind the last archived sequence
+    next: int  # after the last archived sequence
     lag: int  # sequences that the next run writes
     lost: tuple[tuple[int, int], ...]  # removed before they were archived
     other: str  # when the archive's stream was created, if the one that is there now is another; else ""

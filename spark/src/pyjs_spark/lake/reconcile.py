@@ -1,9 +1,9 @@
-"""An archive held against its stream: what it lacks, by its files' names, their rows and each sequence.
+"""Comparison of an archive with its stream: by file names, by rows, and by each sequence.
 
-For every file the sequences in it are compared with those that the stream has in the file's range, as far as the
-stream still has it, and the times of storing under them. What the stream lacks was removed since, which is no fault.
-What the file lacks is a loss that no run of the archive would notice: the file's name says that it is there. So is
-another time: the stream lost its end after it was archived, and stored other messages under those sequences.
+The sequences and times of storing in each file are compared with those of the stream in the file's range, as far as
+the stream still has it. A message missing in the stream was removed since, which is not a fault. A message missing in
+the file is a loss that no run of the archive would notice, since the file's name covers it. Different times are a
+loss too: the stream lost its end after it was archived, and stored other messages under those sequences.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reconciled:
     lost: list[tuple[int, int]] = field(default_factory=list)  # removed before they were archived
     doubled: list[tuple[int, int]] = field(default_factory=list)  # covered by two files
     damaged: list[dict[str, str]] = field(default_factory=list)
-    lag: int = 0  # sequences behind the archive's last one
+    lag: int = 0  # sequences after the archive's last one
     other: str = ""  # when the archive's stream was created, if there is another one by now
     lost_end: str = ""  # what is wrong, if the stream has less than the archive
 

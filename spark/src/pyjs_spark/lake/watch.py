@@ -115,7 +115,7 @@ class Watch:
         self._tell("running")
 
     def lost(self, text: str) -> None:
-        """Tell a loss that the plan found."""
+        """Report a loss that the plan found."""
         self._losses.append(text)
 
     def _tell(self, state: str, error: str = "") -> None:
@@ -143,7 +143,7 @@ class Watch:
         self._try(self._file, json.dumps(status) + "\n")
 
     def _try(self, path: str, text: str) -> None:
-        """Replace a file; if that fails it is told when the run is over, which matters more."""
+        """Replace a file; a failure is reported after the run, which matters more."""
         try:
             _replace(path, text)
         except OSError as trouble:

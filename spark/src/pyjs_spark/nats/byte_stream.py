@@ -27,7 +27,7 @@ class ByteStream:
         self._timeout_s = timeout_s
         self.data = bytearray(BUFFER_SIZE)
         self.start = 0  # first byte that nobody used yet
-        self.end = 0  # behind the last byte received
+        self.end = 0  # after the last byte received
         self.received = 0  # bytes so far: more of them is a sign of life
         self._least = 1  # bytes that wake whoever waits
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
@@ -104,7 +104,7 @@ class ByteStream:
         self.received += count
 
     def _wake_at(self, size: int) -> None:
-        """Be woken when so many bytes are there, not for each packet: both sides pay (benchmarks/bulk_read.py).
+        """Wake up when `size` bytes have arrived, not for each packet, which is costly (benchmarks/bulk_read.py).
 
         TLS reads its records piece by piece, and must see the first byte.
         """

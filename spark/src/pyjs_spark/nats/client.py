@@ -63,7 +63,7 @@ class Reply:
 
     @property
     def description(self) -> str:
-        """The text behind the status code."""
+        """The text beside the status code."""
         return self.headers.partition(b"\r\n")[0][12:].strip().decode("utf-8", "replace")
 
     def header(self, name: bytes) -> bytes:
@@ -94,7 +94,7 @@ class Client:
         raise TypeError("a connection cannot be pickled; send its ConnectSettings and connect there")
 
     def reconnect(self) -> None:
-        """Connect anew; subscriptions of before are gone. Raises ServerUnreachable."""
+        """Connect again; subscriptions of before are gone. Raises ServerUnreachable."""
         if self._inbox:
             self.close()
         addresses = [parse_address(server) for server in self.settings.servers]
@@ -260,7 +260,7 @@ class Client:
         return None
 
     def next_view(self, sid: int, deadline_s: float) -> tuple[bytes, memoryview] | None:
-        """Return subject and payload of the next message of a subscription, or None at the deadline.
+        """Return subject and payload of the next message of a subscription; None at the deadline.
 
         The payload is not copied: it is gone with whatever is received next. Frames of others are taken apart or
         dropped, as everywhere here.

@@ -1,8 +1,7 @@
-"""Where the servers are and how to log in: plain values that Spark may pickle and send to its workers.
+"""Addresses of the servers and credentials: plain values that Spark may pickle and send to its workers.
 
-A secret may be given as `env:NAME` or `file:PATH`; then the value is looked up by whoever connects, on the machine
-that connects, and neither a query plan nor a pickle holds it. A secret that is given as itself does travel in the
-pickle, but no repr shows it.
+A secret may be given as `env:NAME` or `file:PATH`; then the value is read on the machine that connects, and
+neither a query plan nor a pickle holds it. A secret given directly does travel in the pickle, but no repr shows it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Options of the data source: one table, and what it makes of the texts that Spark hands over.
+"""Options of the data source: one table, and the parser of the texts that Spark passes.
 
 Checked on the driver when the data source is made, before any job. Names are case-insensitive, as everywhere in
-Spark. Values of secrets may be `env:NAME` or `file:PATH` and stay so: the client resolves them where it runs,
+Spark. Secrets given as `env:NAME` or `file:PATH` are kept in that form: the client resolves them where it runs,
 so that no secret travels in a plan.
 """
 
@@ -75,7 +75,7 @@ class Options:
         return StoreDirectory(self.path, self.account, self.key_file) if self.path is not None else None
 
     def transport(self) -> dict[str, Any]:
-        """Return the fields of a ReadRange that say from where and in what portions, whatever is read."""
+        """Return the fields of a ReadRange for connection and portion sizes, the same for each kind of read."""
         rows = self.arrow_batch_rows
         return {
             "place": self.place,

@@ -1,4 +1,4 @@
-"""Which options each command uses. Any other one is refused, so that none is accepted and ignored.
+"""The options of each command. Any other one is refused, so that none is accepted and ignored.
 
 Reads by DataFrame have checks of their own (reading.py), which depend on values too.
 """

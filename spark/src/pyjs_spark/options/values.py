@@ -30,7 +30,7 @@ Parser = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where reading starts or ends: one word for all streams, or a sequence (or word) for each."""
+    """Start or end of reading: one word for all streams, or a sequence (or word) for each."""
 
     word: str = ""  # earliest, latest; "" if streams are named
     streams: tuple[tuple[str, int | str], ...] = ()  # (stream, seq or word), sorted by stream

@@ -104,7 +104,7 @@ SPARKS = ("checkpointlocation", "queryname")  # of a streaming query; Spark uses
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Say whether these options can only be meant for a write; Spark does not tell when it hands them over."""
+    """Return whether these options can only be meant for a write: Spark passes them without that information."""
     return any(_means_writing(name.lower()) for name in given)
 
 

@@ -11,7 +11,7 @@ from pyjs_spark.read.ranges import ReadRange
 
 
 def decoded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that a decoder fills for these: ts is made of ts_ns, stream of nothing."""
+    """Return the columns that a decoder fills for `columns`: ts is computed from ts_ns, stream is not in a record."""
     names = dict.fromkeys("ts_ns" if name == "ts" else name for name in columns)
     return tuple(name for name in names if name != "stream")
 

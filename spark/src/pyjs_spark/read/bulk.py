@@ -6,7 +6,7 @@ decoded, and none is outstanding while the caller has a batch: a caller that is 
 their way to it. Nothing is left on the server, so the read may be repeated.
 
 On the host of the server entries alone are asked for, and the records are read from its files, each checked; what
-does not check out (a file may be written anew meanwhile, or not be written yet) comes over the connection. Where no
+does not check out (a file may be rewritten meanwhile, or not be written yet) comes over the connection. Where no
 column needs the records, the entries are enough.
 
 Records that come over the connection are checked here, so that the server need not; where one does not check out the
@@ -58,7 +58,7 @@ HEADER = struct.Struct("<4sHHQQQQIIIIQ")
 MAGIC = b"PYJB"
 VERSION = 1
 LAST = 1  # flags: the last chunk of its request
-END = 2  # nothing behind it that was asked for
+END = 2  # nothing after it that was asked for
 ENTRIES_ONLY = 4  # no records in it
 INFO_FIELD = "pyjs_version"  # that our servers have in INFO
 REFUSED = 20001  # allow_direct is off
@@ -234,7 +234,7 @@ class _Read:
         return False
 
     def _done(self, chunk: Chunk) -> None:
-        """Go on behind a chunk."""
+        """Continue after a chunk."""
         self._patience.progress()
         self._next_seq = chunk.next
         self._chunk = None
@@ -276,7 +276,7 @@ class _Read:
         return chunk
 
     def _ask_ahead(self, chunk: Chunk) -> None:
-        """Ask for what follows this chunk, which is not decoded yet, if it is sure to become rows of this batch."""
+        """Request the next chunk before this one is decoded, if its rows are sure to fit in this batch."""
         room = self._what.bulk_batch_rows - self._decoder.rows - chunk.messages
         is_followed = not chunk.flags & END and chunk.next < self._what.high
         from_files = self._needs_records and chunk.flags & ENTRIES_ONLY  # it may have to be sent after all
@@ -362,7 +362,7 @@ class _Read:
         )
 
     def _forget(self) -> None:
-        """Ask again behind the last row: the answer at hand is incomplete."""
+        """Request again from the last row on: the current answer is incomplete."""
         self._next_seq = max(self._next_seq, self._decoder.last_seq + 1)
         self._is_waiting = False
         self._chunk = None

@@ -1,12 +1,12 @@
 """Messages of one range by direct get: for streams whose consumers remove what they read.
 
-On a workqueue or interest stream a consumer of ours would take messages away from others, or is refused. Getting a
-message by its sequence removes nothing. With `allow_direct` the server sends many messages for one request, else one
-(STREAM.MSG.GET). That messages disappear while they are read is what such a stream is for: it is no data loss, except
-that another stream has the name. A limits stream can be read so as well; there losses are those of pull.py.
+On a workqueue or interest stream a consumer for the read would take messages away from others, or be refused. Getting
+a message by its sequence removes nothing. With `allow_direct` the server sends many messages for one request, else
+one (STREAM.MSG.GET). Messages of such a stream disappear by design while they are read: only a re-created stream
+counts as data loss. A limits stream can be read this way as well; there losses are those of pull.py.
 
 A direct get may be answered by a mirror (`mirror_direct`), which need not have every message, or by a replica that
-lags behind. So what a mirror says is thrown away, and where a replica has nothing more its leader is asked.
+lags behind. So answers of a mirror are discarded, and where a replica has nothing more its leader is asked.
 
 Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in spark/tests/test_direct.py.
 """
@@ -106,7 +106,7 @@ class _Read:
         if is_kept:
             self._losses.of_stream(info, self._next_seq)
         some = (self._many() if info["config"].get("allow_direct") else []) or self._one()
-        # Asked again behind the answer: it came from the stream of before only if that is still there.
+        # Asked again after the answer: it came from the stream of before only if that is still there.
         info = stream_info(self._client, self._what.stream)
         if not self._is_same(info):
             return False, []

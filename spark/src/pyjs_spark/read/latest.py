@@ -1,14 +1,14 @@
-"""The last message of each subject as Arrow batches: what key-value buckets and object stores are read by.
+"""The last message of each subject as Arrow batches: the read of key-value buckets and object stores.
 
 A consumer with deliver policy last_per_subject chooses the messages on the server, so a bucket of a million keys
 comes in one pass and in bounded memory: batches, and 8 bytes for each subject (its hash). Direct get could ask for
 the last messages too (multi_last), but for 1024 subjects at most, and only where the stream allows it.
 
-While that goes on, messages are replaced. What the read promises: every subject that was there all the time comes
-once, with a message that was its last at some moment of the read. For a replaced message that was not delivered yet
-the newer one comes later, since sequences rise; if the older one had come already, the newer one is dropped, for
-which the hashes are kept. The read does not trust the consumer's count of what is pending to tell its end: it asks
-for the next message behind the last one, and begins again if the consumer has left something out.
+Messages are replaced during the read. It promises that every subject that exists all the time comes with a message
+that was its last at some moment of the read. For a replaced message that was not delivered yet the newer one comes
+later, since sequences rise; if the older one had come already, the newer one is dropped, for which the hashes are
+kept. The read does not trust the consumer's count of what is pending to tell its end: it asks for the next message
+after the last one, and starts again if the consumer has left one out.
 
 Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/test_kv.py.
 """
@@ -32,7 +32,7 @@ from pyjs_spark.read.ranges import Patience, ReadRange, Report
 from pyjs_spark.subjects import overlaps
 
 EMPTY_BEFORE_A_LOOK = 32  # requests that found nothing before the stream is looked at
-ROUNDS_MAX = 5  # how often a read begins again behind a consumer that left messages out
+ROUNDS_MAX = 5  # how often a read begins again after a consumer that left messages out
 
 
 def read_latest(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -96,7 +96,7 @@ class LatestRead(pull.PullRead):
         # Up to here the first consumer delivers each subject once; -1: there is none yet, 0: nothing is sure.
         self._snapshot_seq = -1 if seen.is_empty else 0
         self._created_seq = 0  # the stream's last when the consumer was made, or a little later
-        self._empty = 0  # requests in a row that found nothing, behind one message
+        self._empty = 0  # requests in a row that found nothing, after one message
         self._empty_at = 0  # which was before this sequence
         self.last_seq = 0  # the last one that was delivered by the consumer of this round
 

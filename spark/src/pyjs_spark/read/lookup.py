@@ -1,4 +1,4 @@
-"""Questions of a plan to the server: which streams there are, what they hold, which message came first after a time.
+"""Requests of a plan to the server: names of streams, their states, and the first message after a time.
 
 Three API requests: STREAM.NAMES, STREAM.INFO and STREAM.MSG.GET. None leaves anything on the server, so a plan may
 be made and thrown away; and all three work on work queues and interest streams too.
@@ -30,12 +30,12 @@ class Api(Protocol):
 
 
 def is_pattern(stream: str) -> bool:
-    """Say whether this stands for every stream whose name fits."""
+    """Return whether this stands for every stream whose name fits."""
     return "*" in stream
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Say whether a name fits a pattern with *."""
+    """Return whether a name fits a pattern with *."""
     return _regex(pattern).fullmatch(name) is not None
 
 
@@ -74,7 +74,7 @@ def stream_state(client: Api, name: str) -> StreamState | None:
 
 
 def missing(client: Api, name: str) -> StreamMissing:
-    """Return the error for a stream that is not there, which names the closest one, or for a pattern."""
+    """Return the error for a missing stream, with the closest name, or for a pattern without any."""
     if is_pattern(name):
         return StreamMissing(f"option stream={name}: no stream has such a name")
     near = difflib.get_close_matches(name, _all_names(client), n=1)
@@ -99,7 +99,7 @@ def next_seq(client: Api, state: StreamState, seq: int, subjects: tuple[str, ...
 
 
 def has_message(client: Api, stream: str, low: int, high: int, subjects: tuple[str, ...]) -> bool:
-    """Say whether a stream has a message of [low, high) with one of the subjects."""
+    """Return whether a stream has a message of [low, high) with one of the subjects."""
     if len(subjects) > 1 and not has_message(client, stream, low, high, ()):
         return False  # most often, and with one request
     requests = ({"seq": low, "next_by_subj": subject} for subject in subjects or (">",))

@@ -1,7 +1,7 @@
-"""Records of a server's segments from its own files, by entries that the server has sent; for workers on its host.
+"""Records read from the server's own segment files, by entries that the server has sent; for workers on its host.
 
-A file is believed to be the segment that the server means if its header has the number and the stream's incarnation,
-and each record only if it checks out. Files that are not plain are left to the server, which sends them decoded.
+A file is used if its header has the expected number and the stream's incarnation, and a record of it only if its
+checksum fits. Compressed or encrypted files are left to the server, which sends them decoded.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Offsets as they stand in Spark's checkpoint: for each stream the next sequence, and which stream it was.
+"""Offsets in Spark's checkpoint: for each stream its next sequence and its time of creation.
 
     {"v": 1, "cut": {"partitions": 8, "rows_min": 10000, "rows_max": 500000},
      "streams": {"ORDERS": {"next": 300001, "created": "2026-11-20T19:19:45.123Z"}}}
 
 `next` is the first sequence that has not been read; as an end it is exclusive. `created` is the time at which the
-stream was created: a stream that was deleted and made anew has another one, and its sequences mean other messages.
-`cut` says how batches are cut into tasks; the first offset of a query takes it from the options, and all later ones
-keep it. So a batch that comes again, on another machine too, has the same partitions, by which a sink knows rows.
-Spark compares offsets as text to see whether there is anything new, so streams stand in the order of their names.
+stream was created: a stream that was deleted and re-created has another one, and its sequences mean other messages.
+`cut` has the rules for cutting batches into tasks; the first offset of a query takes it from the options, and all
+later ones keep it. So a repeated batch, on another machine too, has the same partitions, by which a sink knows rows.
+Spark compares offsets as text to find out whether there is anything new, so streams are sorted by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """How far one stream has been read."""
+    """Read position in one stream."""
 
     next: int  # >= 1; every seq below it was planned
     created: str  # of the stream, as the server wrote it
@@ -33,7 +33,7 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How ranges are cut into tasks."""
+    """Rules for cutting ranges into tasks."""
 
     partitions: int  # tasks at least
     rows_min: int  # of a task where there are fewer than that many tasks' worth; 0: however small

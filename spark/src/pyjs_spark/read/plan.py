@@ -175,7 +175,7 @@ def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
 def recreated(then: str, now: str) -> str:
     """Return the sentence about a stream that is not the one it was."""
     return (
-        f"the stream was deleted and created anew (planned was the one of {then}, there is the one of {now})"
+        f"the stream was deleted and re-created (planned was the one of {then}, there is the one of {now})"
     )
 
 
@@ -184,7 +184,7 @@ def reconcile(
 ) -> tuple[Offsets, list[Gap]]:
     """Return where reading goes on in the streams that there are now, and what was lost since `start`.
 
-    A stream that is new is read from its first message; one that was created anew too. One that has gone keeps its
+    A stream that is new is read from its first message; one that was re-created too. One that has gone keeps its
     offset. Only a new incarnation, or a stream that lost its end, takes an offset back.
     """
     base: Offsets = {}
@@ -255,12 +255,12 @@ def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def advance(base: Mapping[str, StreamOffset], rows: Mapping[str, int]) -> Offsets:
-    """Return the offsets after so many sequences more."""
+    """Return the offsets, each advanced by the rows of its stream."""
     return {name: replace(at, next=at.next + rows.get(name, 0)) for name, at in base.items()}
 
 
 def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float) -> bool:
-    """Say whether a batch of `rows` is worth its start, or has waited long enough."""
+    """Return whether a batch of `rows` is worth its start, or has waited long enough."""
     return rows_min is None or rows >= rows_min or waited_s >= delay_max_s
 
 
@@ -268,7 +268,7 @@ def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float)
 
 
 def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) -> list[Span]:
-    """Return the range between two offsets. A stream without a start is read from 1, as one created anew."""
+    """Return the range between two offsets. A stream without a start is read from 1, like a new one."""
     spans = []
     for name, at in sorted(end.items()):
         was = start.get(name)
@@ -303,7 +303,7 @@ def _pieces(span: Span, state: StreamState, wanted: int, cut: Cut) -> int:
 
 
 def split(span: Span, pieces: int) -> list[Span]:
-    """Cut a span into so many ranges of the same size, give or take one."""
+    """Cut a span into `pieces` ranges of the same size, give or take one."""
     assert 1 <= pieces <= span.count
     cuts = [span.low + span.count * index // pieces for index in range(pieces + 1)]
     return [replace(span, low=low, high=high) for low, high in pairwise(cuts)]

@@ -1,7 +1,7 @@
-"""Plans of one read, from answers of the server, the options, and the pure rules of `plan.py`.
+"""Plans of one read, from the server's answers, the options, and the pure rules of `plan.py`.
 
-Knows nothing of Spark: `readers.py` turns its spans into partitions. It keeps nothing between two calls but which
-losses it has told, so a plan made again from the same offsets is the same, whatever process makes it.
+Knows nothing of Spark: `readers.py` turns its spans into partitions. Between two calls it keeps only the
+losses that it has reported, so the same offsets give the same plan in each process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUBJECTS_MAX = 20  # each is a request when the first message with any of them i
 TOLD_MAX = 1000  # lines of the log: a query that goes on for months may lose something every second
 ADVICE = (
     "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
-    "(max_age, max_bytes, max_msgs) or read more often; after a stream was created anew use a new checkpoint."
+    "(max_age, max_bytes, max_msgs) or read more often; after a stream was re-created use a new checkpoint."
 )
 
 
@@ -103,7 +103,7 @@ class Planner:
         return lookup.next_seq(self._api, state, first_seq, subjects) if is_useful else first_seq
 
     def _not_there(self, option: str, seq: int, state: StreamState) -> str:
-        """Return the sentence about a position behind the end of its stream, but for the end of the sentence."""
+        """Return the start of the sentence about a position beyond the end of its stream."""
         name = state.name.removeprefix(buckets.KV_PREFIX) if self.options.buckets else state.name
         last = f"the last sequence of stream {state.name} is {state.last_seq}"
         return f'option {option}={{"{name}": {seq}}}: {last}; give at most {state.end}'
@@ -223,7 +223,7 @@ class Planner:
             self._tell(line)
 
     def _tell(self, line: str) -> None:
-        """Write to the log, once, what does not end the read."""
+        """Log once a finding that does not end the read."""
         if line not in self._told:
             if len(self._told) >= TOLD_MAX:
                 self._told.clear()
@@ -280,10 +280,10 @@ class Planner:
 
 
 def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> StreamState:
-    """Return the state as if nothing had come behind these offsets.
+    """Return the state as if the stream ended at these offsets.
 
-    They are a query's target and its start, which lies behind the target if it is the end of the stream and messages
-    came between. What was created anew since is not read.
+    They are a query's target and its start, which lies after the target if it is the end of the stream and messages
+    came between. What was re-created since is not read.
     """
     ends = [at.next for at in offsets if at is not None and at.created == state.created]
     return state.until(max(ends, default=state.first_seq))

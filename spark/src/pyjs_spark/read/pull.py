@@ -1,4 +1,4 @@
-"""Messages of one range of sequences as Arrow batches, by a pull consumer that nobody else sees.
+"""Messages of one range of sequences as Arrow batches, by a pull consumer of the read's own.
 
 The consumer is ephemeral, acknowledges nothing and begins at the range's first sequence, so the read changes nothing
 on the server and may be repeated. One request is outstanding at a time and none while the caller has a batch: a
@@ -10,7 +10,7 @@ may stand beside a replica that lags behind, and ends where that one does; and n
 and then while messages are deleted. So the stream (its leader) is asked, and the read waits as long as there is more.
 Where sequences have no message, the stream's first sequence tells whether they were trimmed meanwhile
 (ranges.Losses). After a lost connection, a vanished consumer or a delivery that is missing, a new consumer goes on
-behind the last row.
+after the last row.
 
 Source: ADR-13 (pull requests and their statuses); both servers' behaviour is checked in spark/tests/test_pull.py.
 """
@@ -85,7 +85,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
         return
     info = Patience(client, report).stream_info(what.stream)
     if info is not None and info["config"]["retention"] != "limits":
-        if what.mode == "consumer":  # the driver refuses it too, but the stream may have been made anew since
+        if what.mode == "consumer":  # the driver refuses it too, but the stream may have been re-created since
             raise no_consumer(what.stream)
         yield from direct.read_range(client, what, report)
         return
@@ -144,7 +144,7 @@ class PullRead:
         self._decoder: Decoding = Decoder(
             decoded_columns(what.columns), what.headers, what.batch_rows, BATCH_SIZE_MAX
         )
-        self.next_seq = what.low  # behind all that was yielded, and so the first of the next batch
+        self.next_seq = what.low  # after all that was yielded, and so the first of the next batch
         self._decoder.listen(0, what.high, what.low)
         self._consumer: _Consumer | None = None
         self._waits = False  # the next request waits for messages: the last one found none
@@ -196,7 +196,7 @@ class PullRead:
         return self._consumer is not None and self._consumer.connection == self._client.connections
 
     def _open(self) -> bool:
-        """Make a consumer behind the last row; False: nothing is there to read."""
+        """Create a consumer after the last row; False: there is nothing to read."""
         what, next_seq = self._what, self._decoder.last_seq + 1
         made = self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": next_seq})
         if made is None:
@@ -289,13 +289,13 @@ class PullRead:
         return self._decoder.delivered, self._client.begun
 
     def _failed(self, state: int, wait_s: float) -> None:
-        """Raise what stands behind a state that no request ends with."""
+        """Raise the error for a state in which no request ends."""
         seq = self._decoder.last_seq
         if state == TOO_LARGE:
             text = f"stream {self._what.stream}: the sequence behind {seq} is above 2^63-1, which Spark cannot hold"
             raise SeqTooLarge(text)
         if state == GAP:
-            raise Broken(f"a delivery behind sequence {seq} is missing")
+            raise Broken(f"a delivery after sequence {seq} is missing")
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
@@ -330,9 +330,9 @@ class PullRead:
         """Return whether the range is read, after a delivery with which the decoder was done."""
         last_seq = self._decoder.last_seq
         if last_seq >= self._what.high - 1 or self._decoder.pending:
-            return True  # what is still pending lies behind the range
+            return True  # what is still pending lies after the range
         if self._is_pending():  # the request may still be open: what it delivers meanwhile is not seen
-            raise Broken(f"the consumer ended behind sequence {last_seq}, and the stream has more")
+            raise Broken(f"the consumer ended after sequence {last_seq}, and the stream has more")
         return True
 
     def _is_pending(self) -> bool:
@@ -357,7 +357,7 @@ class PullRead:
         idle_s = time.monotonic() - self._heard_at_s
         if idle_s > self._what.idle_timeout_s:
             raise ReadStalled(
-                f"stream {self._what.stream}: no message behind sequence {self._decoder.last_seq} for "
+                f"stream {self._what.stream}: no message after sequence {self._decoder.last_seq} for "
                 f"{idle_s:.0f} s, though {there}; raise idleTimeout, or look at the server"
             )
 

@@ -35,7 +35,7 @@ class Bounds:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether nothing can be left."""
+        """Return whether no row can be left."""
         return self.subjects == () or self.streams == frozenset() or self.seq_low >= self.seq_high
 
 
@@ -139,7 +139,7 @@ def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -
 
 
 def _is_literal(subject: str) -> bool:
-    """Say whether a server-side filter finds this subject alone; U+FFFD may stand for any other bytes."""
+    """Return whether a server-side filter finds only this subject; U+FFFD may stand for any other bytes."""
     return is_subject(subject) and not {"*", ">"} & set(subject.split(".")) and "\ufffd" not in subject
 
 

@@ -1,8 +1,8 @@
 """The range that a task reads, its findings, and its patience with a server.
 
 A range is [low, high) of one stream's sequences, planned before the task runs. By then messages may be gone: deleted
-one by one, which is allowed, or cut off at the stream's beginning, which is data loss, as is another stream of that
-name. `created`, the stream's time of creation, tells them apart.
+one by one, which is allowed, or cut off at the stream's beginning, which is data loss, like a re-created stream.
+`created`, the stream's time of creation, tells them apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Answers to the questions of a plan from a store directory, as a server would give them.
+"""Answers to a plan's requests from a store directory, the same as a server's.
 
-A plan asks three things (lookup.py): names of streams, what a stream holds, which message came first after a time.
-So the same planner works with and without a server.
+The requests are those of lookup.py: names of streams, state of a stream, first message after a time. So the same
+planner works with and without a server.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StoreApi:
         return found
 
     def _tell(self, text: str) -> None:
-        """Tell of damage once; what it cost is told, or fails the read, where its messages are read."""
+        """Log damage once; the loss itself is reported, or fails the read, where its messages are read."""
         if text not in self._told:
             self._told.add(text)
             LOG.warning("%s", text)

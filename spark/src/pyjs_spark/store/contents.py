@@ -19,7 +19,7 @@ class Contents:
     number: int
     incarnation: int
     base_seq: int
-    next_seq: int  # behind its last sequence
+    next_seq: int  # after its last sequence
     end: int  # of the header and records in the image
     chain: int  # checksum of the last record
     is_sealed: bool
@@ -37,7 +37,7 @@ class Contents:
     is_from_index: bool = False
 
     def summary(self) -> Contents:
-        """Return it without the entries, which take the most room."""
+        """Return a copy without the entries, which take the most memory."""
         return replace(self, entries=no_entries(), names=None)
 
 

@@ -58,7 +58,7 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
 
 
 def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
-    """Return which messages the purge in an envelope removes: a filter, "" for all, and the sequence they are below.
+    """Return the filter of the purge in an envelope ("" for all) and the sequence below which it removes messages.
 
     None: it is no whole envelope, so its purge had not begun, or does not say it, which the server takes as that.
 

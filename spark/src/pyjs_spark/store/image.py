@@ -1,10 +1,10 @@
-"""Segment files in all their forms, and the plain image that each of them holds: what everything else reads.
+"""Segment files in all encodings, and the plain image in each of them, which all other modules read.
 
-    file = header (64)  [META record]  body        with flags in the header; else the file is the image
+    file = header (64)  [META record]  body        with flags in the header; otherwise the file is the image
     body = image mark zeros*  |  table chunk* table table_at        encrypted if the flags name a cipher
 
-Bytes that the disk cannot read count as zeros, and a compressed chunk that does not check out as bytes of 255: the
-records in both are found damaged by whoever reads them. Knows nothing of records.
+Bytes that the disk cannot read count as zeros, and a compressed chunk with a wrong checksum as bytes of 255: readers
+of the records in them find damage. Knows nothing of records.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -40,7 +40,7 @@ TABLE = struct.Struct("<QII")
 ROW = struct.Struct("<IQ")
 PAGE_SIZE = 4096
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # so many zeros behind the last byte may belong to the image when there is no mark
+ZEROS_KEPT = 16  # so many zeros after the last byte may belong to the image when there is no mark
 
 
 class Unusable(Exception):
@@ -68,7 +68,7 @@ class Header:
 
     @property
     def codec(self) -> int:
-        """How the image is compressed, 0: it is not."""
+        """Codec of the compression; 0: uncompressed."""
         return self.flags & CODECS
 
 
@@ -106,7 +106,7 @@ class Image:
 
     header: Header | None = None  # the outer one, of a file that is not plain
     shift = 0  # where the image begins in the file, if it is not compressed
-    marked = False  # the mark behind the last byte that was written is there
+    marked = False  # the mark after the last byte that was written is there
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -176,7 +176,7 @@ class PackedImage(Image):
         self.size, rows = found
         begins = accumulate(
             (size for size, _ in rows), initial=TABLE.size + len(rows) * ROW.size + 8
-        )  # behind the table
+        )  # after the table
         self._places = [(at, size, checksum) for at, (size, checksum) in zip(begins, rows, strict=False)]
 
     def read(self, at: int, size: int) -> bytes:
@@ -235,7 +235,7 @@ class PackedImage(Image):
 
 
 class HeldImage(Image):
-    """The bytes of another image as they were at one moment, which a server at work does not change any more."""
+    """A copy of another image, which a running server no longer changes."""
 
     def __init__(self, image: Image) -> None:
         self._data = image.read(0, image.size)
@@ -264,7 +264,7 @@ def unzipped(packed: bytes, size: int) -> bytes | None:
 
 
 def open_image(path: str, key: StreamKey | None) -> Image:
-    """Open a segment file and return its image, which is to be closed.
+    """Open a segment file and return its image; the caller closes it.
 
     Raises:
         BadStore: another version wrote it.

@@ -33,7 +33,7 @@ class StreamKey:
         self._data_key = data_key
 
     def fits(self, nonce: bytes) -> bool:
-        """Say whether a file of that nonce was encrypted with this data key."""
+        """Return whether a file of that nonce was encrypted with this data key."""
         return nonce[NONCE_SIZE:] == self._derive(b"mark" + nonce[:NONCE_SIZE])[: 16 - NONCE_SIZE]
 
     def open_meta(self, algorithm: int, sealed: bytes, frame: bytes) -> bytes:

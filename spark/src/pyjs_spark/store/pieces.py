@@ -14,7 +14,7 @@ HOLE_SIZE = 1 << 16  # bytes that nobody wants are left out where they are so ma
 
 
 class Piece(NamedTuple):
-    """Entries [first, behind) have their records in `size` bytes from `base` on, each behind 8 bytes."""
+    """Entries [first, behind): their records are in `size` bytes from `base` on, each after 8 bytes of its length."""
 
     first: int
     behind: int

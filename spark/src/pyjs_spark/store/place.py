@@ -1,4 +1,4 @@
-"""Where a store directory is: plain values, so that Spark can send them to its workers."""
+"""Location of a store directory: plain values, so that Spark can send them to its workers."""
 
 from __future__ import annotations
 

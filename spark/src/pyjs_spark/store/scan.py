@@ -1,13 +1,13 @@
-"""Contents of a segment by its records alone, and what of it is damaged; the rules are those of the server.
+"""Contents and damage of a segment, found from its records alone, by the server's rules.
 
 Every record is checked. Where one does not check out there are three cases. Its checksum alone is damaged, since the
 next record fits the one computed: nothing is lost. Valid records follow somewhere: the bytes between are damage, and
 what follows is kept. Nothing valid follows: the last write was cut short and was never acknowledged, unless a whole
 record stands there: then it is damage as well.
 
-A short record that tells of removals, which nothing else may say, is put right when one byte of it is damaged.
+A short record of removals, which may be their only record, is mended when one byte of it is damaged.
 
-Runs of usual messages are taken by `walk`, compiled where it was built; what is unusual is looked at here.
+`walk`, compiled where it was built, takes runs of usual messages; the unusual ones are examined here.
 
 Source: docs/storage-format.md, "Reading back".
 """
@@ -72,7 +72,7 @@ IS_EXTENDED = 1  # flags of a record
 IS_ERASED = 2
 RECORD_SIZE_MAX = 134_217_728
 GAP_MAX = 2_097_152  # sequences of one segment that hold no message; more are damage
-EFFORT = 64  # times the size of the file: bytes that are hashed to find records behind damage
+EFFORT = 64  # times the size of the file: bytes that are hashed to find records after damage
 EFFORT_EACH = 512  # when that is used up: longer records are not looked for any more
 MENDS_MAX = 16  # records of a file in which that is done
 STEP = 65536  # places that are looked at together
@@ -99,7 +99,7 @@ def scanned(
 ) -> Contents | None:
     """Return the contents of a segment from its bytes; None: its header is damaged and its records do not help.
 
-    `next_seq` is behind the segment before; `known_base` what an index file says that the segment begins with, 0
+    `next_seq` is after the segment before; `known_base` what an index file says that the segment begins with, 0
     without one.
 
     Raises:
@@ -117,7 +117,7 @@ def scanned(
             if known_base
             else _told(data, number, incarnation, next_seq)
         )
-        problems.append("at 0: the header is damaged; the records behind it tell what it was")
+        problems.append("at 0: the header is damaged; the records after it tell what it was")
     if header is None:
         return None
     scan = _Scan(data, header, image.shift, is_adrift=is_damaged)
@@ -246,7 +246,7 @@ class _Scan:
             self._chain = stored
             self._is_adrift = False
             return head
-        # The record behind was chained to the checksum that these bytes have: only the stored one is damaged.
+        # The next record was chained to the checksum that these bytes have: only the stored one is damaged.
         behind = self._plausible(at + head.length)
         if behind is not None and self._is_intact(at + head.length, behind, computed):
             self._report(
@@ -270,7 +270,7 @@ class _Scan:
         return True
 
     def _goes_on(self, at: int, head: Head) -> bool:
-        """Return whether length and sequence of an overwritten message, which nothing proves, fit what follows."""
+        """Return whether length and sequence of an overwritten message fit the next record, their only proof."""
         behind = at + head.length
         after = self._plausible(behind)
         if after is None:
@@ -278,7 +278,7 @@ class _Scan:
         return head.seq + (after.kind == KIND_MESSAGE) <= after.seq < head.seq + GAP_MAX
 
     def _judge_end(self, at: int, used: int) -> None:
-        """Judge the bytes at..used, behind which nothing valid stands."""
+        """Judge the bytes at..used, the last ones before the end."""
         head = self._plausible(at)
         end = self._cut_at(used)
         is_whole = (
@@ -358,7 +358,7 @@ class _Scan:
         return head if fixed + head.subject_len + head.header_len <= head.length else None
 
     def _computed(self, at: int, head: Head, before: int) -> tuple[int, bool]:
-        """Return the checksum that the record must have behind `before`, and whether its check fits."""
+        """Return the checksum of the record after `before`, and whether its check fits."""
         own = hash_of(self._view, at, head.length)
         return xxh64(own.to_bytes(8, "little"), before), head.check == check_of(own)
 
@@ -393,7 +393,7 @@ class _Scan:
         if head.kind == STATE and len(body) >= 16:
             floor, last_ts = struct.unpack_from("<Qq", body)
             if floor > head.seq + 1:
-                self._report(at, head.length, "a first sequence behind the last one: not believed")
+                self._report(at, head.length, "a first sequence after the last one: not believed")
             else:
                 self._floor = max(self._floor, floor)
             self._last_ts = max(self._last_ts, last_ts)

@@ -1,11 +1,11 @@
-"""All segments of a stream put together: which sequences there are, what was removed, and what is lost.
+"""All segments of a stream combined: sequences, removals and losses.
 
-What a segment says of others (removals, the first sequence, a missing end) is brought together as a start of the
-server does it. A directory in use changes meanwhile: a snapshot is of the files as each was when it was opened, in
+Statements of a segment about others (removals, the first sequence, a missing end) are combined as in a start of the
+server. A directory in use changes meanwhile: a snapshot is of the files as each was when it was opened, in
 order; so it has everything that was written before the first was opened, and of what comes later a part without gaps.
-What looks like damage is looked at again before it is believed, since a write may be on its way.
+Apparent damage is read again before it is believed, since a write may be under way.
 
-What a segment says of itself is remembered for this process, as long as its files are the same.
+The contents of a segment are cached in this process, as long as its files are the same.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class Snapshot:
 
     @property
     def is_consumed(self) -> bool:
-        """Whether consumers remove what they have read, which is no loss."""
+        """Whether consumers remove messages by reading them, which is no loss."""
         return bool(self.stream.metadata.config.get("retention", "limits") != "limits")
 
     @property
     def messages(self) -> int:
-        """How many messages there are, about: exactly where no sequence was left out."""
+        """Approximate number of messages; exact where no sequence is missing."""
         return sum(self._live_count(segment) for segment in self.segments)
 
     @property
@@ -292,7 +292,7 @@ def contents_of(
     else:
         found = _by_records(stream, image, number, known, base_seq)
     if found.incarnation != stream.metadata.created_ns:
-        raise Unusable("it belongs to a stream that was made anew since")
+        raise Unusable("it belongs to a stream that was re-created since")
     return found
 
 

@@ -28,7 +28,7 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """Which column of a row is what, by its place; -1: not there."""
+    """Index of each column in a row; -1: missing."""
 
     data: int
     subject: int

@@ -1,10 +1,10 @@
 """The write of one partition: rows to messages, each stored exactly once, or at least once.
 
-Exactly once rests on two things. Each message has an id that its row alone decides, so a server drops what comes
-again within its duplicate window. And each partition has a marker (marker.py): a batch that is done is not sent
-again, however late it comes; of one that was begun only what is not in the stream is sent (recovery.py).
+Exactly once rests on two things. Each message has an id computed from its row alone, so a server drops
+repetitions within its duplicate window. And each partition has a marker (marker.py): a finished batch is never sent
+again; of an unfinished one only the messages missing in the stream are sent (recovery.py).
 
-Knows nothing of Spark: batches of Arrow go in, what was written comes out.
+Knows nothing of Spark: takes Arrow batches, returns counts of written messages.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONG_AGO_NS = 2**62  # the time of a server that does not tell it: everything wa
 
 @dataclass(frozen=True, slots=True)
 class SinkPart:
-    """Which rows these are."""
+    """Identity of the rows of one task."""
 
     sink_id: str
     batch: int
@@ -344,7 +344,7 @@ class Delivery:
             if each.created != self._target.created:
                 raise ReplayDiffers(
                     f"{self._what}: it was begun for the stream {each.stream} made at {each.created}; the one of "
-                    f"now was made at {self._target.created}. Begin anew with another sinkId or checkpoint"
+                    f"now was made at {self._target.created}. Start over with another sinkId or checkpoint"
                 )
         after = min(each.after for each in (*before, marker))
         found = self._recovery().find(after)
@@ -385,7 +385,7 @@ class Delivery:
         return [row for frames in under_way for row in found.rows_of(frames)]
 
     def _is_in_window(self, age_ns: int) -> bool:
-        """Say whether the server still knows the ids of messages of this age."""
+        """Return whether the server still knows the ids of messages of this age."""
         return age_ns < self._target.window_ns - WINDOW_MARGIN_NS
 
     def _send(self, columns: Columns, first: int, replay: ReplayCheck | None) -> None:

@@ -13,12 +13,12 @@ The second key says which run of the query began the newest batch. A task of tha
 key and no more, however many partitions there are; one of another run reads all markers, since partitions may have
 been cut in another way then.
 
-`begun` is written before the first row of a batch and says which sequence the stream had then: what the batch put
-into the stream lies behind it. `done` is written after the last acknowledgement. Every write names the revision
-that it has read, so of two attempts at the same rows only one gets on.
+`begun` is written before the first row of a batch, with the stream's last sequence at that time: messages of the
+batch come after it. `done` is written after the last acknowledgement. Every write names the revision
+that it has read, so of two attempts at the same rows only one succeeds.
 
-A bucket of its own, because consumers of the target would see markers in it. It is an ordinary bucket: what a
-sink knows can be read with `nats kv get pyjs-sinks <key>`, and forgotten with `nats kv del`.
+A bucket of its own, because consumers of the target would see markers in it. It is an ordinary bucket: progress
+can be read with `nats kv get pyjs-sinks <key>`, and reset with `nats kv del`.
 
 Source: ADR-8 (key-value buckets), ADR-31 (multi_last).
 """
@@ -52,7 +52,7 @@ END_OF_BATCH = 204
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """How far one partition of a sink is."""
+    """Progress of one partition of a sink."""
 
     batch: int
     state: str  # BEGUN or DONE
@@ -238,7 +238,7 @@ class Progress:
             int(info["state"]["last_seq"]) + 1,
             subjects,
             columns=("seq", "ts_ns", "subject", "data"),
-            fail_on_data_loss=False,  # a key that is written anew meanwhile leaves its place
+            fail_on_data_loss=False,  # a key that is rewritten meanwhile leaves its place
         )
         return [
             Stored(row["seq"], row["ts_ns"], row["subject"].encode(), b"", row["data"])

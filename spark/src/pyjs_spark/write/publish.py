@@ -82,7 +82,7 @@ class Publisher:
 
     @property
     def duplicates(self) -> int:
-        """How many the stream had already."""
+        """Number of messages that the stream had already."""
         return self._acks.duplicates
 
     def publish(self, frames: Frames) -> None:
@@ -273,7 +273,7 @@ def patiently(retries: int, act: Callable[[], T], client: Client | None = None) 
 
 
 def pause_s(failures: int) -> float:
-    """Return how long to wait after so many failures and one more: about 12 s in the first five."""
+    """Return the pause after `failures` + 1 failures, in seconds: about 12 s in the first five."""
     return min(PAUSE_MAX_S, FIRST_PAUSE_S * float(4**failures))
 
 

@@ -1,11 +1,11 @@
-"""The messages that an earlier attempt at a batch left in the stream, found by the sink's own header of each message.
+"""Messages of an earlier attempt at a batch, found in the stream by the sink's own header of each message.
 
-Needed only after a crash: the range of the stream behind the place where the batch began is read once. Before that,
+Needed only after a crash: the range of the stream after the place where the batch began is read once. Before that,
 a publish that the stream must refuse makes sure that everything on its way to the stream is in it; and since bytes of
 a connection whose process died may still be on their way to the server, the end is looked at until it is quiet.
 
-A replay must be the same: a row that was stored with other content, or rows that were stored in the place of others,
-mean that the plan of the query gives other rows or partitions than before, and end the write.
+A repeated batch must be the same: a row stored with other content, or rows stored in place of others, mean that the
+query's plan gives other rows or partitions than before, and the write fails.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Recovery:
         )
 
     def find(self, after: int) -> Found:
-        """Return the rows behind sequence `after`, once no more of this partition come; others may go on to."""
+        """Return the rows after sequence `after`, once no more of this partition arrive; those of others may."""
         found, low, looks = Found(), after + 1, 0
         patient_until_s = time.monotonic() + OTHERS_WAIT_S
         while True:
@@ -106,7 +106,7 @@ class Recovery:
             time.sleep(QUIET_S)
 
     def _last_seq(self) -> int:
-        """Return the last sequence, behind everything that reached the stream before this call."""
+        """Return a last sequence that is not below any message stored before this call."""
         headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
         said = publish_one(self._client, self._subject, b"", headers, self._retries)
         last = LAST_SEQ.search(said.text)

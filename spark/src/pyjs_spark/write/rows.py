@@ -170,7 +170,7 @@ class RowReader:
                 self._good_names.add(name)
 
     def _check_values(self, values: pa.Array, row_of: Callable[[int], int], what: str, first: int) -> None:
-        """Refuse line ends, which would begin another header."""
+        """Refuse line ends: they would start another header."""
         held = values.buffers()[2]
         text = held.to_pybytes() if held is not None else b""
         if b"\r" not in text and b"\n" not in text:

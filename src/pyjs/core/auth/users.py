@@ -156,7 +156,7 @@ class Authenticator:
         return bool(self.users or self.nkeys or self.token)
 
     def claim(self, connect: ConnectOptions, tls: TlsPeer | None = None, nonce: str = "") -> Claim:
-        """Return who a client says it is, in CONNECT or by its certificate; it was given `nonce` to sign."""
+        """Return the client's claim of identity, from CONNECT or its certificate; it signs the `nonce`."""
         if not self.required:
             return Claim(ANONYMOUS, free=True)
         if self._mapped is not None:

@@ -109,7 +109,7 @@ class StreamSource:
     )
     external: ExternalStream | None = option(part(ExternalStream), "The account or domain of the origin.")
     consumer: SourceConsumer | None = option(
-        part(SourceConsumer, "StreamConsumerSource"), "A consumer created beforehand; refused.", stored=False
+        part(SourceConsumer, "StreamConsumerSource"), "An existing consumer; refused.", stored=False
     )
 
     @property

@@ -81,7 +81,7 @@ class ListFile:
             self._stale = True
             if found.gaps:
                 self._keep_aside(disk)
-            self._write_anew(disk, found)
+            self._rewrite(disk, found)
 
     def rewrite(self, disk: Disk, *, only_damaged: bool = False, known: Known | None = None) -> list[str]:
         """Rewrite both copies from their undamaged entries and from `known`; return the damage found.
@@ -97,7 +97,7 @@ class ListFile:
             raise StoreFailed(self._paths[0], "both copies of the list of consumers are damaged")
         if not only_damaged or not found.clean:
             self._stale = True
-            self._write_anew(disk, found)
+            self._rewrite(disk, found)
         return [str(problem) for problem in found.problems]
 
     def _put_right(self, found: ConsumerList, known: Known) -> None:
@@ -182,7 +182,7 @@ class ListFile:
         dirty.add_directory(self.directory)
         return encode_entry(1, {"op": HEAD, "count": 0}, self._key), 1
 
-    def _write_anew(self, disk: Disk, found: ConsumerList) -> None:
+    def _rewrite(self, disk: Disk, found: ConsumerList) -> None:
         """Replace both copies by their valid entries."""
         drops = [
             each for each in sorted(found.dropped) if disk.exists(state_directory(self.directory, *each))

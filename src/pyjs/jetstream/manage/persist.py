@@ -318,7 +318,7 @@ class AccountFiles:
             consumers = f"{directory}/{NAME}"
             store.files.names_above = (consumers, *above) if self._disk.exists(consumers) else above
             if directory in self._rewrapped:
-                store.writer.begin_anew()
+                store.writer.start_over()
         except (PyjsError, *NONSENSE, OSError, MemoryError, RecursionError) as error:
             if store is not None:
                 store.release()
@@ -499,7 +499,7 @@ class AccountFiles:
         try:
             file.adopt(self._disk, found)
         except OSError as error:
-            self._log.warn(f"  {file.directory}/{NAME}.a and {NAME}.b are not written anew: {error}")
+            self._log.warn(f"  {file.directory}/{NAME}.a and {NAME}.b are not rewritten: {error}")
 
     def _look_through(self, file: ListFile, found: ConsumerList) -> None:
         """Remove the files of deleted consumers; log files that belong to no consumer."""

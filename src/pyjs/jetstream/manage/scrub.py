@@ -136,7 +136,7 @@ class MetadataStep:
             return 0
         problems = self._problems()
         for problem in problems:
-            self._js.shared.log.warn(f"{problem}; both copies are written anew")
+            self._js.shared.log.warn(f"{problem}; both copies are rewritten")
         if problems:
             files.save(self._stream.config, self._stream.created_ns, self._stream.store)
         return len(problems)
@@ -225,9 +225,9 @@ class ListStep:
         """Log and count the damage."""
         log = self._js.shared.log
         for problem in change.problems:
-            log.warn(f"{problem}; both copies are written anew")
+            log.warn(f"{problem}; both copies are rewritten")
         if failure is not None:
-            log.error(f"Damaged metadata could not be written anew: {failure}")
+            log.error(f"Damaged metadata could not be rewritten: {failure}")
         self._found(len(change.problems) or int(failure is not None))
 
 

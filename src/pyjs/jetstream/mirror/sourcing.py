@@ -215,11 +215,11 @@ class Inflow:
             lane.copier.attach(origin, seq, b"", self._mirrored_from(lane.source, origin))
             return
         seq, known = self._positions.known.get(lane.key, (0, b""))
-        anew = known not in (b"", ident)
+        recreated = known not in (b"", ident)
         begin = self._begin_of(lane.source)
-        if seq == 0 or anew:
+        if seq == 0 or recreated:
             begin = lane.copier.stored = 0
-            seq = self._first_position(lane.source, origin, anew)
+            seq = self._first_position(lane.source, origin, recreated)
         self._positions.known[lane.key] = (seq, ident)
         lane.copier.attach(origin, seq, b" " + ident, begin)
 
@@ -247,7 +247,7 @@ class Inflow:
             store.skip_seqs_to(max(start, 1) - 1)
         return store.last_seq
 
-    def _first_position(self, source: StreamSource, origin: Stream, anew: bool) -> int:
+    def _first_position(self, source: StreamSource, origin: Stream, recreated: bool) -> int:
         """Return the sequence after which a source starts that has no position."""
         if source.opt_start_seq:
             return source.opt_start_seq - 1
@@ -255,7 +255,7 @@ class Inflow:
         start_ns = source.opt_start_time_ns
         if start_ns is not None:
             start_ns = max(start_ns, store.last_ts)
-        elif store.first_seq > 1 and store.last_ts and not anew:
+        elif store.first_seq > 1 and store.last_ts and not recreated:
             start_ns = store.last_ts  # messages copied before may be removed already
         return 0 if start_ns is None else origin.store.catalogue.seq_at(wrapped_ns(start_ns)) - 1
 

@@ -102,11 +102,11 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return False
 
     def pause_writing(self) -> None:
-        """Pass it on."""
+        """Pause the connection above: the socket's buffer is full."""
         self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
+        """Resume the connection above."""
         self._connection.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:

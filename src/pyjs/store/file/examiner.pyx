@@ -127,7 +127,7 @@ cdef class Examiner:
         """
         path = index_path(self.files.path_of(s.number))
         self.files.log.error(f"{path} says something else than its segment, which counts: "
-                             "it is removed and made anew")
+                             "it is removed and re-created")
         try:
             self.files.disk.unlink(path)
         except FileNotFoundError:

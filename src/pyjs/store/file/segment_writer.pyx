@@ -432,7 +432,7 @@ cdef class SegmentWriter:
             self.files.log.warn(f"{self.files.path_of(s.number)} keeps what could not be written: {error}")
         self.compactor.note_encoding(s)
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         """Continue in a new segment with the current metadata, which is written at once."""
         self.leave_tail()
         self.meta_due = True

@@ -182,7 +182,7 @@ def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
     seed = CHECKSUM.unpack(head[-CHECKSUM.size :])[0]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(record[: -CHECKSUM.size], seed))
     whole = len(record) == size and record.endswith(checksum)
-    return "" if whole or size == 0 else "the metadata in clear behind its header is damaged"
+    return "" if whole or size == 0 else "the metadata in clear after its header is damaged"
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:

@@ -29,7 +29,7 @@ cdef class Catalogue:
     cdef void move_first(self, uint64_t from_seq) noexcept nogil
     cdef void take_back(self, uint64_t seq) noexcept nogil      # use sequences above `seq` again: all dead
     cdef uint64_t stored_size(self, Entry* e) noexcept nogil
-    cdef void count_anew(self) noexcept nogil
+    cdef void recount_all(self) noexcept nogil
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil       # but the segments
     cdef void part_from_subjects(self) noexcept
     cdef void part_from_segments(self) noexcept

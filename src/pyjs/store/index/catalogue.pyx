@@ -157,7 +157,7 @@ cdef class Catalogue:
         if self.msgs == 0:
             self.first_seq = seq + 1
 
-    cdef void count_anew(self) noexcept nogil:
+    cdef void recount_all(self) noexcept nogil:
         """Recount the messages of all segments, which are few."""
         cdef Segment* s
         cdef size_t at

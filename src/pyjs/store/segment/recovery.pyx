@@ -64,7 +64,7 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
         scan.shift, scan.unread = image.shift, image.unread
     if found == 0:
         return scan.whole(p, size)
-    scan.c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records behind it tell what it was"))
+    scan.c.problems.append((0, SEGMENT_HEADER_SIZE, "the header is damaged; the records after it tell what it was"))
     if sure and size > SEGMENT_HEADER_SIZE:
         make_segment_header(&header, next_seq, number, incarnation)
     elif told_header(&header, p, size, number, incarnation, next_seq) != 0:
@@ -168,7 +168,7 @@ cdef class Recovery:
             self._set_aside(path, size, "it belongs to another stream or repeats sequences")
             return None
         if c.base_seq > SEQ_MAX and c.n:
-            self._set_aside(path, size, "its sequences are behind the last that there can be")
+            self._set_aside(path, size, "its sequences are after the last that there can be")
             return None
         if c.number != number:
             self.files.log.warn(f"{path} says that it is number {c.number}: it was renamed, and its name counts")
@@ -230,7 +230,7 @@ cdef class Recovery:
             return load_index(self.files.disk, path, image, self.files.key)
         except IndexUnusable as unusable:
             tell = self.files.log.debug if unusable.ordinary else self.files.log.warn
-            tell(f"{index_path(path)} is not used and made anew from its segment: {unusable}")
+            tell(f"{index_path(path)} is not used and re-created from its segment: {unusable}")
             if not unusable.ordinary:
                 remove_file(self.files.disk, self.files.log, index_path(path))
         return None

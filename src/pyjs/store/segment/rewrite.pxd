@@ -31,7 +31,7 @@ cdef class SegmentRewrite:
     cdef size_t size, room
     cdef uint64_t chain
 
-    cdef int write_anew(self, SegmentContents old, const char* file) noexcept nogil
+    cdef int rewrite_contents(self, SegmentContents old, const char* file) noexcept nogil
     cdef int put_copy(self, const char* record, size_t length) noexcept nogil
     cdef int put_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil
     cdef int put_meta(self) noexcept nogil

@@ -85,7 +85,7 @@ cdef class SegmentRewrite:
                 raise ValueError(f"it is damaged: {old.problems}")
             unreadable = bad_page_count()
             with nogil:
-                failed = self.write_anew(old, file)
+                failed = self.rewrite_contents(old, file)
             if bad_page_count() != unreadable:
                 raise ValueError("a page of it cannot be read any more")
             if failed:
@@ -105,7 +105,7 @@ cdef class SegmentRewrite:
         write_file(self.disk, self.new_path, parts)
         self.written = True
 
-    cdef int write_anew(self, SegmentContents old, const char* file) noexcept nogil:
+    cdef int rewrite_contents(self, SegmentContents old, const char* file) noexcept nogil:
         cdef uint64_t[2] state
         cdef uint64_t[6] summary
         cdef Entry* e

@@ -316,7 +316,7 @@ cdef class SegmentScan:
         if h.kind == KIND_STATE and h.length >= RECORD_SIZE_MIN + 16:
             memcpy(state, record + RECORD_HEADER_SIZE, 16)
             if state[0] > h.seq + 1:
-                self.report(at, h.length, b"a first sequence behind the last one: not believed")
+                self.report(at, h.length, b"a first sequence after the last one: not believed")
             else:
                 self.c.floor = max(self.c.floor, state[0])
             self.c.last_ts = max(self.c.last_ts, <int64_t> state[1])

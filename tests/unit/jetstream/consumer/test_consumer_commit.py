@@ -331,7 +331,7 @@ def test_a_killed_creation_is_cut_by_the_next_start(js: Pipelined) -> None:
     assert Path(list_paths(str(js.root.parent))[0]).read_bytes().count(MARK) == 2
 
 
-def test_a_list_of_mostly_removed_consumers_is_written_anew(js: Pipelined) -> None:
+def test_a_list_of_mostly_removed_consumers_is_rewritten(js: Pipelined) -> None:
     path = Path(list_paths(str(js.root.parent))[0])
     js.create("stays")
     sizes = []

@@ -194,7 +194,7 @@ def test_a_count_made_elsewhere_is_not_believed(why: str) -> None:
 
 
 class CursorMachine(RuleBasedStateMachine):
-    """`num_pending` against the messages that the store has behind the cursor."""
+    """`num_pending` against the messages that the store has after the cursor."""
 
     def __init__(self) -> None:
         super().__init__()

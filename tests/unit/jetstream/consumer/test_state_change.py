@@ -13,7 +13,7 @@ from pyjs.jetstream.consumer.consumer import Consumer
 
 @pytest.fixture
 def js(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipelined:
-    """Return a stream of twenty messages with a consumer whose state is written anew with each change."""
+    """Return a stream of twenty messages with a consumer whose state is rewritten with each change."""
     monkeypatch.setattr(consumer_record, "DELTAS_SIZE_MIN", 0)
     monkeypatch.setattr(consumer_record, "DELTAS_PER_SNAPSHOT", 0)
     made = Pipelined(tmp_path)

@@ -115,7 +115,7 @@ def test_damage_in_a_segment_of_every_form_is_found(formed: Scrubbing) -> None:
     again.node.stop()
 
 
-def test_a_damaged_copy_of_sealed_metadata_is_written_anew(formed: Scrubbing) -> None:
+def test_a_damaged_copy_of_sealed_metadata_is_rewritten(formed: Scrubbing) -> None:
     path = formed.files() / "meta.a"
     flip(path, 60)
     formed.begin()
@@ -223,7 +223,7 @@ def test_damage_is_counted_once(js: Scrubbing) -> None:
 
 
 @pytest.mark.parametrize("place", ["meta.a", "meta.b", "consumers.a", "consumers.b"])
-def test_a_damaged_copy_of_metadata_is_written_anew(place: str, js: Scrubbing) -> None:
+def test_a_damaged_copy_of_metadata_is_rewritten(place: str, js: Scrubbing) -> None:
     path = js.files() / place
     flip(path, 45)
     js.begin()
@@ -233,7 +233,7 @@ def test_a_damaged_copy_of_metadata_is_written_anew(place: str, js: Scrubbing) -
     copies = [path.with_suffix(suffix).read_bytes() for suffix in (".a", ".b")]
     assert copies[0] == copies[1]
     assert js.report()["damaged"] == 1
-    assert any(f"{path} at " in text and "both copies are written anew" in text for _, text in js.log.lines)
+    assert any(f"{path} at " in text and "both copies are rewritten" in text for _, text in js.log.lines)
 
 
 def test_both_copies_come_from_what_the_server_knows(js: Scrubbing) -> None:
@@ -259,7 +259,7 @@ def consumers_of(js: JetStreamFixture) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("number", range(7))
-def test_a_list_of_consumers_damaged_in_both_copies_is_written_anew_from_memory(
+def test_a_list_of_consumers_damaged_in_both_copies_is_rewritten_from_memory(
     number: int, js: Scrubbing
 ) -> None:
     # given: consumers that were made, changed, removed, made again, and one with a state in files
@@ -289,7 +289,7 @@ def test_a_list_of_consumers_damaged_in_both_copies_is_written_anew_from_memory(
     again.node.stop()
 
 
-def test_a_list_of_consumers_that_is_gone_is_written_anew_from_memory(js: Scrubbing) -> None:
+def test_a_list_of_consumers_that_is_gone_is_rewritten_from_memory(js: Scrubbing) -> None:
     expected = consumers_of(js)
     for each in "ab":
         (js.files() / f"consumers.{each}").unlink()

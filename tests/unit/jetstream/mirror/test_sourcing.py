@@ -309,7 +309,7 @@ def test_positions_without_a_file_are_read_from_the_messages() -> None:
     assert numbers(again) == [1, 2, 3, 4]
 
 
-def test_an_origin_made_anew_is_copied_from_its_beginning_by_a_source_and_not_by_a_mirror() -> None:
+def test_an_origin_recreated_is_copied_from_its_beginning_by_a_source_and_not_by_a_mirror() -> None:
     # given
     js = pair(JetStreamFixture(), **source())
     js.add("M", **mirror())
@@ -449,7 +449,7 @@ def test_what_is_not_copied_yet_stays_in_a_work_queue_over_a_restart() -> None:
     assert numbers(again) == [2]
 
 
-def test_a_work_queue_made_anew_keeps_what_its_mirror_does_not_copy_over_a_restart() -> None:
+def test_a_work_queue_recreated_keeps_what_its_mirror_does_not_copy_over_a_restart() -> None:
     # given
     js = JetStreamFixture()
     js.add("O", storage="file", subjects=["o.>"], retention="workqueue")

@@ -1,4 +1,4 @@
-"""Many consumers of one stream against a model: each gets every match once, in order, with the right count behind it.
+"""Many consumers of one stream against a model: each gets every match once, in order, with the right count after it.
 
 Publishes, deletes, purges, limits and requests come at random; no figure may depend on which
 consumers were woken and which were not.

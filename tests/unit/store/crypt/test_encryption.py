@@ -99,7 +99,7 @@ def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> 
     key, codec = ENCODINGS[name]
     store = open_store(tmp_path, name)
     assert state_of(store) == expected
-    store.writer.begin_anew()
+    store.writer.start_over()
     fill(store, 500, 3)
     expected = state_of(store)
     assert upkeep(store) == 4
@@ -119,7 +119,7 @@ def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> 
 def test_a_damaged_byte_anywhere_costs_its_record_or_its_chunk(tmp_path: Path, name: str) -> None:
     store = open_store(tmp_path / "whole", name, size=1 << 20)
     fill(store, count=1200)
-    store.writer.begin_anew()
+    store.writer.start_over()
     upkeep(store)
     payloads = {seq: message.payload for seq in range(1, 1201) if (message := store.get(seq))}
     store.close()
@@ -188,7 +188,7 @@ def test_a_crash_at_any_call_of_upkeep_leaves_every_message(tmp_path: Path, name
         disk = FaultyDisk(call)
         try:
             store = open_store(directory, name, disk)
-            store.writer.begin_anew()
+            store.writer.start_over()
             while (job := store.begin_upkeep()) is not None:
                 store.finish_upkeep(job())
                 store.sync_now()

@@ -116,7 +116,7 @@ def test_what_is_not_in_the_file_yet_is_not_lost_with_it(tmp_path: Path) -> None
     store.close()
 
 
-def test_a_cut_segment_is_not_written_anew_with_zeros(tmp_path: Path) -> None:
+def test_a_cut_segment_is_not_rewritten_with_zeros(tmp_path: Path) -> None:
     store = filled(tmp_path)
     for seq in range(1, 150):
         if seq % 10:
@@ -134,7 +134,7 @@ def test_a_cut_segment_is_not_written_anew_with_zeros(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_cut_index_file_never_shows_zeros_and_is_made_anew_by_the_next_start(tmp_path: Path) -> None:
+def test_a_cut_index_file_never_shows_zeros_and_is_recreated_by_the_next_start(tmp_path: Path) -> None:
     filled(tmp_path).close()
     script = (
         "import os, sys; from pathlib import Path; from tests.unit.store.file.test_bad_pages import *\n"

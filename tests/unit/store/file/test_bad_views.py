@@ -118,7 +118,7 @@ def test_damage_is_judged_when_there_are_descriptors_and_memory_for_that(
     disk, log = Wanting(), ListLog()
     store = open_store(tmp_path, name, disk, log)
     fill(store)
-    store.writer.begin_anew()
+    store.writer.start_over()
     upkeep(store)
     store.close()
     data = bytearray((tmp_path / FIRST).read_bytes())
@@ -152,7 +152,7 @@ def test_a_page_that_cannot_be_read_any_more_costs_what_is_in_it(
     disk, log = BadPage(), ListLog()
     store = open_store(tmp_path, name, disk, log)
     fill(store)
-    store.writer.begin_anew()
+    store.writer.start_over()
     upkeep(store)
     store.close()
     store = open_store(tmp_path, name, disk, log)
@@ -195,7 +195,7 @@ def test_a_page_that_goes_bad_after_another_one_is_found_as_well(tmp_path: Path,
     disk, log = BadPage(), ListLog()
     store = open_store(tmp_path, name, disk, log)
     fill(store)
-    store.writer.begin_anew()
+    store.writer.start_over()
     disk.page = 4
     assert_lost_once(store, log)
     before = store.examiner.losses.msgs
@@ -234,7 +234,7 @@ def test_what_is_in_front_of_a_cut_is_served_and_the_rest_counted(
     log = ListLog()
     store = open_store(tmp_path, name, OsDisk(), log)
     fill(store)
-    store.writer.begin_anew()
+    store.writer.start_over()
     upkeep(store)
     if seen_before:
         assert store.get(1) is not None

@@ -1,4 +1,4 @@
-"""Chunks of raw records: what they hold is what the store holds, in every encoding and at every size."""
+"""Chunks of raw records hold the messages of the store, in every encoding and at every size."""
 
 from __future__ import annotations
 

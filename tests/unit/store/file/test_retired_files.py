@@ -71,7 +71,7 @@ def test_no_second_file_goes_while_one_is_being_removed(tmp_path: Path) -> None:
 def test_a_file_goes_after_the_commit_of_a_segment_that_begins_with_new_metadata(tmp_path: Path) -> None:
     store = two_segments(tmp_path)
 
-    store.writer.begin_anew()
+    store.writer.start_over()
     store.sync_now()
 
     assert "00000001.seg" not in files(tmp_path)

@@ -169,7 +169,7 @@ def test_an_idle_start_and_stop_leave_the_files_alone(directory: Path) -> None:
     assert after == before
 
 
-def test_a_start_without_index_files_makes_them_anew(directory: Path) -> None:
+def test_a_start_without_index_files_makes_them_again(directory: Path) -> None:
     before = index_files(directory)
     expected = without_index(directory)
     for name in before:
@@ -343,7 +343,7 @@ def test_no_damaged_index_file_is_taken(directory: Path) -> None:
         assert bad != data, what
 
 
-def test_a_damaged_index_file_is_reported_and_made_anew(directory: Path) -> None:
+def test_a_damaged_index_file_is_reported_and_recreated(directory: Path) -> None:
     expected = without_index(directory)
     before = index_files(directory)
     names = [sorted(before)[1], sorted(before)[-1]]  # of a sealed segment, and of the open one

@@ -1,4 +1,4 @@
-"""Segments written anew: a store says the same before and after, and its files are as small as its messages."""
+"""Segments rewritten: a store says the same before and after, and its files are as small as its messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def thin_out(store: FileStore, keep: Callable[[int], bool]) -> None:
 
 
 def upkeep(store: FileStore) -> int:
-    """Do all upkeep there is; return how many segments were written anew."""
+    """Do all upkeep there is; return how many segments were rewritten."""
     done = 0
     while (job := store.begin_upkeep()) is not None:
         store.finish_upkeep(job())
@@ -78,7 +78,7 @@ def test_the_disk_usage_follows_the_messages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_store_says_the_same_whatever_was_written_anew(tmp_path: Path, seed: int) -> None:
+def test_a_store_says_the_same_whatever_was_rewritten(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     kept, rewritten = open_store(tmp_path / "kept"), open_store(tmp_path / "rewritten")
     stores = [kept, rewritten]
@@ -118,7 +118,7 @@ def test_a_store_says_the_same_whatever_was_written_anew(tmp_path: Path, seed: i
     again.close()
 
 
-def test_what_is_removed_while_a_segment_is_written_anew_stays_removed(tmp_path: Path) -> None:
+def test_what_is_removed_while_a_segment_is_rewritten_stays_removed(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     fill(store)
     thin_out(store, lambda seq: seq % 5 == 1 or seq > 450)
@@ -270,7 +270,7 @@ def test_a_full_disk_costs_no_more_than_the_space(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_is_the_last_by_now_is_left_as_it_is(tmp_path: Path) -> None:
-    # given: the one behind it is empty and given up, and the next could not be begun
+    # given: the one after it is empty and given up, and the next could not be begun
     disk = FullDisk("allocate")
     store = open_store(tmp_path, disk)
     fill(store, 290)

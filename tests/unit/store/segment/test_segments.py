@@ -204,7 +204,7 @@ def test_a_segment_of_another_version_is_refused_with_what_to_do(
     assert path.read_bytes() == before
 
 
-def test_a_file_with_removals_stays_until_they_are_recorded_anew(tmp_path: Path) -> None:
+def test_a_file_with_removals_stays_until_they_are_recorded_again(tmp_path: Path) -> None:
     # given: the second segment says that message 1 is removed, and all its own messages go
     store = open_store(tmp_path, segment_size=SEGMENT_SIZE)
     while len(store.segment_paths()) < 2:

@@ -71,7 +71,7 @@ def test_all_streams_together_stay_within_one_limit(views: ViewCache, tmp_path: 
     stores = [open_store(views, tmp_path / str(number), name) for number in range(10)]
     for store in stores:
         fill(store)
-        store.writer.begin_anew()
+        store.writer.start_over()
         upkeep(store)
         store.maps.drop_maps()
     assert (len(views), views.held) == (0, 0)
@@ -96,7 +96,7 @@ def test_what_is_read_all_the_time_stays(views: ViewCache, tmp_path: Path, name:
     )
     for store in (busy, other):
         fill(store)
-        store.writer.begin_anew()
+        store.writer.start_over()
         upkeep(store)
         store.maps.drop_maps()
     assert_whole([busy], 1)
@@ -146,7 +146,7 @@ def test_a_message_larger_than_the_limit_is_served(views: ViewCache, tmp_path: P
     body = Random(3).randbytes(LIMIT * 3)
     seq = store.store(b"s", b"", body, 1000)
     store.flush()
-    store.writer.begin_anew()
+    store.writer.start_over()
     for _ in range(3):
         message = store.get(seq)
         assert message is not None

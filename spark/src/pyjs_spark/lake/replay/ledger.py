@@ -3,8 +3,8 @@
     {"v": 1, "definition": {...}, "created": "...", "batch": 3, "low": 2000001, "high": 3000001, "state": "begun"}
 
 `created` is when the archived stream was created. A batch is begun before its first message and done after the last
-acknowledgement; a run that was killed between does the same batch again, whatever the archive holds by then. Each
-write names the revision that it has read, so of two runs of the same replay one ends.
+acknowledgement; after a kill in between the next run repeats the same batch, even if the archive has changed. Each
+write names the revision that it has read, so of two concurrent runs of one replay, one ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BEGUN, DONE = "begun", "done"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """How far a replay is, as its key says."""
+    """Progress of a replay, from its key."""
 
     definition: Mapping[str, Any]
     created: str  # of the archived stream

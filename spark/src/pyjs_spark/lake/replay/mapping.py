@@ -74,7 +74,7 @@ def parse(said: str) -> Mapping:
 
 
 def _compact(token: str) -> str:
-    """Return {{ wildcard( 1 ) }} as $1; it may hold spaces, which no subject does."""
+    """Return {{ wildcard( 1 ) }} as $1, since a subject holds no spaces."""
     return f"${_number(token)}" if _number(token) else token
 
 

@@ -1,6 +1,6 @@
-"""Data source `jetstream-paced`: the sink, which takes rows no faster than option `rate` says, so many a second.
+"""Data source `jetstream-paced`: the sink, limited to `rate` rows per second (an option).
 
-The pause is made in the task that publishes: before it Spark buffers thousands of rows, and would give them at once.
+The publishing task pauses, because Spark buffers thousands of rows before it and passes them on at once.
 """
 
 from __future__ import annotations

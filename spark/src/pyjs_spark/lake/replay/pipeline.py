@@ -1,4 +1,4 @@
-"""Replays of archives into streams: which messages, where to, and as which, as values that are checked.
+"""Definition of a replay from an archive into a stream: its selection, target, mapping and rate, validated.
 
     [pipeline]
     kind = "replay"
@@ -6,8 +6,8 @@
     format = "parquet"                          # or delta, iceberg
     stream = "ORDERS"                           # whose messages
     target = "ORDERS_AGAIN"                     # the stream that stores them
-    id = "orders-again"                         # of this replay: run again, it goes on and repeats nothing
-    map = ["orders.> -> again.orders.>"]        # the first that matches; without any, subjects stay
+    id = "orders-again"                         # of this replay: the next run continues and repeats nothing
+    map = ["orders.> -> again.orders.>"]        # the first match counts; without a map, subjects stay
     subjects = ["orders.new"]                   # only these, as they are in the archive
     first_seq = 1000                            # only these sequences, both inclusive
     last_seq = 1999
@@ -23,8 +23,8 @@
 
     [catalog]                                   # of Iceberg, as the archive has it
 
-Messages go in the order of their sequences. Each has the headers of its original but those of NATS, which would be
-obeyed again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and besides
+Messages go in the order of their sequences. Each has the headers of its original, without those that a server would
+obey again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
 
     Pyjs-Origin-Stream: ORDERS
     Pyjs-Origin-Seq: 1234
@@ -62,7 +62,7 @@ OWN = (
     "msgidcolumn",
     "delivery",
 )  # options that the pipeline sets itself
-ID_MAX = 100  # the sink gets more behind it
+ID_MAX = 100  # the sink gets more after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _id(said: str) -> str:
 
 
 def _is_fine(head: Table[str, str], key: str) -> bool:
-    """Say whether there are subjects. Raises OptionError if they are none."""
+    """Return whether there are subjects. Raises OptionError if one is not a valid subject."""
     if key not in head:
         return False
     try:

@@ -1,6 +1,6 @@
-"""Rows of a replay: the messages of an archive as the sink takes them, and what of them cannot be written.
+"""Rows of a replay: the messages of an archive as rows for the sink, and those that cannot be written.
 
-Expressions of Spark, which the JVM computes: nothing here runs once for a message in Python. Knows the archive's
+Spark expressions, computed by the JVM: no Python runs per message. Knows the archive's
 columns and the target's subjects, and no server.
 """
 
@@ -120,7 +120,7 @@ def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[
 def _why(
     found: Replay, limits: Limits, original: str, subject: str | None, is_taken: bool, heads: int, size: int
 ) -> str:
-    """Say why a message cannot be written."""
+    """Return the reason why a message cannot be written."""
     if subject is None:
         return (
             f"has the subject {original}, which no mapping matches; add one ('> -> >' keeps the rest as it is), or "

@@ -109,7 +109,7 @@ def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
     if lacks is not None:
         raise DataLoss(
             f"source {found.source}: the archive of {found.stream} lacks messages {lacks[0]} to {lacks[1] - 1}; run "
-            f"the archive again, or replay what lies behind with first_seq={lacks[1]} and another id"
+            f"the archive again, or replay what lies after with first_seq={lacks[1]} and another id"
         )
 
 
@@ -160,7 +160,7 @@ def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Rep
 
 @contextmanager
 def _numbered(spark: SparkSession, number: int) -> Iterator[None]:
-    """Tell the sink the number of the batch, as a streaming query does."""
+    """Pass the number of the batch to the sink, as a streaming query does."""
     spark.sparkContext.setLocalProperty(BATCH_ID, str(number))
     try:
         yield

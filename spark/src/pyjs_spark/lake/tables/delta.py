@@ -1,11 +1,11 @@
 """Archive of a stream as a Delta table, written by the Python library deltalake; no Spark, no JVM.
 
-The application transaction `pyjs-archive` of the table's log is the progress: its version is the sequence behind the
-last one that was committed. The library takes the same version twice, so it is looked at before each commit; and a
-commit is tried at the very next version of the table only, so that nothing comes between the look and the commit.
-What the archive is of stands in the table's configuration.
+The application transaction `pyjs-archive` of the table's log is the progress: its version is the sequence after the
+last committed one. The library accepts the same version twice, so it is read before each commit; and a commit is
+tried only as the very next version of the table, so that no other commit comes between the read and the commit.
+The identity of the stream is stored in the table's configuration.
 
-Source: the protocol of Delta (transaction identifiers); what deltalake does of it: spark/tests/test_tables.py.
+Source: the protocol of Delta (transaction identifiers); deltalake's part of it: spark/tests/test_tables.py.
 """
 
 from __future__ import annotations

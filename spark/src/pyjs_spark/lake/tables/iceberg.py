@@ -1,15 +1,16 @@
 """Archive of a stream as an Iceberg table, written by the Python library pyiceberg; no Spark, no JVM.
 
-Each snapshot that the archive makes has the property `pyjs.next`, the sequence behind its last one. The newest
-snapshot that has it says the progress, so a table that was rolled back is filled again; where snapshots have expired,
-the table's property of that name does, which each commit sets as well. The table is partitioned by the day of `ts`.
+Each snapshot that the archive makes has the property `pyjs.next`, the sequence after its last one. The newest
+snapshot with it is the progress, so a table that was rolled back is filled again; where snapshots have expired, the
+progress is the table's property of that name, which each commit sets as well. The table is partitioned by the day of
+`ts`.
 
-The library makes a commit again on top of what others committed meanwhile. An archive must not: of two runs at once
-both would add their files. So each commit is tried once, and only on the snapshot that was looked at.
+The library repeats a commit on top of commits by others. An archive must not: two concurrent runs would both add
+their files. So each commit is tried once, and only on the snapshot that was read.
 
-The catalog is a file of SQLite in the root, if none is named: pyiceberg's catalog of type sql named `pyjs`.
+The default catalog is an SQLite file in the root: pyiceberg's catalog of type sql named `pyjs`.
 
-Source: the specification of Iceberg; what pyiceberg does of it is checked in spark/tests/test_tables.py.
+Source: the specification of Iceberg; pyiceberg's part of it is checked in spark/tests/test_tables.py.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class IcebergArchive(Table):
                     raise
 
     def loaded(self) -> Any:
-        """Return the table as its library has it; it is there."""
+        """Return the library's object of the table, which exists."""
         return self._catalog(is_made=False).load_table(self._name)
 
     def _check_unknown(self) -> None:
@@ -151,7 +152,7 @@ def check_own_catalog(root: str) -> None:
 
 
 def _next(table: Any) -> int:
-    """Return the sequence behind the last one that the table holds."""
+    """Return the sequence after the last one in the table."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         said = snapshot.summary.additional_properties.get(NEXT) if snapshot.summary else None

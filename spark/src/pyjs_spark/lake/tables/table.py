@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pyjs_spark.errors import SparkError, SparkMissing
 from pyjs_spark.lake.files import file_system
-
-if TYPE_CHECKING:
-    pass
 
 INSTALL = "pip install 'pyjs-spark[lake]'"
 PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}
@@ -21,7 +18,7 @@ PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Where the tables are."""
+    """Location and format of the tables."""
 
     root: str
     format: str  # parquet, delta or iceberg
@@ -36,7 +33,7 @@ class Record:
     subjects: tuple[str, ...]
     headers: str
     first: int  # where the archive began
-    next: int  # behind the last sequence that was committed
+    next: int  # after the last sequence that was committed
     files: int = 0
 
 
@@ -54,7 +51,7 @@ class TableFile:
     times_ns: tuple[int, int]  # the least and the greatest
 
 
-class Table:
+class Table(ABC):
     """The table of one stream."""
 
     data = ""  # the folder of the files, below that of the table
@@ -70,21 +67,21 @@ class Table:
         root = self.lake.root
         return root.rstrip("/") if "://" in root else str(file_system(root)[1])
 
+    @abstractmethod
     def record(self) -> Record | None:
         """Return the properties of the table; None: there is no table. Raises OptionError: it is not an archive."""
-        raise NotImplementedError
 
+    @abstractmethod
     def create(self, record: Record) -> None:
         """Make the table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
         """Add the files if the table stands at `after`, and let it stand at `high`, in one step.
 
         Raises:
             SparkError: it stands elsewhere; nothing was added.
         """
-        raise NotImplementedError
 
     def moved(self, after: int, found: int | None) -> SparkError:
         """Return the error for a table that stands elsewhere."""

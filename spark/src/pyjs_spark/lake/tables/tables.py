@@ -1,14 +1,13 @@
 """Archive of streams as tables of Delta or Iceberg, one for each stream, partitioned by the UTC day.
 
-    <root>/<stream>/                                        the table; characters that paths do not bear are ~XX
+    <root>/<stream>/                                        the table; characters unfit for paths are ~XX
     <root>/<stream>/[data/]date=<day>/part-<first>-<attempt>.parquet
 
-Files are written by the tasks and belong to nobody until the driver commits them. The table itself holds the
-progress: each commit says the sequence behind its last one, in the same atomic step that adds the files. A commit is
-made only if the table stands where the files begin, so a run that was killed before its commit is made again, one
-that was killed behind it is not, and of two runs at once the second fails. Ranges of many files are committed in
-parts, so that a killed run costs the part it was at. Files that a killed run left are removed when they are a day
-old.
+Tasks write files, which become part of the table when the driver commits them. The table itself holds the progress:
+each commit stores the sequence after its last one, in the same atomic step that adds the files. A commit succeeds
+only if the table ends where the files begin, so a run killed before its commit is repeated, one killed after it is
+not, and of two concurrent runs the second fails. Ranges of many files are committed in parts, so that a kill costs
+one part. Uncommitted files of a killed run are removed when they are a day old.
 
 Knows nothing of the two libraries; see delta.py and iceberg.py.
 """
@@ -49,7 +48,7 @@ Run = Callable[[Task, Sequence[ReadRange]], list[list[TableFile]]]
 
 
 def table_of(lake: Lake, stream: str) -> Table:
-    """Return the table of a stream, which need not be there. Raises SparkMissing."""
+    """Return the table of a stream, even before it exists. Raises SparkMissing."""
     check_installed(lake.format)
     if lake.format == "delta":
         from pyjs_spark.lake.tables.delta import DeltaArchive
@@ -98,7 +97,7 @@ def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
 
 
 def _remove_orphans(table: Table, next_seq: int) -> None:
-    """Remove files that a killed run left behind what is committed."""
+    """Remove the files of a killed run that were never committed."""
     from pyarrow import fs
 
     system, base = file_system(table.folder)
@@ -133,7 +132,7 @@ def write(
 def write_parts(
     run: Run, lake: Lake, options: Options, ranges: Sequence[ReadRange], part_size: int
 ) -> list[Written]:
-    """Write ranges by `run`, which makes the task for each range of a part, wherever that is; commit each part."""
+    """Write ranges part by part: `run` executes one task for each range of a part, then the part is committed."""
     written: list[Written] = []
     tables = {name: table_of(lake, name) for name in sorted({each.stream for each in ranges})}
     at = {name: _begin(table, ranges) for name, table in tables.items()}
@@ -175,7 +174,7 @@ def _parts(ranges: Sequence[ReadRange], size: int) -> list[Sequence[ReadRange]]:
 def write_files(
     settings: ConnectSettings, root: str, data: str, run: str, what: ReadRange, report: Report | None = None
 ) -> list[TableFile]:
-    """Read one range and write its files, which nobody sees yet; runs in a worker.
+    """Read one range and write its files, visible only after the commit; runs in a worker.
 
     Without a name for the `run` each attempt has one of its own: Spark may make a task again while the first attempt
     still writes, on a machine that it has lost.
