@@ -42,7 +42,7 @@ FOR_TESTS = {
         "expire_due heap_steps".split(),
         "compiled for C callers, called so by unit tests",
     ),
-    **dict.fromkeys("compose_token verb_of".split(), "ack subjects and payloads, for their unit tests"),
+    **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
 REFUSED = dict.fromkeys(
     ("allow_msg_counter", "allow_atomic", "allow_batched", "allow_msg_schedules", "persist_mode"),

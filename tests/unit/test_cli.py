@@ -141,7 +141,12 @@ def test_flags_and_file_become_the_options_of_the_server(tmp_path: Path, started
     argv = ["-c", str(path), "-a", "::", "--port=-1", "-js", "-sd", "/x", "-DV", "-P", "pid", "-T=false"]
     assert cli.main(argv) == 0
     options = started[0]
-    assert (options.host, options.port, options.http_port, options.server_name) == ("::", -1, 2, "file")
+    assert (options.host, options.port, options.monitoring.http_port, options.server_name) == (
+        "::",
+        -1,
+        2,
+        "file",
+    )
     assert (options.jetstream.enabled, options.jetstream.store_dir) == (True, "/x")
     assert (options.debug, options.trace, options.logtime, options.pid_file) == (True, True, False, "pid")
     assert options.config_path == str(path)

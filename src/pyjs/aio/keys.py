@@ -248,6 +248,10 @@ class ConfigKeys(TypedDict, total=False):
     """The address and port of the monitoring pages, or a port alone."""
     http_port: int
     """The port of the monitoring pages; 0: none, -1: any free port."""
+    https: str | int
+    """The address and port of the monitoring pages over TLS, or a port alone; needs `tls`."""
+    https_port: int
+    """The port of the monitoring pages over TLS; 0: none, -1: any free port."""
     http_base_path: str
     """The prefix of the paths of the monitoring pages."""
     max_payload: int

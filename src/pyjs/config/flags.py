@@ -55,7 +55,8 @@ FLAGS = (
     _flag("port p", int, "port", "<port>", "listen on this port (default 4222, -1: any)"),
     _flag("name n server_name", str, "server_name", "<name>", "name of this server (default: its id)"),
     _flag("pid P", str, "pid_file", "<file>", "write the process id to this file"),
-    _flag("http_port m", int, "http_port", "<port>", "serve monitoring on this port"),
+    _flag("http_port m", int, "monitoring.http_port", "<port>", "serve monitoring on this port"),
+    _flag("https_port ms", int, "monitoring.https_port", "<port>", "serve monitoring over TLS on this port"),
     _flag("config c", str, "", "<file>", "read this configuration file"),
     _flag("t", bool, "", "", "check the configuration file and exit"),
     _flag(
@@ -102,7 +103,7 @@ FLAGS = (
 
 # Flags of nats-server that have no effect here; True: they take a value.
 UNSUPPORTED = {
-    **dict.fromkeys(("ms", "https_port", "r", "remote_syslog", "profile"), True),
+    **dict.fromkeys(("r", "remote_syslog", "profile"), True),
     **dict.fromkeys(("routes", "cluster", "cluster_listen"), True),
     **dict.fromkeys(("cluster_name", "cluster_advertise", "connect_retries"), True),
     **dict.fromkeys(("s", "syslog", "no_advertise", "help_tls"), False),

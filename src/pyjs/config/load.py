@@ -18,7 +18,7 @@ from pyjs.config.options import NS_PER_S, SYSTEM_ACCOUNT, Options, Warnings
 from pyjs.config.values import ConfigMap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyjs.config.parser import Read
     from pyjs.config.table import Reading
@@ -103,11 +103,24 @@ def _check_together(options: Options, places: Mapping[str, Place]) -> list[Probl
         problems.append(Problem(place, cause, "lower max_payload or raise max_pending"))
     if options.tls.certificates and "authorization.timeout_ns" not in places:
         options.authorization.timeout_ns = options.tls.timeout_ns + NS_PER_S
+    problems += _check_monitoring(options, at)
     problems += _check_users(options, at("authorization"), at("no_auth_user"))
     problems += _check_system_account(options, places, at("system_account"))
     if not problems:
         options.system_account = "" if options.no_system_account else options.system_account
     return problems
+
+
+def _check_monitoring(options: Options, at: Callable[[str], Place]) -> list[Problem]:
+    if options.monitoring.https_port and options.monitoring.http_port:
+        ports = f"HTTP ({options.monitoring.http_port}) and HTTPs ({options.monitoring.https_port})"
+        return [
+            Problem(at("monitoring.https_port"), f"can't specify both {ports} ports", "remove one of the two")
+        ]
+    if options.monitoring.https_port and not options.tls.certificates:
+        cause = "TLS cert and key required for HTTPS"
+        return [Problem(at("monitoring.https_port"), cause, "add tls { cert_file: ..., key_file: ... }")]
+    return []
 
 
 def _check_users(options: Options, place: Place, no_auth_place: Place) -> list[Problem]:

@@ -135,6 +135,16 @@ class JetStreamOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class MonitoringOptions:
+    """The port of the monitoring pages; at most one of the two is used."""
+
+    host: str = ""  # "": as that for clients
+    http_port: int = 0  # 0: none; -1: any free one
+    https_port: int = 0  # the same, with TLS
+    base_path: str = ""  # as written; a leading slash may be missing
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class TlsOptions:
     """TLS of client connections, off without a certificate; and checks of clients' certificates."""
 
@@ -191,9 +201,7 @@ class Options:
     pid_file: str = ""
     ports_file_dir: str = ""
 
-    http_host: str = ""  # "": as host
-    http_port: int = 0  # 0: no monitoring; -1: any free one
-    http_base_path: str = ""  # as written; a leading slash may be missing
+    monitoring: MonitoringOptions = field(default_factory=MonitoringOptions)
 
     max_payload: int = 1 << 20  # -1: no limit
     max_pending: int = 64 << 20

@@ -196,7 +196,7 @@ TOP = Table(
             "http",
             LISTEN,
             "The address and port of the monitoring pages, or a port alone.",
-            attrs=("http_host", "http_port"),
+            attrs=("monitoring.host", "monitoring.http_port"),
         ),
         Key(
             "http_port",
@@ -204,8 +204,27 @@ TOP = Table(
             "The port of the monitoring pages; 0: none, -1: any free port.",
             ("monitor_port",),
             port_in_range,
+            ("monitoring.http_port",),
         ),
-        Key("http_base_path", STRING, "The prefix of the paths of the monitoring pages."),
+        Key(
+            "https",
+            LISTEN,
+            "The address and port of the monitoring pages over TLS, or a port alone; needs `tls`.",
+            attrs=("monitoring.host", "monitoring.https_port"),
+        ),
+        Key(
+            "https_port",
+            INT,
+            "The port of the monitoring pages over TLS; 0: none, -1: any free port.",
+            check=port_in_range,
+            attrs=("monitoring.https_port",),
+        ),
+        Key(
+            "http_base_path",
+            STRING,
+            "The prefix of the paths of the monitoring pages.",
+            attrs=("monitoring.base_path",),
+        ),
         Key(
             "max_payload",
             SIZE,

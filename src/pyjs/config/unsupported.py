@@ -28,8 +28,6 @@ TOP = (
     Unsupported(("default_js_domain",), "leafnode connections are not there yet"),
     Unsupported(("ocsp",), _NO_OCSP),
     Unsupported(("ocsp_cache",), _NO_OCSP),
-    Unsupported(("https",), "monitoring speaks plain http"),
-    Unsupported(("https_port",), "monitoring speaks plain http"),
     Unsupported(("operator", "operators", "roots", "root", "root_operators", "root_operator"), _NO_JWT),
     Unsupported(("trusted_keys", "trusted"), _NO_JWT),
     Unsupported(("resolver", "account_resolver", "accounts_resolver"), _NO_JWT),

@@ -52,9 +52,7 @@ class StreamSource(Options):
         default_factory=list, description="Subjects to take, and the subjects to store them under."
     )
     external: ExternalStream | None = Field(default=None, description="The account or domain of the origin.")
-    consumer: SourceConsumer | None = Field(
-        default=None, description="A consumer created beforehand; refused."
-    )
+    consumer: SourceConsumer | None = Field(default=None, description="An existing consumer; refused.")
 
 
 class RepublishConfig(Options):

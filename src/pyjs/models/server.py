@@ -296,6 +296,13 @@ class ServerOptions(Options):
     http_port: int | None = Field(
         default=None, description="The port of the monitoring pages; 0: none, -1: any free port."
     )
+    https: str | int | None = Field(
+        default=None,
+        description="The address and port of the monitoring pages over TLS, or a port alone; needs `tls`.",
+    )
+    https_port: int | None = Field(
+        default=None, description="The port of the monitoring pages over TLS; 0: none, -1: any free port."
+    )
     http_base_path: str | None = Field(
         default=None, description="The prefix of the paths of the monitoring pages."
     )

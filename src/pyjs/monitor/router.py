@@ -41,7 +41,7 @@ class Router:
         self._monitored = monitored
         self._clock = clock
         self._log = log
-        base = monitored.options.http_base_path.strip("/")
+        base = monitored.options.monitoring.base_path.strip("/")
         self._base = f"/{base}" if base else ""
         self._views: dict[str, Callable[[Arguments], Response | Generator[None, None, Response]]] = {
             "/": self._root,

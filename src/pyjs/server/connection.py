@@ -127,6 +127,12 @@ class Connection(asyncio.Protocol, Link):
             self.session.close("TLS Handshake Failure")
             self._driver.wake()
 
+    def throttled(self) -> None:
+        """Close: there were too many connections in this second."""
+        self.session.close(
+            "Maximum Connections Exceeded", "Connection throttling is active. Please try again later."
+        )
+
     def note(self, text: str) -> None:
         """Log what happens to this connection, for those who look closely."""
         if self._log.debug_on:

@@ -167,11 +167,11 @@ class Server:
             fail(str(error))
 
     async def _start_monitoring(self) -> None:
-        if not self.options.http_port:
+        if not self.options.monitoring.http_port and not self.options.monitoring.https_port:
             return
         from pyjs.server.monitoring.endpoints import Monitoring
 
-        self._monitoring = Monitoring(self.driver, self.options, self._certificate_ends)
+        self._monitoring = Monitoring(self.driver, self.options, self._tls, self._certificate_ends)
         await self._monitoring.start()
 
     def _certificate_ends(self) -> str:
@@ -227,8 +227,12 @@ class Server:
     @property
     def monitor_url(self) -> str | None:
         """Return the URL of the monitoring pages on this machine; None: there are none."""
-        host = self.options.http_host or self.options.host
-        return urls("http", host, self.monitor_port)[0] if self.monitor_port else None
+        host = self.options.monitoring.host or self.options.host
+        return urls(self._monitor_scheme, host, self.monitor_port)[0] if self.monitor_port else None
+
+    @property
+    def _monitor_scheme(self) -> str:
+        return "https" if self.options.monitoring.https_port else "http"
 
     @property
     def stop_asked(self) -> bool:
@@ -252,7 +256,9 @@ class Server:
             return
         listed = {"nats": urls("nats", options.host, self.client_port)}
         if self.monitor_port:
-            listed["monitoring"] = urls("http", options.http_host or options.host, self.monitor_port)
+            listed["monitoring"] = urls(
+                self._monitor_scheme, options.monitoring.host or options.host, self.monitor_port
+            )
         try:
             files.write_ports_file(options.ports_file_dir, listed)
         except OSError as error:

@@ -40,13 +40,16 @@ class ServerFailed(Exception):
 class ServerProcess:
     """One server, started, stopped and started again on the same store."""
 
-    def __init__(self, command: list[str], config: str, directory: Path, with_http: bool) -> None:
+    def __init__(
+        self, command: list[str], config: str, directory: Path, with_http: bool, http_key: str = "http"
+    ) -> None:
         self.port = 0
         self.http_port = 0
         self._command = command
         self._config = config
         self._directory = directory
         self._with_http = with_http
+        self._http_key = http_key  # http or https
         self._process: subprocess.Popen[bytes] | None = None
         self._log = directory / "log"
 
@@ -81,12 +84,21 @@ class ServerProcess:
         assert self._process is not None
         self._process.send_signal(getattr(signal, f"SIG{name}"))
 
+    def logged(self, text: str, wait_s: float) -> bool:
+        """Return whether the log has `text` after at most `wait_s`."""
+        deadline = time.monotonic() + wait_s
+        while text.encode() not in self._log.read_bytes():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)  # a log file has no event to wait for
+        return True
+
     def _spawn(self) -> None:
         self.port = _free_port()
         lines = [f'listen: "127.0.0.1:{self.port}"', "server_name: conformance"]
         if self._with_http:
             self.http_port = _free_port()
-            lines.append(f'http: "127.0.0.1:{self.http_port}"')
+            lines.append(f'{self._http_key}: "127.0.0.1:{self.http_port}"')
         lines.append(self._config.replace("<<store>>", str(self._directory / "store")))
         config = self._directory / "server.conf"
         config.write_text("\n".join(lines) + "\n", "utf-8")

@@ -17,7 +17,7 @@ from pyjs.config.tables import JETSTREAM, TOP
 def test_alone_it_is_a_free_local_port_and_jetstream() -> None:
     options = options_from(None, {})
 
-    assert (options.host, options.port, options.http_port) == ("127.0.0.1", -1, 0)
+    assert (options.host, options.port, options.monitoring.http_port) == ("127.0.0.1", -1, 0)
     assert options.jetstream.enabled
     assert wants_scratch(None, options)
 

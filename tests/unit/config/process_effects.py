@@ -97,6 +97,16 @@ def has_monitoring(running: Running) -> object:
         return reply.status
 
 
+def has_encrypted_monitoring(running: Running) -> object:
+    address = running.address("Starting https monitor")
+    if not address:
+        return None
+    context = ssl.create_default_context(cafile=str(running.directory / "ca.pem"))
+    url = f"https://localhost:{address.rpartition(':')[2]}/healthz"
+    with urllib.request.urlopen(url, timeout=WAIT_S, context=context) as reply:
+        return reply.status
+
+
 def levels(running: Running) -> object:
     """Look at the levels in the log after a client was there."""
     client = running.client()
@@ -247,6 +257,11 @@ def tls(key: str, observe: Callable[[Running], object], without: str = "", block
     return Effect(f"{LOCAL}\ntls {{ {PAIR}, {block} {KEY} }}", key, observe, without)
 
 
+def tls_beside(key: str, observe: Callable[[Running], object]) -> Effect:
+    """Return the experiment with a key beside the block."""
+    return Effect(f"{LOCAL}\ntls {{ {PAIR} }}\n{KEY}", key, observe)
+
+
 PAIR = "cert_file: server.pem, key_file: server-key.pem"
 TLS_1_2 = ssl.TLSVersion.TLSv1_2
 PINS = "pinned_certs: [" + "0a" * 32 + "]"
@@ -319,6 +334,8 @@ PROCESS_EFFECTS: dict[str, list[Effect]] = {
     "ports_file_dir": [local(f'ports_file_dir: "{DIRECTORY}"', files("*.ports"))],
     "http": [local('http: "127.0.0.1:-1"', has_monitoring)],
     "http_port": [local("http_port: -1", has_monitoring)],
+    "https": [tls_beside('https: "127.0.0.1:-1"', has_encrypted_monitoring)],
+    "https_port": [tls_beside("https_port: -1", has_encrypted_monitoring)],
     "lame_duck_duration": [
         local("lame_duck_duration: 30s", goes_fast, "debug: true\nlame_duck_grace_period: 1ms")
     ],

@@ -74,7 +74,7 @@ def test_a_key_is_visible_in_varz(path: str, key: Key) -> None:
 
 
 def shown(options: Options) -> object:
-    base = f"/{options.http_base_path}" if options.http_base_path else ""
+    base = f"/{options.monitoring.base_path}" if options.monitoring.base_path else ""
     return Site(options).json(f"{base}/varz?config=1")["config"]
 
 

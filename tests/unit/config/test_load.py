@@ -10,7 +10,7 @@ from pyjs.config.options import NS_PER_S, Options, is_bcrypt
 
 def test_without_a_file_the_defaults_hold() -> None:
     options = load_options(None, lambda path: "", {}, {})
-    assert (options.host, options.port, options.http_port) == ("0.0.0.0", 4222, 0)
+    assert (options.host, options.port, options.monitoring.http_port) == ("0.0.0.0", 4222, 0)
     assert (options.max_payload, options.max_pending) == (1 << 20, 64 << 20)
     assert (options.config_path, options.config_digest, options.warnings.mistakes) == (None, "", ())
     assert options.jetstream.sync_interval_ns == NS_PER_S
@@ -224,7 +224,7 @@ def test_flags_win_over_the_file(load: Load) -> None:
     text = "port: 1\nstore_dir: a\ndebug: true\nhttp: 127.0.0.1:2"
     options = load(text, flags={"port": 5, "store_dir": "b", "debug": False, "http_port": 0})
     assert (options.port, options.jetstream.store_dir, options.debug) == (5, "b", False)
-    assert (options.http_host, options.http_port) == ("127.0.0.1", 0)
+    assert (options.monitoring.host, options.monitoring.http_port) == ("127.0.0.1", 0)
 
 
 def test_a_token_flag_replaces_the_user_of_the_file_and_the_other_way(load: Load) -> None:

@@ -285,7 +285,7 @@ def test_what_we_take_and_nats_server_does_not_is_listed(peer: str, folder: Path
 def test_the_configuration_that_comes_with_the_server_is_valid(folder: Path) -> None:
     path = Path(__file__).resolve().parents[3] / "conf/jetstream.conf"
     options = load_options(str(path), read_file, {}, {})
-    assert (options.host, options.port, options.http_host, options.http_port) == (
+    assert (options.host, options.port, options.monitoring.host, options.monitoring.http_port) == (
         "127.0.0.1",
         4222,
         "127.0.0.1",

@@ -39,6 +39,8 @@ VALUE = {
     "cert_file": "a, key_file: b",
     "key_file": "b, cert_file: a",
     "certs": "[{ cert_file: a, key_file: b }, { cert_file: c, key_file: d }]",
+    "https": '"127.0.0.9:1"\ntls { cert_file: c, key_file: k }',
+    "https_port": "1\ntls { cert_file: c, key_file: k }",
     "tls/timeout": "77",
     "handshake_first": "auto",
     "pinned_certs": f"[{'0a' * 32}]",

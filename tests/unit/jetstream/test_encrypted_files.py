@@ -184,9 +184,7 @@ def test_a_new_key_opens_alone_after_one_start_with_the_key_before(
     rotating = Files(tmp_path, "two", prev_key="one")
     assert rotating.recover() == expected
     assert "was opened with prev_key, and needs only key from now on" in "".join(rotating.says("INF"))
-    assert (
-        tmp_path / "A/streams/S/msgs/00000001.seg"
-    ).read_bytes() == segment  # only metadata is rewritten
+    assert (tmp_path / "A/streams/S/msgs/00000001.seg").read_bytes() == segment  # only metadata is rewritten
     assert Files(tmp_path, "two").recover() == expected
     before = contents(tmp_path)
     assert Files(tmp_path, "one").recover() == {}

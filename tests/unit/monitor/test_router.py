@@ -3,7 +3,7 @@ import re
 import pytest
 from tests.unit.monitor.conftest import Site
 
-from pyjs.config.options import Options
+from pyjs.config.options import MonitoringOptions, Options
 
 
 @pytest.mark.parametrize("path", ["/varz/", "/nope", "/index.html", "/expvarz"])
@@ -60,7 +60,7 @@ def test_requests_are_counted_by_path(site: Site) -> None:
 
 @pytest.mark.parametrize("base", ["mon", "/mon", "/mon/"])
 def test_a_base_path_is_before_every_path(base: str) -> None:
-    site = Site(Options(http_base_path=base))
+    site = Site(Options(monitoring=MonitoringOptions(base_path=base)))
 
     assert site.ask("/mon/varz").status == 200
     assert site.ask("/mon").status == 200

@@ -93,7 +93,7 @@ async def test_each_server_takes_a_seed_of_its_own_before_its_node_is_made(
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[RawClient]:
-    server = ServerProcess(our_command(), "jetstream: {}", tmp_path, with_http=False)
+    server = ServerProcess(our_command(), 'jetstream: {store_dir: "<<store>>"}', tmp_path, with_http=False)
     server.start()
     client = RawClient(server.port)
     yield client

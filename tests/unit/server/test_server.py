@@ -10,7 +10,7 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
-from pyjs.config.options import JetStreamOptions, Options
+from pyjs.config.options import JetStreamOptions, MonitoringOptions, Options
 from pyjs.node import Node
 from pyjs.server import server as server_module
 from pyjs.server.connection import BUFFER_HIGH
@@ -194,7 +194,7 @@ async def test_more_than_max_connections_are_refused(start: Start) -> None:
 
 
 async def test_stopping_closes_every_connection(start: Start) -> None:
-    server = await start(http_port=-1)
+    server = await start(monitoring=MonitoringOptions(http_port=-1))
     peer = await Peer.of(server)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
 
@@ -345,7 +345,7 @@ async def test_two_servers_live_in_one_process(start: Start) -> None:
 
 async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        options = quiet_options(port=taken.getsockname()[1], http_port=-1)
+        options = quiet_options(port=taken.getsockname()[1], monitoring=MonitoringOptions(http_port=-1))
         server = Server(options, ListLog())
 
         with pytest.raises(StartFailed, match="Error listening on port"):
@@ -429,7 +429,7 @@ async def test_monitoring_answers_while_streams_are_recovered(
 ) -> None:
     # given
     monkeypatch.setattr(server_module, "RECOVERY_S", 0.0)
-    server = Server(quiet_options(jetstream=stored, http_port=-1), ListLog())
+    server = Server(quiet_options(jetstream=stored, monitoring=MonitoringOptions(http_port=-1)), ListLog())
     steps = iter(range(10**9))
 
     def endless(_: object) -> Iterator[None]:

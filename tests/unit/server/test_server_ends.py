@@ -16,7 +16,7 @@ import pytest
 from tests.unit.server.test_server import Peer, quiet_options, stopped
 
 from pyjs.base.log import ListLog
-from pyjs.config.options import JetStreamOptions, Options
+from pyjs.config.options import JetStreamOptions, MonitoringOptions, Options
 from pyjs.server.failures import StartFailed
 from pyjs.server.server import Server, State
 from pyjs.server.system.scratch import ScratchStore
@@ -42,7 +42,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_open(tmp_path: Path, ste
     (await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)).close()
     await asyncio.sleep(0)
     before = descriptors()  # uvloop keeps one since its first listening socket
-    server = Server(stored(tmp_path, http_port=-1), ListLog())
+    server = Server(stored(tmp_path, monitoring=MonitoringOptions(http_port=-1)), ListLog())
     starting = asyncio.create_task(server.start())
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -163,7 +163,7 @@ def test_a_server_whose_loop_was_closed_is_told_and_gives_everything_back(
 ) -> None:
     before = descriptors()
     loop = new_loop()
-    server = Server(stored(tmp_path, http_port=-1), ListLog())
+    server = Server(stored(tmp_path, monitoring=MonitoringOptions(http_port=-1)), ListLog())
     loop.run_until_complete(server.start())
     loop.run_until_complete(Peer.of(server))
     loop.close()

@@ -174,9 +174,7 @@ def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
 
 def recreated(then: str, now: str) -> str:
     """Return the sentence about a stream that is not the one it was."""
-    return (
-        f"the stream was deleted and re-created (planned was the one of {then}, there is the one of {now})"
-    )
+    return f"the stream was deleted and re-created (planned was the one of {then}, there is the one of {now})"
 
 
 def reconcile(

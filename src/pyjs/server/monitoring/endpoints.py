@@ -12,7 +12,7 @@ from pyjs.monitor.state import Monitored
 from pyjs.server.addresses import ListenFailed, host_port, listen
 from pyjs.server.failures import fail
 from pyjs.server.listener import Listener
-from pyjs.server.monitoring.http import HttpConnection
+from pyjs.server.monitoring.encrypted import monitoring_protocol
 from pyjs.server.monitoring.port import MonitorPort
 from pyjs.server.system.process import SystemProcess
 
@@ -21,21 +21,30 @@ if TYPE_CHECKING:
 
     from pyjs.config.options import Options
     from pyjs.server.driver import Driver
+    from pyjs.server.monitoring.http import HttpConnection
     from pyjs.server.open_connections import OpenConnections
+    from pyjs.server.tls.port import TlsPort
 
 
 class Monitoring:
     """The open monitoring port of one server."""
 
-    def __init__(self, driver: Driver, options: Options, certificate_ends: Callable[[], str]) -> None:
-        """Take the port that `options` name. Raises StartFailed: it cannot be listened to."""
+    def __init__(
+        self, driver: Driver, options: Options, tls: TlsPort, certificate_ends: Callable[[], str]
+    ) -> None:
+        """Take the port that `options` name; new connections use the current settings of `tls`.
+
+        Raises:
+            StartFailed: the port cannot be listened to.
+        """
         node = driver.node
         now_ns = node.clock.now_ns()
         self._clock = node.clock
         self._log = node.log
-        self._host = options.http_host or options.host
+        self._tls = tls
+        self._host = options.monitoring.host or options.host
         try:
-            sock = listen(self._host, options.http_port)
+            sock = listen(self._host, options.monitoring.http_port or options.monitoring.https_port)
         except ListenFailed as error:
             fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
         self._monitored = Monitored(
@@ -48,8 +57,9 @@ class Monitoring:
 
     async def start(self) -> None:
         """Start answering requests."""
-        await self.listener.start(lambda: HttpConnection(self._port, self.listener))
-        self._log.info(f"Starting http monitor on {host_port(self._host, self.port)}")
+        await self.listener.start(lambda: monitoring_protocol(self._tls, self._port, self.listener))
+        scheme = "https" if self._monitored.options.monitoring.https_port else "http"
+        self._log.info(f"Starting {scheme} monitor on {host_port(self._host, self.port)}")
 
     def ready(self) -> None:
         """Report the server as ready from now on."""

@@ -32,6 +32,9 @@ class TlsSettings:
 
     options: TlsOptions
     context: ssl.SSLContext  # made of them
+    pages: (
+        ssl.SSLContext | None
+    )  # for the monitoring port, which asks no one for a certificate; None: it has no TLS
 
     def objection(self, peer: TlsPeer) -> str:
         """Return the reason to refuse a client, "": it is accepted."""
@@ -50,12 +53,13 @@ def read_tls_settings(options: Options) -> TlsSettings | None:
     if not options.tls.certificates:
         return None
     try:
-        return TlsSettings(options.tls, _context(options.tls))
+        pages = _context(options.tls, verify=False) if options.monitoring.https_port else None
+        return TlsSettings(options.tls, _context(options.tls, verify=options.tls.verify), pages)
     except TlsFailed as error:
         raise TlsFailed(f"{options.tls.place or 'tls'}: {error}") from None
 
 
-def _context(options: TlsOptions) -> ssl.SSLContext:
+def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[options.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -66,7 +70,7 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
     for certificate, key in options.certificates:
         _load_chain(context, certificate, key)
     _load_authorities(context, options.ca_file)
-    if options.verify:
+    if verify:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 

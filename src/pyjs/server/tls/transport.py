@@ -1,4 +1,4 @@
-"""The transport of a client on a TLS port: between the loop's transport and the Connection.
+"""The transport of a client on a TLS port: between the loop's transport and the connection.
 
 It replaces asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first bytes may decide
 whether TLS is used. Both need the same time per byte (uvloop wraps the same OpenSSL object). Here the handshake runs
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import ssl
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from pyjs.server.tls.channel import TlsChannel, TlsEnded
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from pyjs.server.connection import Connection
+    from pyjs.core.link import TlsPeer
     from pyjs.server.tls.context import TlsSettings
     from pyjs.server.tls.port import TlsPort
 
@@ -39,10 +39,47 @@ class Phase(enum.Enum):
     CLOSED = enum.auto()
 
 
+class EncryptedConnection(Protocol):
+    """A protocol that uses a TlsTransport: a NATS client's Connection, or one to the monitoring port."""
+
+    ready: bool  # the handshake is over
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport; before the handshake it only accepts a greeting."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take plain bytes."""
+
+    def eof_received(self) -> bool:
+        """Take note of the end of the input; True: output may follow."""
+
+    def pause_writing(self) -> None:
+        """Pause output."""
+
+    def resume_writing(self) -> None:
+        """Resume output."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Release everything."""
+
+    def encrypted(self, peer: TlsPeer) -> None:
+        """Take the parameters of a completed handshake."""
+
+    def handshake_failed(self, cause: str, *, expected: bool) -> None:
+        """Close after a failed handshake; `expected`: any visitor of the port may cause it."""
+
+    def throttled(self) -> None:
+        """Close: there were too many connections in this second."""
+
+    def note(self, text: str) -> None:
+        """Log an event of the handshake."""
+
+
 class TlsTransport(asyncio.Protocol, asyncio.Transport):
     """A protocol for the transport below, a transport for the Connection above."""
 
-    def __init__(self, port: TlsPort, settings: TlsSettings, connection: Connection) -> None:
+    def __init__(self, port: TlsPort, settings: TlsSettings, connection: EncryptedConnection) -> None:
         asyncio.Transport.__init__(self)
         self._port = port
         self._settings = settings
@@ -72,9 +109,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._after(options.timeout_ns, self._timed_out)
         self._connection.connection_made(self)
         if not self._port.admit(options.connection_rate_limit):
-            self._connection.session.close(
-                "Maximum Connections Exceeded", "Connection throttling is active. Please try again later."
-            )
+            self._connection.throttled()
 
     def data_received(self, data: bytes) -> None:
         """Handle input; before the end of the handshake it may be plain or TLS."""
@@ -144,7 +179,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._cancel_timers()
         self._connection.transport = self._below
         self._connection.ready = True
-        self._below.set_protocol(self._connection)
+        self._below.set_protocol(cast("asyncio.Protocol", self._connection))
 
     def _greet(self) -> None:
         """Send INFO now, since the client did not start a handshake."""
@@ -251,6 +286,12 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.end())
         self._phase = Phase.CLOSED
+        self._below.close()
+
+    def close_plainly(self, text: bytes) -> None:
+        """Send `text` without encryption, then close; for a client that does not use TLS."""
+        self._phase = Phase.CLOSED
+        self._below.write(text)
         self._below.close()
 
     def abort(self) -> None:

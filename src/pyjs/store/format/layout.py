@@ -36,8 +36,11 @@ class StoreLocked(PyjsError):
 
 def file_name(name: str) -> str:
     """Return the file name of `name`: characters outside SAFE as %XX, a long name cut and followed by a digest."""
+    kept = name[
+        : NAME_SIZE_MAX + 1
+    ]  # the rest would be cut: a damaged file may name a consumer of a megabyte
     escaped = "".join(
-        char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
+        char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in kept
     )
     if len(escaped) <= NAME_SIZE_MAX:
         return escaped

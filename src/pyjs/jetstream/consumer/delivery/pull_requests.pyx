@@ -93,7 +93,7 @@ cdef class WaitingQueue:
             self.wake_at = w.heartbeat_at
 
     cdef void rotate(self) noexcept nogil:
-        """Move the first request behind the others of its priority."""
+        """Move the first request after the others of its priority."""
         cdef Waiting* w = self.head
         if w == self.tail:
             return

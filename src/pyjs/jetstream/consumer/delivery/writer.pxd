@@ -12,6 +12,12 @@ cdef struct AckToken:
     uint64_t seq                # stream_seq
     uint64_t cseq               # consumer_seq
 
+cdef struct TokenText:          # the last token written, and where its digits are
+    uint64_t count, seq, cseq, pending
+    uint64_t ts_high            # the timestamp without its last eight digits
+    uint32_t seq_end, cseq_end, ts_end      # the last digit of each
+    uint32_t size
+
 cdef enum Verb:
     VERB_ACK
     VERB_NAK
@@ -24,6 +30,7 @@ cdef Verb parse_verb(const char* p, size_t n) noexcept nogil
 
 cdef class DeliveryWriter:
     cdef char* line                     # "<ack prefix><token> [hlen ]size CRLF"
+    cdef TokenText token                # of `line`
     cdef uint32_t prefix_len            # of "$JS.ACK.<stream>.<consumer>."
     cdef uint32_t other_len             # of the ack prefix that deliveries do not have
     cdef public bint headers_only

@@ -10,17 +10,18 @@ header. Timestamp and pending count of an ack are for clients, and are not read.
 Compiled: writes every delivery and reads every ack (benchmarks/: pull 500, push, pull with explicit acks).
 Source: nats.docs "Consumers", ADR-15, ADR-42 and ADR-47; lenience with acks probed on nats-server 2.15.1.
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 
-from pyjs.base.fast cimport write_digits
+from pyjs.base.fast cimport write_digits, write_eight_digits
 from pyjs.base.grow cimport grow
 from pyjs.store.store cimport Record
 from pyjs.wire.compose cimport compose, write_sizes
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
+    LOW_NS = 100000000          # the last eight digits of a timestamp
     LINE_ROOM = 160             # after the ack prefix: token, header length, size
     HEADER_ROOM = 64            # for one header and the end of the block
 
@@ -61,20 +62,39 @@ cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil:
     return 0
 
 
-cdef size_t write_token(char* out, uint64_t count, uint64_t seq, uint64_t cseq, int64_t ts,
-                        uint64_t pending) noexcept nogil:
-    """Write the five tokens to `out` (104 bytes or more); return their size."""
+cdef void write_token(TokenText* t, char* out, uint64_t count, uint64_t seq, uint64_t cseq, uint64_t ts,
+                      uint64_t pending) noexcept nogil:
+    """Write the five tokens to `out` (104 bytes or more), and note them in `t`."""
     cdef char* p = out
     p += write_digits(p, count)
     p[0] = c'.'
     p += 1 + write_digits(p + 1, seq)
+    t.seq_end = <uint32_t> (p - out) - 1
     p[0] = c'.'
     p += 1 + write_digits(p + 1, cseq)
+    t.cseq_end = <uint32_t> (p - out) - 1
     p[0] = c'.'
-    p += 1 + write_digits(p + 1, <uint64_t> ts)
+    p += 1 + write_digits(p + 1, ts)
+    t.ts_end = <uint32_t> (p - out) - 1
     p[0] = c'.'
     p += 1 + write_digits(p + 1, pending)
-    return p - out
+    t.size = <uint32_t> (p - out)
+    t.count, t.seq, t.cseq, t.pending, t.ts_high = count, seq, cseq, pending, ts / LOW_NS
+
+
+cdef void update_token(TokenText* t, char* out, uint64_t count, uint64_t seq, uint64_t cseq, uint64_t ts,
+                       uint64_t pending) noexcept nogil:
+    """Write the five tokens over those of the last delivery; after a usual one only a few digits change."""
+    if (count != t.count or seq != t.seq + 1 or cseq != t.cseq + 1 or pending + 1 != t.pending
+            or ts / LOW_NS != t.ts_high or t.ts_high == 0
+            or out[t.seq_end] == c'9' or out[t.cseq_end] == c'9' or out[t.size - 1] == c'0'):
+        write_token(t, out, count, seq, cseq, ts, pending)
+        return
+    out[t.seq_end] += 1
+    out[t.cseq_end] += 1
+    out[t.size - 1] -= 1
+    write_eight_digits(out + t.ts_end - 7, <uint32_t> (ts % LOW_NS))
+    t.seq, t.cseq, t.pending = seq, cseq, pending
 
 
 cdef Verb parse_verb(const char* p, size_t n) noexcept nogil:
@@ -123,8 +143,8 @@ cdef class DeliveryWriter:
         """Set `m` to the delivery of a stored message, without the end of its line; -1: out of memory."""
         compose(m, r.subject, r.subject_len, r.body, r.header_len, r.size)
         m.reply = m.tail = self.line
-        m.reply_len = self.prefix_len + <uint32_t> write_token(
-            self.line + self.prefix_len, count, r.seq, cseq, r.ts, unread)
+        update_token(&self.token, self.line + self.prefix_len, count, r.seq, cseq, <uint64_t> r.ts, unread)
+        m.reply_len = self.prefix_len + self.token.size
         m.aliased = True
         return self.strip_payload(m) if self.headers_only else 0
 
@@ -186,10 +206,16 @@ def parse(bytes tokens) -> tuple:
     return token.count, token.seq, token.cseq
 
 
-def compose_token(uint64_t count, uint64_t seq, uint64_t cseq, int64_t ts, uint64_t pending) -> bytes:
-    """Return the last five tokens."""
+def compose_tokens(deliveries) -> list:
+    """Return the last five tokens of each of `deliveries`, written one over the other."""
+    cdef TokenText t
     cdef char out[104]
-    return out[:write_token(out, count, seq, cseq, ts, pending)]
+    memset(&t, 0, sizeof(t))
+    texts = []
+    for count, seq, cseq, ts, pending in deliveries:
+        update_token(&t, out, count, seq, cseq, ts, pending)
+        texts.append(out[: t.size])
+    return texts
 
 
 def verb_of(bytes payload) -> str:

@@ -1,0 +1,68 @@
+"""A connection to the monitoring port over TLS: an HttpConnection on a TlsTransport.
+
+Handshakes run in the thread of the client port, so that no number of them delays clients. They ask for no
+certificate: the port has no users.
+
+Source: behaviour of nats-server, in tests/conformance/test_https.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from pyjs.server.addresses import host_port
+from pyjs.server.monitoring.http import HttpConnection
+from pyjs.server.tls.context import TlsSettings
+from pyjs.server.tls.transport import NO_TLS, TlsTransport
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pyjs.core.link import TlsPeer
+    from pyjs.server.listener import Listener
+    from pyjs.server.monitoring.port import MonitorPort
+    from pyjs.server.tls.port import TlsPort
+
+NOT_ENCRYPTED = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+class HttpsConnection(HttpConnection):
+    """An HttpConnection whose requests come after a handshake."""
+
+    def __init__(self, port: MonitorPort, listener: Listener) -> None:
+        super().__init__(port, listener)
+        self.ready = False
+
+    def encrypted(self, peer: TlsPeer) -> None:
+        """Wait for requests."""
+        self.ready = True
+
+    def handshake_failed(self, cause: str, *, expected: bool) -> None:
+        """Log the cause, and close; a client without TLS gets it in plain HTTP."""
+        if cause == NO_TLS:
+            cause = "client sent an HTTP request to an HTTPS server"
+            cast("TlsTransport", self.transport).close_plainly(NOT_ENCRYPTED)
+        else:
+            self.transport.close()
+        peer = self.transport.get_extra_info("peername") or ("", 0)
+        self._port.log.error(f"monitoring: TLS handshake error from {host_port(peer[0], peer[1])}: {cause}")
+
+    def throttled(self) -> None:
+        """Close now."""
+        self.transport.abort()
+
+    def note(self, text: str) -> None:
+        """Log nothing: a page is no client."""
+
+
+def monitoring_protocol(tls: TlsPort, port: MonitorPort, listener: Listener) -> asyncio.Protocol:
+    """Return a protocol for a new connection to the monitoring port, with TLS if that port has it."""
+    settings = tls.settings
+    if settings is None or settings.pages is None:
+        return HttpConnection(port, listener)
+    # The handshake comes first, for everybody.
+    options = replace(
+        settings.options, handshake_first_ns=0, allow_plain=False, connection_rate_limit=0, pinned_certs=()
+    )
+    return TlsTransport(tls, TlsSettings(options, settings.pages, None), HttpsConnection(port, listener))
