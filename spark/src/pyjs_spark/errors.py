@@ -12,7 +12,7 @@ class SparkError(Exception):
 
 
 class ServerUnreachable(SparkError):
-    """No server of the list took the connection; the text has every address and its reason."""
+    """No server of the list accepted the connection; the text has each address with its reason."""
 
 
 class ConnectionLost(SparkError):
@@ -24,7 +24,7 @@ class AccessDenied(SparkError):
 
 
 class BadCredentials(SparkError):
-    """A secret, seed or certificate cannot be read or is none."""
+    """A secret, seed or certificate is unreadable or invalid."""
 
 
 class RequestTimeout(SparkError):
@@ -36,11 +36,11 @@ class NoResponders(SparkError):
 
 
 class ProtocolError(SparkError):
-    """The server sent what this client does not understand."""
+    """The server sent an invalid or unknown frame."""
 
 
 class DataLoss(SparkError):
-    """Messages that were planned are no longer in the stream, or it is another stream by now."""
+    """Planned messages are no longer in the stream, or the stream was re-created."""
 
 
 class ReadStalled(SparkError):
@@ -77,7 +77,7 @@ def no_consumer(stream: str) -> OptionError:
 
 
 class SchemaError(SparkError):
-    """A schema that asks for columns or types that are not there."""
+    """A schema with unknown columns or types."""
 
 
 class StreamMissing(SparkError):
@@ -89,7 +89,7 @@ class RowRefused(SparkError):
 
 
 class PublishFailed(SparkError):
-    """The server did not take a message, or did not acknowledge it in time and after all retries."""
+    """The server refused a message, or did not acknowledge it in time after all retries."""
 
 
 class NotAcknowledged(PublishFailed):
@@ -97,7 +97,7 @@ class NotAcknowledged(PublishFailed):
 
 
 class ReplayDiffers(SparkError):
-    """A batch that was begun before comes again with other rows or partitions, or cannot be told from it."""
+    """A repeated batch has other rows or partitions than before, or cannot be compared with it."""
 
 
 class WriterReplaced(SparkError):
@@ -109,7 +109,7 @@ class SparkMissing(SparkError):
 
 
 class BadStore(SparkError):
-    """A directory that is no store of a server, or one that this version cannot read."""
+    """A directory that is not a server's store, or one that this version cannot read."""
 
 
 class StoreKeyNeeded(SparkError):

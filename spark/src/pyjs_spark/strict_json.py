@@ -26,7 +26,7 @@ def loads(said: bytes | str) -> Any:
 
 
 def an_object(said: bytes | str) -> dict[str, Any]:
-    """Return the object that the JSON is. Raises ValueError."""
+    """Return the JSON object in a text. Raises ValueError."""
     found = loads(said)
     if not isinstance(found, dict):
         raise ValueError("it is no object")

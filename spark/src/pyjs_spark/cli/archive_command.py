@@ -25,7 +25,7 @@ SHOWN = 20  # files that `explain` lists; --json has all
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, is_needed: bool = True) -> None:
-    """Add what makes an archive without a file; it is not needed where a file may say it."""
+    """Add the options of an archive without a file."""
     count = None if is_needed else "?"
     parser.add_argument("stream", nargs=count, help="name, comma list, or pattern with *")
     parser.add_argument("target", nargs=count, help="folder or URI of the archive")
@@ -49,7 +49,7 @@ def from_arguments(said: argparse.Namespace, options: dict[str, str]) -> Pipelin
 
 
 def refuse_beside(path: str, said: argparse.Namespace) -> None:
-    """Refuse options of the command line that must be in a file. Raises OptionError."""
+    """Refuse options on the command line that belong in a file. Raises OptionError."""
     masters = () if said.command == submit_command.NAME else ("master",)  # there it says which cluster
     for name in ("format", "rows_per_file", *masters):
         if getattr(said, name, None) is not None:
@@ -118,7 +118,7 @@ def _troubles(each: ArchiveProgress) -> list[str]:
 
 
 def run(pipeline: Pipeline, said: argparse.Namespace) -> int:
-    """Write what is in the streams and not in the archive."""
+    """Write the messages of the streams that the archive lacks."""
     bar = sys.stderr if sys.stderr.isatty() else None
     watching = Watch(pipeline.kind, file=said.status_file, plot=said.plot, bar=bar)
     sessions.check_installed()

@@ -16,7 +16,7 @@ KINDS: Mapping[str, JobKind] = {kind.name: kind for kind in (compact.KIND, quali
 
 
 def as_kind(job_kind: JobKind) -> Kind:
-    """Return a kind of job as the command line knows all kinds."""
+    """Return a kind of job in the form that the command line uses."""
     return Kind(
         text=job_kind.text,
         add_arguments=job_kind.add_arguments,

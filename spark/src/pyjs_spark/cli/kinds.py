@@ -12,7 +12,7 @@ Verb = Callable[[Any, argparse.Namespace], int]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of pipeline. What its readers return is what its verbs are given."""
+    """One kind of pipeline; its verbs take the results of its readers."""
 
     text: str  # one line of help
     add_arguments: Callable[[argparse.ArgumentParser], None]

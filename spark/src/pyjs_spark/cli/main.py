@@ -72,12 +72,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: how service managers end what runs --continuous. It ends a command as Ctrl-C does."""
+    """SIGTERM, with which service managers end a continuous run. It ends a command like Ctrl-C."""
 
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise, so that status files are finished and Spark is stopped; else it would just end this."""
+    """Raise at SIGTERM, so that status files are finished and Spark is stopped."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated
@@ -94,7 +94,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _act(said: argparse.Namespace) -> int:
-    """Do what was asked for: once, or again and again."""
+    """Run the command once, or repeatedly."""
     if hasattr(said, "every"):
         said.every = _seconds(said)
     if getattr(said, "app", None) is not None:
@@ -122,7 +122,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _check_command(given: Sequence[str]) -> None:
-    """Say more than argparse does about a command that is not there."""
+    """Refuse an unknown command with a better text than argparse's."""
     first = given[0] if given else ""
     if not first:
         raise OptionError(f"name a command: {', '.join(COMMANDS)}")
@@ -171,7 +171,7 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_watched(kind: Kind, said: argparse.Namespace) -> None:
-    """Refuse what `run` takes and the kind of its file does not."""
+    """Refuse options of `run` that the file's kind does not take."""
     given = [name for name in ("status_file", "plot") if getattr(said, name, None) is not None]
     if given and not kind.is_watched:
         flags = " and ".join("--" + name.replace("_", "-") for name in given)
@@ -213,7 +213,7 @@ def _split(option: str) -> tuple[str, str]:
 
 
 def _seconds(said: argparse.Namespace) -> float:
-    """Return how often --continuous looks. Raises OptionError."""
+    """Return the interval of --continuous, in seconds. Raises OptionError."""
     if said.every is not None and not said.continuous:
         raise OptionError("--every says how often --continuous looks; give that too, or leave it out")
     try:

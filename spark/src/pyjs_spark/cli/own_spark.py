@@ -22,7 +22,7 @@ WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
 
 @contextmanager
 def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Give a Spark that ends with the block. Raises what a worker raised, as it was."""
+    """Yield a Spark session that ends with the block. An error of a worker is raised in its own form."""
     # Errors of workers are told by the command, in one line; Spark would tell each with its stack, three times.
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
@@ -43,12 +43,12 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Leave out the stacks with which Py4J tells of an interrupt; this is told in one line, as all is."""
+    """Return whether to log a record: not Py4J's stack trace of an interrupt, which is reported in one line."""
     return not record.getMessage().endswith("while sending command.")
 
 
 def worker_error(text: str) -> SparkError:
-    """Return the error of a worker that Spark told with its own text around."""
+    """Return the error of a worker from the text that Spark put around it."""
     match = WORKER_ERROR.search(text)
     kind = getattr(errors, match[1], None) if match else None
     if match is None or kind is None:
@@ -61,7 +61,7 @@ def worker_error(text: str) -> SparkError:
 
 
 def _why(text: str) -> str:
-    """Return the end of the last traceback of Python in it; without one, its beginning."""
+    """Return the end of the last Python traceback in the text; without one, the start of the text."""
     _, found, behind = text.rpartition(TRACEBACK)
     ends = [line for line in behind.splitlines() if line and not line[0].isspace()]
     if found and ends:

@@ -101,7 +101,7 @@ def status(found: Replay, said: argparse.Namespace) -> int:
 
 
 def run(found: Replay, said: argparse.Namespace) -> int:
-    """Write what is in the archive and was not replayed yet."""
+    """Write the archived messages that were not replayed yet."""
     sessions.check_installed()
     planned = replay_run.plan(
         found

@@ -53,7 +53,7 @@ def package(folder: str) -> tuple[str, str]:
 def line(
     master: str, package: str, application: str, argv: Sequence[str], settings: Mapping[str, str]
 ) -> list[str]:
-    """Return the words of the command. Raises OptionError if `master` is no cluster."""
+    """Return the words of the command. Raises OptionError if `master` is not a cluster."""
     if master.startswith("local"):
         raise OptionError(
             f"--master {master} is no cluster; name one, such as spark://host:7077, yarn or k8s://host:443"

@@ -53,7 +53,7 @@ class RangePartition(InputPartition):
 
 
 class RangeReader:
-    """The half of both readers that runs in workers: one range to Arrow batches. Pickled; never changes."""
+    """The part of both readers that runs in workers: one range to Arrow batches. Pickled; immutable."""
 
     def __init__(self, options: Options, projection: Projection) -> None:
         self.options = options
@@ -64,13 +64,13 @@ class RangeReader:
         return [RangePartition(self.range_of(span, subjects)) for span in spans]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's range. Spark makes a partition of None where there is none at all."""
+        """Read one task's range; None is Spark's partition of an empty plan."""
         if partition.value is None:
             return iter(())
         return self._as_planned(self.messages(partition.value))
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
-        """Read one range as the options say, with the columns and names of messages."""
+        """Read one range by the options' mode, with the columns and names of messages."""
         report = Report()
         yield from reading.read_range(self.options.connect, what, report)
         if report.lost:
@@ -81,7 +81,7 @@ class RangeReader:
             )
 
     def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give batches the names and the nullability of the user's schema; Spark wants them exactly so."""
+        """Give batches the names and the nullability of the user's schema, which Spark compares exactly."""
         import pyarrow as pa
 
         schema = pa_schema(self.projection, self.options.include_headers)
@@ -115,7 +115,7 @@ class JetStreamReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
-        """Ask the server what there is, and cut it into tasks."""
+        """Request the streams' states, and cut their ranges into tasks."""
         options = self._reading.options
         subjects = options.subjects if self._bounds.subjects is None else self._bounds.subjects
         return self._reading.ranges(
@@ -167,7 +167,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(
         self, start: dict[str, object] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, object]:
-        """Return up to where the next batch reads; `start` as it is if there is nothing new."""
+        """Return the end of the next batch; `start` itself if there is nothing new."""
         planner = self._planner
         begin = offsets.from_json(start) if start is not None else planner.initial()
         is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
@@ -185,15 +185,15 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return found or self._planner.cut
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember where the streams end now; this query reads no further."""
+        """Store the current end of the streams; this query reads no further."""
         self._target = self._planner.newest()
 
     def reportLatestOffset(self) -> dict[str, object]:
-        """Return where the streams end, for the progress of the query."""
+        """Return the end of the streams, for the query's progress."""
         return offsets.to_json(self._planner.newest(), self._planner.cut)
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        """Cut what lies between two offsets into tasks; after a crash Spark asks for the same two again."""
+        """Cut the range between two offsets into tasks; after a crash Spark passes the same two again."""
         spans = self._planner.between(offsets.from_json(start), offsets.from_json(end), self._cut(end))
         return self._reading.ranges(spans, self._reading.options.subjects)
 
@@ -209,5 +209,5 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def planner_of(options: Options, kind: type[Kind], parallelism: int) -> Kind:
-    """Return a planner that asks over this process's connection, or the files of a store directory."""
+    """Return a planner on this process's connection, or on the files of a store directory."""
     return kind(options, api_of(options), parallelism)

@@ -49,7 +49,7 @@ EVERYWHERE = {
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `jetstream` known to a session. Needed where this package came with --py-files only."""
+    """Register the format `jetstream` in a session; needed if this package came by --py-files only."""
     from pyjs_spark.datasource.source import source_of  # needs pyspark
 
     said = spark.conf.get("spark.default.parallelism", None)
@@ -57,7 +57,7 @@ def register(spark: SparkSession) -> None:
 
 
 def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
-    """Return a Spark session with `jetstream` registered; `conf` goes before the defaults here.
+    """Return a Spark session with `jetstream` registered; `conf` takes precedence over the defaults.
 
     Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If a session is there already, it
     is returned with those settings that can still change.
@@ -71,7 +71,7 @@ def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) ->
 
 
 def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession:
-    """Return a session; under spark-submit the master is the one that was submitted to. Raises SparkMissing."""
+    """Return a session; under spark-submit its master is that of the submission. Raises SparkMissing."""
     check_installed()
     from pyspark.sql import SparkSession
 
@@ -94,7 +94,7 @@ def _text(value: object) -> str:
 
 
 def cores_of(master: str) -> int:
-    """Return how many tasks a local master runs at once."""
+    """Return the number of tasks that a local master runs at once."""
     said = re.match(r"local\[(\d+)", master)
     if said or master == "local":
         return int(said[1]) if said else 1
@@ -139,6 +139,6 @@ def check_java() -> None:
 
 
 def java_version(said: str) -> int | None:
-    """Return the major version that `java -version` says, or None."""
+    """Return the major version from `java -version`, or None."""
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(match[1]) if match else None

@@ -68,7 +68,7 @@ def stream_writer(
 
 
 class PartitionWriter:
-    """The half of both writers that runs in workers. Pickled; never changes."""
+    """The part of both writers that runs in workers. Pickled; immutable."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan) -> None:
         self.options = options
@@ -86,7 +86,7 @@ class PartitionWriter:
         return Committed(done.part, done.rows, done.sent, done.duplicates)
 
     def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Warn about results that a user may not expect."""
+        """Log results that a user may not expect."""
         done = [message for message in messages if isinstance(message, Committed)]
         duplicates = sum(message.duplicates for message in done)
         if duplicates:
@@ -120,11 +120,11 @@ class JetStreamWriter(DataSourceArrowWriter):
         self._forget()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A partition failed for good: what was stored stays, and a write with a sinkId can be repeated."""
+        """Handle a partition that failed for good: stored rows stay, and a write with a sinkId can be repeated."""
         self._forget()
 
     def _forget(self) -> None:
-        """Remove the markers of a write that nobody can repeat."""
+        """Remove the markers of a write that cannot be repeated."""
         options = self._writing.options
         if not self._is_unnamed:
             return
@@ -161,7 +161,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         self._writing.tell(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: what was stored is found when the batch comes again."""
+        """Do nothing: stored rows are found when the batch is repeated."""
 
 
 def _property(name: str) -> str:

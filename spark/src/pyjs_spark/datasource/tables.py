@@ -60,7 +60,7 @@ class TablePlanner(Planner):
     """Plans reads of buckets, whose messages disappear by design."""
 
     def names(self) -> list[str]:
-        """Return the streams that have something. Raises StreamMissing."""
+        """Return the streams with messages. Raises StreamMissing."""
         return [name for name, state in self._named_states().items() if state.messages]
 
     def _states_of(self, names: Iterable[str]) -> dict[str, StreamState]:
@@ -90,7 +90,7 @@ class EntryRanges(RangeReader):
         self._entries = kv.Entries(projection, has_deletes)
 
     def range_of(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
-        """Return how one span of a bucket's stream is read."""
+        """Return the range and mode for one span of a bucket's stream."""
         return replace(
             super().range_of(span, subjects),
             columns=self._entries.columns,
@@ -141,7 +141,7 @@ class HistoryReader(DataSourceReader):
         self._parallelism = parallelism
 
     def partitions(self) -> list[InputPartition]:
-        """Ask the server what there is, and cut it into tasks."""
+        """Request the streams' states, and cut their ranges into tasks."""
         options = self._reading.options
         planner = planner_of(options, TablePlanner, self._parallelism)
         return self._reading.ranges(planner.batch(Bounds()), options.subjects)

@@ -78,7 +78,7 @@ class Decoding(wire.Batched, Protocol):
         """Take sequences of [low, high) only."""
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Make rows of the entries from number `start` on; return the first that is none, the reason in `state`.
+        """Add rows for the entries from number `start` on; return the first one without a row (reason: `state`).
 
         `data` has the records, its first byte the offset `base`; None if no column needs it. With the `check` CHAINED
         records are believed only if they check out, which needs the 8 bytes that were written in front of each; with
@@ -93,7 +93,7 @@ def needs_records(columns: Sequence[str], headers: str) -> bool:
 
 
 def is_whole(data: memoryview, at: int, length: int) -> bool:
-    """Return whether the record at `at`, with the 8 bytes in front of it, is as it was written."""
+    """Return whether the record at `at` is undamaged, with the 8 bytes before it."""
     end = at + length - CHECKSUM_SIZE
     before = int.from_bytes(data[at - CHECKSUM_SIZE : at], "little")
     stored = int.from_bytes(data[end : end + CHECKSUM_SIZE], "little")
@@ -103,7 +103,7 @@ def is_whole(data: memoryview, at: int, length: int) -> bool:
 
 
 def is_sendable(subject: bytes) -> bool:
-    """Return whether a subject can stand in a line of the protocol; the server believes no record of another one."""
+    """Return whether a subject fits in a line of the protocol; the server treats other records as damaged."""
     return bool(subject) and UNSENDABLE.isdisjoint(subject)
 
 
@@ -144,7 +144,7 @@ class Decoder:
         self._high = high
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Make rows of the entries from number `start` on; return the first that is none; see Decoding."""
+        """Add rows for the entries from number `start` on; return the first entry without a row; see Decoding."""
         found: Any = np.frombuffer(entries, ENTRY)[start:]
         self.state = TAKEN
         count = self._fitting(found, self._in_order(found))
@@ -164,7 +164,7 @@ class Decoder:
         return start + count
 
     def take(self) -> Taken:
-        """Return the rows as columns and begin a new batch."""
+        """Return the rows as columns, and start a new batch."""
         rows, headerless = self.rows, self.rows - len(self._blocks)
         columns = {
             name: self._column(name) for name in self._columns if name != "headers" or self._wants_headers
@@ -179,7 +179,7 @@ class Decoder:
         self._blocks: dict[int, bytes] = {}  # row -> headers, for rows that have some
 
     def _in_order(self, found: Any) -> int:
-        """Return how many entries follow each other and lie in the range."""
+        """Return the number of consecutive entries in the range."""
         seqs = found["seq"]
         before = np.concatenate((np.array([self.last_seq], np.uint64), seqs[:-1]))
         good = (seqs < self._high) & (seqs > before)
@@ -187,7 +187,7 @@ class Decoder:
         return self._cut(good, WRONG)
 
     def _fitting(self, found: Any, count: int) -> int:
-        """Return how many of the first `count` entries the batch has room for."""
+        """Return how many of the first `count` entries fit in the batch."""
         sizes = np.cumsum(found["size"][:count].astype(np.int64) + found["subject_len"][:count])
         fit = int(np.searchsorted(sizes, self._size_max - self.size, side="right"))
         fit = max(fit, 1) if not self.rows else fit  # one that is too large is alone
@@ -258,7 +258,7 @@ def _sound(found: Any, at: Any, size: int, check: int) -> int:
 
 
 def _checked(view: memoryview, found: Any, at: Any, count: int, check: int) -> int:
-    """Return how many of the first `count` records are those that their entries tell of, and whole."""
+    """Return how many of the first `count` records are undamaged and match their entries."""
     columns = ("seq", "ts", "size", "header_len", "subject_len", "flags")
     lists = [found[name][:count].tolist() for name in columns]
     for number, (place, seq, ts, size, header_len, subject_len, flags) in enumerate(

@@ -164,18 +164,18 @@ class Acks:
         self._prefix = b""
 
     def listen(self, sid: int) -> None:
-        """Acknowledgements come to this subscription from now on."""
+        """Set the subscription that receives acknowledgements from now on."""
         self.sid = sid
         self._compile()
 
     def learn(self, payload: bytes) -> None:
-        """Take the constant part of an acknowledgement from one that was checked."""
+        """Store the constant part of an acknowledgement, from a validated one."""
         head, found, _ = payload.partition(b'"seq":')
         self._prefix = head + found
         self._compile()
 
     def add(self, numbers: Sequence[int]) -> None:
-        """Wait for these rows too; they are above all before."""
+        """Add rows to wait for; their numbers are above all earlier ones."""
         if not self._flags:
             self._first = numbers[0]
         self._flags.extend(bytes(numbers[-1] + 1 - self._first - len(self._flags)))
@@ -188,7 +188,7 @@ class Acks:
         return 0 <= number - self._first < len(self._flags) and self._flags[number - self._first] == 1
 
     def settle(self, number: int, seq: int, is_duplicate: bool) -> None:
-        """A row is stored; a second time, or for a row that is not waited for, this does nothing."""
+        """Mark a row as stored; a repetition, or another row, changes nothing."""
         if self.is_waiting(number):
             self._flags[number - self._first] = 0
             self.waiting -= 1
@@ -196,7 +196,7 @@ class Acks:
             self.last_seq = max(self.last_seq, seq)
 
     def forget_before(self, number: int) -> None:
-        """Drop what is known of rows before this one; none of them waits."""
+        """Forget the rows before this one; none of them waits."""
         count = min(number - self._first, len(self._flags))
         if count > 0:
             del self._flags[:count]
@@ -232,7 +232,7 @@ class Acks:
 
 
 def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
-    """Return state and need where no plain acknowledgement begins: it is not whole, or it is something else."""
+    """Return state and need at input that is not a plain acknowledgement: it is incomplete, or another frame."""
     line = data.find(b"\r\n", at, end)
     if line < 0:
         return NEED_MORE, end - at + 1

@@ -59,7 +59,7 @@ class SparkField(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The columns that a read fills, in their order, and what Spark calls them."""
+    """The columns that a read fills, in order, with their names in Spark."""
 
     columns: tuple[str, ...]  # names of COLUMNS
     names: tuple[str, ...]  # as the schema writes them: Spark keeps the case of its user
@@ -97,7 +97,7 @@ def pa_schema(projection: Projection, headers: str) -> pa.Schema:
 
 
 def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.Schema:
-    """Return the same of any table: `spark_types` are the types of its columns as Spark writes them."""
+    """Return the Arrow schema of any table; `spark_types` are its columns' types in Spark's notation."""
     import pyarrow as pa  # names and types of columns are known without it
 
     header_map = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
@@ -132,7 +132,7 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
 def pick(
     fields: Sequence[SparkField], spark_types: Mapping[str, str], nullable: Collection[str]
 ) -> Projection:
-    """Return the columns that a schema selects from these columns, some of which may be null. Raises SchemaError."""
+    """Return the columns that a schema selects from `columns`, some of which may be null. Raises SchemaError."""
     if not fields:
         raise SchemaError(f"the schema has no column; name some of {', '.join(spark_types)}")
     columns = tuple(_column(field, spark_types, nullable) for field in fields)

@@ -91,7 +91,7 @@ class Batched(Protocol):
         """Sequence of the last row, or of the last one skipped after it."""
 
     def take(self) -> Taken:
-        """Return the rows as columns and begin a new batch."""
+        """Return the rows as columns, and start a new batch."""
 
 
 class Decoding(Pumped, Batched, Protocol):
@@ -139,7 +139,7 @@ class Rows:
         self.size += len(subject) + len(headers) + len(payload)
 
     def take(self) -> Taken:
-        """Return the rows as columns and begin a new batch."""
+        """Return the rows as columns, and start a new batch."""
         count, headerless = self.count, self.count - len(self.blocks)
         columns = {
             name: self._column(name) for name in self.columns if name != "headers" or self.wants_headers
@@ -196,7 +196,7 @@ class Decoder:
         self._size_max = size_max
 
     def listen(self, sid: int, high: int, next_seq: int) -> None:
-        """Go on with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
+        """Continue with a new consumer's deliveries from `next_seq` on; rows at `high` and above are dropped."""
         self.sid = sid
         self.delivered = 0
         self.last_seq = next_seq - 1
@@ -282,11 +282,11 @@ class Decoder:
         return start + at
 
     def take(self) -> Taken:
-        """Return the rows as columns and begin a new batch."""
+        """Return the rows as columns, and start a new batch."""
         return self._rows.take()
 
     def _learn(self, chunk: bytes) -> bool:
-        """Make the pattern of this consumer's frames from its first one; False: stopped before that."""
+        """Store the pattern of this consumer's frames, from its first one; False: stopped before it."""
         prefix = first_prefix(chunk, self.sid)
         if prefix:
             self._frame = re.compile(FRAME % (self.sid, re.escape(prefix)))
@@ -295,7 +295,7 @@ class Decoder:
         return bool(prefix)
 
     def _stop_at(self, chunk: bytes, at: int) -> None:
-        """There is no delivery at `at`: because its line is not whole, or because it is something else."""
+        """Stop at `at`, where no delivery starts: its line is incomplete, or it is another frame."""
         is_whole = chunk.find(b"\r\n", at) >= 0
         self.state, self.need = (OTHER, 1) if is_whole else (NEED_MORE, len(chunk) - at + 1)
 
@@ -324,7 +324,7 @@ def header_pairs(block: bytes) -> dict[bytes, list[bytes]]:
 
 
 def offsets(lengths: Iterable[int]) -> array[int]:
-    """Return where each value begins, and where the last one ends."""
+    """Return the start of each value, and the end of the last one."""
     return array("i", accumulate(lengths, initial=0))
 
 
@@ -334,7 +334,7 @@ def byte_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
-    """Return offsets and UTF-8 bytes of `values`; bytes that are no UTF-8 become replacement characters."""
+    """Return offsets and UTF-8 bytes of `values`; bytes that are not UTF-8 become replacement characters."""
     joined = b"".join(values)
     if joined.isascii():
         return offsets(map(len, values)), joined
@@ -342,13 +342,13 @@ def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def repaired(begins: memoryview, values: bytes) -> tuple[object, ...]:
-    """Return text_column() of a column that is joined already."""
+    """Return text_column() of a column that was already joined."""
     ends = begins.cast("i").tolist()
     return text_column([values[start:end] for start, end in pairwise(ends)])
 
 
 def raw_headers(rows: int, blocks: dict[int, bytes]) -> tuple[object, ...]:
-    """Return the blocks as they came; a row without headers is null."""
+    """Return the blocks unparsed; a row without headers is null."""
     lengths = [0] * rows
     for row, block in blocks.items():
         lengths[row] = len(block)

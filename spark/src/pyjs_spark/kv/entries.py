@@ -74,7 +74,7 @@ class Entries:
         return bool({"value", "size", "headers"} & set(self.projection.columns))
 
     def rows(self, bucket: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a bucket that its messages make."""
+        """Yield the rows of a bucket from its messages."""
         schema = typed_schema(self.projection, TYPES)
         for batch in batches:
             made = self._rows(bucket, batch, schema)

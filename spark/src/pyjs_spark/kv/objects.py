@@ -55,7 +55,7 @@ PUTS_MAX = 3  # repeated reads of an object that is put again meanwhile
 
 
 def filters(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the subjects of what is known of some objects, or of all for ()."""
+    """Return the subjects of some objects' metadata, or of all objects' for ()."""
     return tuple(f"$O.*.M.{encoded(name)}" for name in names) or ("$O.*.M.>",)
 
 
@@ -84,7 +84,7 @@ class Listing:
     def rows(
         self, client: Client, what: ReadRange, found: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that messages about objects make. `what` is how they were read."""
+        """Yield the rows for objects' metadata messages, read with the range `what`."""
         schema = typed_schema(self.projection, TYPES)
         waiting: list[dict[str, Any]] = []
         size = 0

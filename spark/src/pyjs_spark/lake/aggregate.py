@@ -164,7 +164,7 @@ def make(
 
 
 def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Aggregate:
-    """Return the pipeline of a file's tables; `more` are options that go before those of the file."""
+    """Return the pipeline of a file's tables; `more` are options that take precedence over the file's."""
     config.refuse_unknown(said, SECTIONS, "section")
     head, values, options, sink, spark = (config.table(said, name) for name in SECTIONS)
     config.refuse_unknown(head, KEYS, "key")

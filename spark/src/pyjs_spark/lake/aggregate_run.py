@@ -64,7 +64,7 @@ class Standing:
 
 
 def start(spark: SparkSession, pipeline: Aggregate, every_s: float | None = None) -> StreamingQuery:
-    """Start the query: it ends by itself with what there is, or looks again every so many seconds.
+    """Start the query: it ends at the current end of the streams, or repeats at an interval.
 
     Raises:
         OptionError: the checkpoint is of another definition, or the session does not count time in UTC.
@@ -122,7 +122,7 @@ def _connection_of_sink(pipeline: Aggregate) -> ConnectSettings:
 
 
 class _Upsert:
-    """Writes the results of one micro-batch; a class, because what Spark calls must keep nothing of a session."""
+    """Writes the results of one micro-batch; a class, because Spark pickles it and it must hold no session."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
@@ -205,7 +205,7 @@ def check_same(pipeline: Aggregate, said: Mapping[str, Any]) -> None:
 
 
 def standing(pipeline: Aggregate) -> Standing:
-    """Return how far the checkpoint is; asks the server, changes nothing. Raises DataLoss, StreamMissing."""
+    """Return the position of the checkpoint; sends requests, changes nothing. Raises DataLoss, StreamMissing."""
     said = definition(pipeline)
     if said is not None:
         check_same(pipeline, said)
@@ -225,7 +225,7 @@ def standing(pipeline: Aggregate) -> Standing:
 
 
 def _first(planner: Planner, api: PatientApi, pipeline: Aggregate) -> Offsets:
-    """Return where a query without a checkpoint begins."""
+    """Return the start of a query without a checkpoint."""
     if uses.START & {*pipeline.options.said}:
         return planner.initial()
     states = ((name, lookup.stream_state(api, name)) for name in planner.newest())

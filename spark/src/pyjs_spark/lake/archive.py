@@ -98,7 +98,7 @@ def archive(
     rows_per_file: int = 500_000,
     watch: Watch | None = None,
 ) -> list[Written]:
-    """Write everything that is in the streams and not in the archive; return the new files.
+    """Write all messages that the archive lacks; return the new files.
 
     Raises:
         OptionError: the archive was begun with other options.
@@ -108,7 +108,7 @@ def archive(
 
 
 def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the archive lacks, and make its directories. Raises as `archive` does."""
+    """Return the ranges that the archive lacks, and create its directories. Raises as `archive` does."""
     holdings = look(root, options)
     ranges = lacking(root, options, holdings, rows_per_file)
     for holding in holdings:

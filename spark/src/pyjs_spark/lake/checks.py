@@ -74,7 +74,7 @@ class Gaps:
         self._next_seq = int(seqs[-1]) + 1
 
     def said(self) -> dict[str, Any]:
-        """Return how many sequences have no message, and the first ranges of them, [low, high)."""
+        """Return the number of sequences without a message, and the first ranges of them, [low, high)."""
         if self._next_seq < self._high:
             self._gap(self._next_seq, self._high)
             self._next_seq = self._high
@@ -114,7 +114,7 @@ class Duplicates:
                 self._seqs.append(seq)
 
     def said(self) -> dict[str, Any]:
-        """Return how many messages repeat an id, and the sequences of some that share one."""
+        """Return the number of messages that repeat an id, and the sequences of some of them."""
         if self._found is None:
             self._found = self._find()
         return self._found
@@ -172,7 +172,7 @@ class Times:
         self._latest_ns = int(latest[-1])
 
     def said(self) -> dict[str, Any]:
-        """Return how many messages are older than one before them."""
+        """Return the number of messages older than one before them."""
         return {
             "backwards": self._backwards,
             "largest_s": self._largest_ns / NS,
@@ -330,7 +330,7 @@ def _field(data: bytes, path: Iterable[str]) -> object:
 
 
 class Payloads:
-    """Payloads that are no JSON, or not as a JSON schema wants them."""
+    """Payloads that are not JSON, or do not match a JSON schema."""
 
     name = "payloads"
     columns: tuple[str, ...] = ("seq", "data")
@@ -351,7 +351,7 @@ class Payloads:
                     self._samples.append({"seq": seq, "why": why})
 
     def said(self) -> dict[str, Any]:
-        """Return how many payloads are wrong, and why some are."""
+        """Return the number of wrong payloads, and the reason for some."""
         return {"checked": self._checked, "invalid": self._invalid, "samples": self._samples}
 
     @property
@@ -368,7 +368,7 @@ class Payloads:
 
 
 def _validator(path: str) -> Callable[[object], str]:
-    """Return an expression for why a value does not match the schema in a file; "" if it does."""
+    """Return a function from a value to its mismatch with the schema in a file, "" if it matches."""
     try:
         from jsonschema import validators
         from jsonschema.exceptions import SchemaError

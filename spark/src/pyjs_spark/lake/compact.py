@@ -139,7 +139,7 @@ def _ranges(folder: Path) -> Iterator[tuple[int, int, str]]:
 def _runs(
     there: list[tuple[int, int, str]], none: list[tuple[int, int]], rows_per_file: int
 ) -> Iterator[list[tuple[int, int, str]]]:
-    """Yield files in a row, two at least, that nothing lies between and no multiple of `rows_per_file` cuts."""
+    """Yield runs of two or more adjacent files that no multiple of `rows_per_file` separates."""
     run: list[tuple[int, int, str]] = []
     for each in there:
         if (
@@ -157,7 +157,7 @@ def _runs(
 
 
 def _end(at: int, none: list[tuple[int, int]], limit: int) -> int:
-    """Return how far it is known that there is no message from `at` on, up to `limit`."""
+    """Return the end of the range from `at` on, up to `limit`, that is known to be empty."""
     for low, high in none:
         if low <= at < high and at < limit:
             at = high
@@ -169,7 +169,7 @@ def _is_block(low: int, high: int, rows_per_file: int) -> bool:
 
 
 def compact(root: str, groups: Iterable[DayFiles]) -> list[DayFiles]:
-    """Merge what was planned, day by day; return what was done."""
+    """Merge the planned files, day by day; return the merged ones."""
     days: dict[tuple[str, str], list[DayFiles]] = {}
     for group in groups:
         days.setdefault((group.stream, group.date), []).append(group)
@@ -257,7 +257,7 @@ def _checked(path: Path, batch: pa.RecordBatch, last_seq: int, high: int) -> int
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Let two folders change places at once. Raises OptionError where that cannot be done."""
+    """Exchange two folders in one step. Raises OptionError where that cannot be done."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     names = os.fsencode(one), os.fsencode(other)
     done = -1 if call is None else call(AT_FDCWD, names[0], AT_FDCWD, names[1], EXCHANGE)
@@ -349,7 +349,7 @@ def _snapshot(root: str, name: str, options: Options) -> LatestSnapshot:
 
 
 def latest_range(name: str, options: Options) -> ReadRange:
-    """Return how the last messages of a stream are read."""
+    """Return the range and mode for the last messages of a stream."""
     columns = tuple(
         each for each in SNAPSHOT_COLUMNS if each != "headers" or options.include_headers != "false"
     )

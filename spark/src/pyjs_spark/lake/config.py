@@ -117,7 +117,7 @@ def tables_of(path: str) -> dict[str, object]:
 
 
 def from_file(path: str, more: Mapping[str, str]) -> Pipeline:
-    """Return the pipeline of a file; `more` are options that go before those of the file. Raises OptionError."""
+    """Return the pipeline of a file; `more` are options that take precedence over the file's. Raises OptionError."""
     said = tables_of(path)
     return named(path, lambda: from_tables(said, more))
 
@@ -131,7 +131,7 @@ def named(path: str, make_it: Callable[[], T]) -> T:
 
 
 def kind_of(path: str) -> str:
-    """Return the kind of pipeline that a file says. Raises OptionError."""
+    """Return the kind of pipeline in a file. Raises OptionError."""
     said = tables_of(path)
 
     def kind() -> str:
@@ -143,7 +143,7 @@ def kind_of(path: str) -> str:
 
 
 def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Pipeline:
-    """Return the archive that the sections of a file tell of; `more` as in from_file. Raises OptionError."""
+    """Return the archive that a file's sections define; `more` as in from_file. Raises OptionError."""
     refuse_unknown(said, (*SECTIONS, "catalog"), "section")
     head, options, spark, catalog = (table(said, name) for name in (*SECTIONS, "catalog"))
     refuse_unknown(head, KEYS, "key")
@@ -159,12 +159,12 @@ def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Pipeline
 
 
 def check_kind(kind: str) -> None:
-    """Refuse a kind of pipeline that is not there. Raises OptionError."""
+    """Refuse an unknown kind of pipeline. Raises OptionError."""
     refuse_unknown([kind], KINDS, "kind")
 
 
 def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:
-    """Refuse a name that is not known, with the closest one. Raises OptionError."""
+    """Refuse an unknown name; the error has the closest known one. Raises OptionError."""
     for name in said:
         if name in known:
             continue
@@ -189,7 +189,7 @@ def text(head: Mapping[str, object], key: str) -> str:
 
 
 def flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all keys of a table and of those in it, with dots between, and their values as Spark has them."""
+    """Yield all keys of a table and its inner tables, dotted, with their values in Spark's form."""
     for key, value in section.items():
         if isinstance(value, dict):
             yield from flat(value, f"{before}{key}.")
@@ -198,7 +198,7 @@ def flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str,
 
 
 def as_text(key: str, value: object) -> str:
-    """Return a value of a file as Spark has it. Raises OptionError."""
+    """Return a value of a file in Spark's form. Raises OptionError."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):

@@ -41,7 +41,7 @@ class _Telling(AccumulatorParam):
 
 
 class _Counted:
-    """A task with its count, as it goes to the workers."""
+    """A task with its count, in the form sent to the workers."""
 
     def __init__(self, task: Callable[[ReadRange, Report], Any], told: Any) -> None:
         self._task = task
@@ -60,7 +60,7 @@ def run_tasks(
     ranges: Sequence[ReadRange],
     watch: Watch | None,
 ) -> list[Any]:
-    """Make a task of each range, in Spark, and return what they return; `watch` hears of each that is done."""
+    """Run a Spark task for each range, and return their results; `watch` is told of each finished one."""
     context = spark.sparkContext
     told = context.accumulator([], _Telling(watch.done if watch is not None else _nobody))
     found: list[Any] = context.parallelize(ranges, len(ranges)).map(_Counted(task, told)).collect()

@@ -234,7 +234,7 @@ def _text(data: bytes) -> str:
 
 
 def dead_letters(job: Job, summary: Summary) -> Iterator[list[DeadLetter]]:
-    """Yield the dead letters of a job, some at a time, joined with their messages; counts what is none."""
+    """Yield the dead letters of a job in portions, joined with their messages; other advisories are counted."""
     spans = spans_of(job)
     client = Client(job.options.connect)  # not the connection that advisories come by
     messages = Messages(client)
@@ -298,7 +298,7 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
 
 
 class LetterRows:
-    """A Parquet file with a row for each dead letter; it appears when it is whole."""
+    """A Parquet file with a row for each dead letter; it appears when it is complete."""
 
     def __init__(self, target: str) -> None:
         import pyarrow.parquet as pq
@@ -315,7 +315,7 @@ class LetterRows:
         self._writer.write_table(pa.Table.from_pylist([_row(letter) for letter in letters], _schema()))
 
     def close(self, *, is_whole: bool) -> None:
-        """Put the file in its place, or remove what there is of it."""
+        """Move the file into its place, or remove the incomplete one."""
         self._writer.close()
         if is_whole:
             self._system.move(self._half, self._path)

@@ -48,7 +48,7 @@ def read_text(root: str, name: str) -> str | None:
 
 
 def sync(system: Any, path: str) -> None:
-    """Bring a file to the disk, if that is a disk of this machine; other file systems do it themselves."""
+    """Sync a file on a local file system; others do that themselves."""
     if system.type_name == "local":
         with open(path, "rb") as file:
             os.fsync(file.fileno())

@@ -16,7 +16,7 @@ KINDS = {"max_deliver": "max_deliveries", "terminated": "terminated"}  # the end
 
 
 def latest(messages: DataFrame) -> DataFrame:
-    """Return the last message of each subject of each stream, with the columns that there are.
+    """Return the last message of each subject of each stream, with the given columns.
 
     `messages` has stream, seq and subject.
     """
@@ -27,7 +27,7 @@ def latest(messages: DataFrame) -> DataFrame:
 
 
 def gaps(messages: DataFrame) -> DataFrame:
-    """Return the sequences between messages that have none: stream, and [low, high). One task sorts a stream."""
+    """Return the gaps in the sequences: stream and [low, high). One task sorts a stream."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -37,7 +37,7 @@ def gaps(messages: DataFrame) -> DataFrame:
 
 
 def duplicates(messages: DataFrame) -> DataFrame:
-    """Return the message ids that more than one message of a stream has: how many, the first and the last of them.
+    """Return the message ids of more than one message of a stream: their number, the first and the last sequence.
 
     `messages` has stream, seq and headers as a map.
     """

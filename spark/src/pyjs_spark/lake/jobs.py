@@ -73,7 +73,7 @@ class JobKind:
     check: Callable[[Job], None]  # refuses keys and options that do not go together; raises OptionError
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the keys to the parser of a command; nothing is required, so that job() says what is missing."""
+        """Add the keys to the parser of a command; nothing is required here: job() reports missing ones."""
         for key in self.keys:
             if key.is_positional:
                 parser.add_argument(key.name, nargs="?", help=key.text)
@@ -83,7 +83,7 @@ class JobKind:
                 parser.add_argument(key.flag, metavar="VALUE", help=key.text)
 
     def job(self, said: Mapping[str, str], options: Mapping[str, str]) -> Job:
-        """Return the job that texts describe. Raises OptionError."""
+        """Return the job that the texts define. Raises OptionError."""
         if "stream" in map(str.lower, options):
             raise OptionError(
                 f"option stream is not allowed in {self.name}: it is named beside the other keys"

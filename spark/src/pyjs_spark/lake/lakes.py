@@ -32,7 +32,7 @@ def archive(
     rows_per_file: int = 500_000,
     watch: Watch | None = None,
 ) -> list[Written]:
-    """Write what is in the streams and not in the lake; return the new files. Raises as archive.archive."""
+    """Write the messages that the lake lacks; return the new files. Raises as archive.archive."""
     return write(spark, lake, options, plan(lake, options, rows_per_file), watch)
 
 
@@ -45,7 +45,7 @@ def look(lake: Lake, options: Options) -> list[Holding]:
 
 
 def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the lake lacks, and make what is needed to write them."""
+    """Return the ranges that the lake lacks, and create the folders to write them."""
     look(lake, options)
     if lake.format == "parquet":
         return files.plan(lake.root, options, rows_per_file)
@@ -55,7 +55,7 @@ def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
 def write(
     spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
-    """Write planned ranges, each as a task; return the new files. `watch` hears of each that is done."""
+    """Write planned ranges, each as a task; return the new files. `watch` is told of each finished one."""
     if lake.format == "parquet":
         return files.write(spark, lake.root, options, ranges, watch)
     return tables.write(spark, lake, options, ranges, watch)

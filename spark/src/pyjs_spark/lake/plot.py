@@ -41,7 +41,7 @@ def svg(samples: Sequence[Sample], name: str) -> str:
 
 
 def rate(before: Sample, after: Sample) -> float:
-    """Return the rows for each second between two samples."""
+    """Return the rows per second between two samples."""
     seconds = after.at_s - before.at_s
     return (after.rows - before.rows) / seconds if seconds > 0 else 0.0
 

@@ -60,7 +60,7 @@ def progress(holding: Holding) -> ArchiveProgress:
 
 
 def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Planned]:
-    """Return the size of the next run; rows and bytes are estimated from the mean of each stream."""
+    """Return the size of the next run; rows and bytes are estimated from each stream's mean."""
     states = {holding.state.name: holding.state for holding in holdings}
     found = []
     for each in ranges:

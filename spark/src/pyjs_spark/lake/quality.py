@@ -39,7 +39,7 @@ def _payload(value: str) -> str:
 
 
 def spans_of(job: Job) -> list[Span]:
-    """Return one range for each stream, empty if nothing is to be read; raises what a batch read raises."""
+    """Return one range for each stream, possibly empty. Raises as a batch read does."""
     check_batch(job.options)
     options = replace(job.options, min_partitions=1)
     api = api_of(options)

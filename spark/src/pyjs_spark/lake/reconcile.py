@@ -27,7 +27,7 @@ SHOWN = 100
 
 @dataclass
 class Reconciled:
-    """The findings. Ranges are [low, high); of long lists the first entries are kept."""
+    """The findings. Ranges are [low, high); long lists are cut."""
 
     files: int = 0
     rows: int = 0
@@ -47,7 +47,7 @@ class Reconciled:
 
     @property
     def loss(self) -> str:
-        """Return a sentence about the loss; "" if there is none."""
+        """Return a sentence about the loss, or ""."""
         told = []
         if self.other:
             told.append(f"the archive is of another stream, which was created at {self.other}")
@@ -155,7 +155,7 @@ def _compare(root: str, file: NamedFile, holding: Holding, options: Options, fou
 
 
 def _rows(root: str, file: NamedFile) -> Any:
-    """Return the sequences in a file and their times, or what is wrong with it."""
+    """Return the sequences in a file with their times, or the file's fault."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -174,7 +174,7 @@ def _rows(root: str, file: NamedFile) -> Any:
 
 
 def _messages(holding: Holding, low: int, high: int, options: Options) -> Any:
-    """Return the sequences that the stream has in a range, under the archive's filter, and their times."""
+    """Return the stream's sequences in a range, under the archive's filter, with their times."""
     import numpy as np
 
     assert holding.said is not None

@@ -41,7 +41,7 @@ class Done:
 
 
 class Watch:
-    """Follows one run; a context manager, whose end is that of the run."""
+    """Follows one run; a context manager for the duration of the run."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Watch:
         self._tell("running")
 
     def done(self, what: Done) -> None:
-        """Count a range; again is no harm, as when Spark makes a task twice. Raises nothing."""
+        """Count a range; a repetition, as of a Spark task, is ignored. Raises nothing."""
         count = self._left.pop((what.stream, what.low), None)
         if count is None:
             return
@@ -154,7 +154,7 @@ class Watch:
             raise self._trouble
 
     def _rate(self) -> float:
-        """Return the rows for each second of the last ten, or of all there is."""
+        """Return the rows per second over the last ten seconds, or over a shorter run."""
         last = self._samples[-1]
         recent = [each for each in self._samples if each.at_s >= last.at_s - RATE_OVER_S]
         before = self._samples[max(0, len(self._samples) - len(recent) - 1)]

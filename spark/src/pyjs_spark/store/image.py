@@ -44,7 +44,7 @@ ZEROS_KEPT = 16  # so many zeros after the last byte may belong to the image whe
 
 
 class Unusable(Exception):
-    """A file whose form cannot be told, or whose table is damaged; the text says which."""
+    """A file with an unknown encoding or a damaged table; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Header:
 
 
 def header_in(data: bytes) -> Header | None:
-    """Return the header that `data` begins with; None: there is none, or it is damaged."""
+    """Return the header at the start of `data`; None: missing or damaged."""
     if len(data) < HEADER_SIZE or not data.startswith(MAGIC):
         return None
     _, version, major, minor, flags, base, first, number, at, incarnation, second, checksum = HEADER.unpack(
@@ -85,7 +85,7 @@ def header_in(data: bytes) -> Header | None:
 
 
 def unknown_format(header: Header, what: str) -> BadStore:
-    """Return the error for a file whose header says what is not known here."""
+    """Return the error for a file with an unknown version or flag."""
     if header.version < VERSION:
         return BadStore(
             f"{what} was written by an older server: it has format {header.version}, and only {VERSION} is read;"
@@ -102,7 +102,7 @@ def made_header(base_seq: int, number: int, incarnation: int) -> bytes:
 
 
 class Image:
-    """The image of a plain file; the others read as this one does. It owns the descriptor."""
+    """The image of a plain file, which owns the descriptor; the other images have the same methods."""
 
     header: Header | None = None  # the outer one, of a file that is not plain
     shift = 0  # where the image begins in the file, if it is not compressed
@@ -142,7 +142,7 @@ class VeiledImage(Image):
         return self._key.decrypted(self.header.cipher, self.header.nonce, data, at)
 
     def _find_end(self) -> int:
-        """Return where the mark is; without one what was written last is cut off or damaged."""
+        """Return the place of the mark; without one the last write is incomplete or damaged."""
         size = end = max(os.fstat(self._fd).st_size, self.shift)
         while end > self.shift:
             begin = max(end - CHUNK_SIZE, self.shift)
@@ -219,7 +219,7 @@ class PackedImage(Image):
         return self._last[1]
 
     def _unpacked(self, number: int) -> bytes:
-        """Return one chunk of the image; of a damaged first one the header is known from the outer one."""
+        """Return one chunk of the image; the header in a damaged first one is restored from the outer header."""
         size = min(CHUNK_SIZE, self.size - number * CHUNK_SIZE)
         at, packed_size, checksum = self._places[number]
         packed = self._body(at, packed_size) if packed_size <= size else b""

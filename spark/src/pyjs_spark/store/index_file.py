@@ -51,7 +51,7 @@ REMOVED_SEQ = (1 << 63) - 1  # without the bit that says whether the message was
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Numbers of the header that tell where everything is."""
+    """The positions and sizes of the parts, from the header."""
 
     entries: int
     subjects: int
@@ -112,7 +112,7 @@ def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
 
 
 def fits(index: Contents, image: Image) -> bool:
-    """Return whether the index file is of the segment as it is now."""
+    """Return whether the index file matches the current segment."""
     header = header_in(image.read(0, HEADER_SIZE))
     if header is None or not HEADER_SIZE <= index.end <= image.size:
         return False
@@ -133,7 +133,7 @@ def fits(index: Contents, image: Image) -> bool:
 
 
 def _is_confirmed(index: Contents, image: Image) -> bool:
-    """Return whether the records between the messages are none, and say what the index file does; as the server."""
+    """Return whether the records between the messages are removals that the index file has too; the server's rule."""
     rows = index.entries
     begins = np.append(rows["offset"].astype(np.int64), index.end)
     sizes = RECORD_SIZE_MIN + np.where(rows["flags"] & EXTENDED, 16, 0) + rows["subject_len"] + rows["size"]

@@ -22,7 +22,7 @@ MEND_SIZE_MAX = 512  # of a record that is worth the effort: 60 MB are hashed at
 
 
 def mended_record(data: Bytes, before: int) -> bytearray | None:
-    """Return the record that these bytes were before one of them was damaged; None: it is not one byte of a record.
+    """Return the record with its one damaged byte restored; None: not one byte is damaged, or it is not a record.
 
     `before` is the checksum in front of it. Where the kind says that it is a message only that is looked at: nothing
     can be done for a message.
@@ -49,7 +49,7 @@ def mended_record(data: Bytes, before: int) -> bytearray | None:
 
 
 def mended_header(head: bytes) -> bytes:
-    """Return a header of which one byte is damaged as it was; as it is if that cannot be told."""
+    """Return a header with its one damaged byte restored, or unchanged if that is impossible."""
     data, stored = bytearray(head[:-CHECKSUM_SIZE]), head[-CHECKSUM_SIZE:]
     right = xxh64(data, 0).to_bytes(CHECKSUM_SIZE, "little")
     if _differing(right, stored) == 1:
@@ -68,6 +68,6 @@ def _differing(one: Bytes, other: Bytes) -> int:
 
 
 def _is_shaped(record: Bytes) -> bool:
-    """Return whether these bytes can be one record that is no message."""
+    """Return whether these bytes can be one record other than a message."""
     length, kind, flags, subject_len, _, _, header_len, _ = RECORD.unpack_from(record)
     return bool(length == len(record) and kind <= KIND_MAX and flags <= 3 and subject_len == header_len == 0)

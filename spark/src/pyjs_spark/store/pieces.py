@@ -23,7 +23,7 @@ class Piece(NamedTuple):
 
 
 def pieces(rows: Any) -> Iterator[Piece]:
-    """Yield the pieces that hold the records of these entries, in order."""
+    """Yield the pieces with the records of these entries, in order."""
     begins = rows["offset"].astype(np.int64)
     ends = begins + rows["subject_len"] + rows["size"] + RECORD_SIZE_MIN
     ends += np.where(rows["flags"] & EXTENDED, 16, 0)

@@ -33,7 +33,7 @@ class Purge:
 
 
 def purge_of(stream: StreamPlace) -> Purge | None:
-    """Return the purge that is under way, or was when the server was killed. Raises BadStore, StoreKeyNeeded."""
+    """Return the unfinished purge, which a killed server may have left. Raises BadStore, StoreKeyNeeded."""
     path = f"{os.path.dirname(stream.messages)}/{NAME}"
     try:
         data = Path(path).read_bytes()
@@ -44,7 +44,7 @@ def purge_of(stream: StreamPlace) -> Purge | None:
 
 
 def matching(contents: Contents, rows: Any, image: Image, filters: list[list[bytes]]) -> Any:
-    """Return which of some entries of a segment have subjects that one of `filters`, as tokens, matches."""
+    """Return a mask of the entries whose subjects match one of `filters`, given as tokens."""
     if contents.names is not None:
         wanted = np.array([_is_chosen(name, filters) for name in contents.names], np.bool_)
         return wanted[rows["subject_id"]]

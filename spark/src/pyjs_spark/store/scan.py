@@ -60,7 +60,7 @@ else:
     def walk(  # type: ignore[misc]
         data: bytes, at: int, chain: int, next_seq: int, gaps_max: int
     ) -> tuple[int, int, bytes]:
-        """Take message after message from `at` on, as long as nothing is unusual; see pyjs_spark_fast/entries.pyx."""
+        """Take usual messages from `at` on, up to the first unusual record; see pyjs_spark_fast/entries.pyx."""
         return walked(data, at, chain, next_seq, gaps_max)
 
 
@@ -230,7 +230,7 @@ class _Scan:
         return end
 
     def _accepted(self, at: int) -> Head | None:
-        """Return the record at `at` if it is to be taken; the chain goes on with its checksum then."""
+        """Return the record at `at` if it is accepted; its checksum then continues the chain."""
         head = self._plausible(at)
         if head is None:
             return None
@@ -257,7 +257,7 @@ class _Scan:
         return None
 
     def _put_right(self, at: int, end: int) -> bool:
-        """Take the record of removals that stood at `at` before one of its bytes was damaged; False: it was none."""
+        """Mend and take a record of removals at `at` with one damaged byte; False: it is not one."""
         if self._is_adrift or self._mends == MENDS_MAX or not RECORD_SIZE_MIN <= end - at <= MEND_SIZE_MAX:
             return False
         self._mends += 1
@@ -300,7 +300,7 @@ class _Scan:
         self._is_end_lost = True  # its sequence field may be the damage
 
     def _is_cut_in_checksum(self, at: int, head: Head, end: int) -> bool:
-        """Return whether a write stopped at `end`, within the checksum of a record that is right up to there."""
+        """Return whether a write stopped at `end`, inside the checksum of an otherwise complete record."""
         begin = at + head.length - CHECKSUM_SIZE
         if not begin < end < at + head.length or not self._is_intact_alone(at, head):
             return False
@@ -308,7 +308,7 @@ class _Scan:
         return computed.startswith(bytes(self._data[begin:end]))
 
     def _cut_at(self, used: int) -> int:
-        """Return where a write stopped, whose last byte that is not zero stands before `used`; 0: it is damage.
+        """Return the end of an interrupted write, whose last nonzero byte is before `used`; 0: it is damage.
 
         What was written may end with zeros of its own: then these reach up to the page, and reserved zeros follow.
         """
@@ -318,7 +318,7 @@ class _Scan:
         return page if page < len(self._data) else 0
 
     def _resync(self, at: int) -> int:
-        """Return the next place where a record stands that fits the checksum in front of it, or its check; 0: none.
+        """Return the place of the next record that fits the checksum before it, or its own check; 0: none.
 
         Bytes that look like long records everywhere, as a client may have sent them, must not keep a reader waiting.
         """
@@ -334,7 +334,7 @@ class _Scan:
         return 0
 
     def _candidates(self, at: int) -> Iterator[int]:
-        """Yield the places from `at` on whose bytes can be the header of a record, a block of places at a time."""
+        """Yield the places from `at` on that can be the header of a record, in blocks."""
         size = len(self._data)
         for begin in range(at, size - RECORD_SIZE_MIN + 1, STEP):
             count = min(STEP, size - RECORD_SIZE_MIN + 1 - begin)
@@ -380,7 +380,7 @@ class _Scan:
     # -- what they say ----------------------------------------------------------------------------------------------
 
     def _take(self, at: int, head: Head, record: bytes | bytearray | memoryview) -> None:
-        """Take the record that stands at `at`; `record` are its bytes, there or put right."""
+        """Take the record at `at`; `record` has its bytes, perhaps mended."""
         if head.kind == KIND_MESSAGE:
             self._take_message(at, head)
             return
@@ -432,14 +432,14 @@ class _Scan:
         self._next_seq, self._last_ts = head.seq + 1, head.ts
 
     def _follows(self, seq: int) -> bool:
-        """Return whether the next sequence can be `seq`: all gaps of a segment together have their limit."""
+        """Return whether the next sequence can be `seq`; the gaps of a segment are limited in total."""
         gaps = self._next_seq - self._header.base_seq - self._messages
         if seq > SEQ_MAX:
             return False
         return seq <= self._next_seq or seq - self._next_seq + gaps < GAP_MAX
 
     def _skip_to(self, seq: int) -> None:
-        """Let the next sequence be `seq`: those between hold nothing, or were lost just now."""
+        """Continue at sequence `seq`; those before it are empty, or were just lost."""
         if self._after_damage and self._next_seq < seq:
             self._lost.append((self._next_seq, min(seq, self._next_seq + self._after_damage) - 1))
         self._after_damage = 0
@@ -476,7 +476,7 @@ def walked(data: bytes, at: int, chain: int, next_seq: int, gaps_max: int) -> tu
 
 
 def _told(data: bytes, number: int, incarnation: int, next_seq: int) -> Header | None:
-    """Return the header as the first whole record tells it; None: there is none."""
+    """Return the header computed from the first undamaged record; None: there is none."""
     header = _made(data, next_seq, number, incarnation)
     if len(data) < HEADER_SIZE + RECORD_SIZE_MIN:
         return None
@@ -497,6 +497,6 @@ def _told(data: bytes, number: int, incarnation: int, next_seq: int) -> Header |
 
 
 def _made(data: bytes, base_seq: int, number: int, incarnation: int) -> Header:
-    """Return a header for a file whose own is damaged; the checksum in it may be right."""
+    """Return a substitute for a damaged header; its checksum may still be right."""
     stored = int.from_bytes(data[CHECKED:HEADER_SIZE], "little")
     return Header(VERSION, "", 0, base_seq, number, 0, incarnation, b"", stored)

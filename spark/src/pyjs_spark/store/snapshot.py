@@ -38,7 +38,7 @@ _remembered: dict[str, tuple[Signature, Contents | None, Contents | None]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Sequences of which some were messages that can no longer be read."""
+    """Sequences with unreadable messages among them."""
 
     low: int
     high: int  # exclusive
@@ -46,10 +46,10 @@ class Lost:
 
 
 class Snapshot:
-    """The contents of a stream at one moment. Contents are without entries; `load` returns them with."""
+    """The contents of a stream at one moment, without entries; `load` returns a segment with them."""
 
     def __init__(self, stream: StreamPlace) -> None:
-        """Read what all segments say. Raises BadStore, StoreKeyNeeded, OSError."""
+        """Read all segments. Raises BadStore, StoreKeyNeeded, OSError."""
         self.stream = stream
         self.segments: list[Contents] = []
         self.floor = 0
@@ -111,7 +111,7 @@ class Snapshot:
         return rows if keep.all() else rows[keep]
 
     def _removed_between(self, low: int, high: int) -> Any:
-        """Return which sequences of [low, high) were removed one by one."""
+        """Return the sequences of [low, high) that were removed one by one."""
         begin, end = np.searchsorted(self.removed, np.array([low, max(low, high)], np.uint64))
         return self.removed[begin:end]
 
@@ -166,7 +166,7 @@ class Snapshot:
         self.segments.append(found)
 
     def _bridge(self, base_seq: int) -> None:
-        """Go on at `base_seq`; what lies between was lost if the end of the segment before is gone."""
+        """Continue at `base_seq`; the gap is a loss if the end of the previous segment is missing."""
         if self._cut and self.last_seq + 1 < base_seq:
             high = min(base_seq, self.last_seq + 1 + self._cut)
             self.lost.append(
@@ -177,7 +177,7 @@ class Snapshot:
         self.last_seq = max(self.last_seq, base_seq - 1)
 
     def _end_purge(self, purge: Purge) -> None:
-        """Take as removed what a purge under way is still to remove: a start of the server does the rest of it."""
+        """Treat the remaining messages of an unfinished purge as removed: a start of the server removes them."""
         end_seq = min(purge.before_seq, self.last_seq + 1)
         if not purge.subject:
             self.floor = max(self.floor, end_seq)
@@ -192,7 +192,7 @@ class Snapshot:
                 self._removals.append(rows["seq"][matching(contents, rows, image, filters)])
 
     def _add_lost_segment(self, number: int, known: Contents | None, what: str) -> None:
-        """Count the messages of a segment that is gone as lost, as far as its index file tells of them."""
+        """Count the messages of a missing segment as lost, according to its index file."""
         path = f"{self.stream.messages}/{number:08d}.seg"
         if (
             known is None
@@ -362,7 +362,7 @@ def _index_of(stream: StreamPlace, number: int) -> Contents | None:
 
 
 def _is_blank(path: str) -> bool:
-    """Return whether there is nothing but zeros in a file."""
+    """Return whether a file holds only zeros."""
     with open(path, "rb") as file:
         return not any(any(block) for block in iter(partial(file.read, 1 << 20), b""))
 

@@ -30,13 +30,13 @@ def tails_signature(messages: str) -> Signature:
 
 
 def kept_index(messages: str, number: int) -> bytes | None:
-    """Return the index file of a segment that is kept with those of other streams, None: it is not there."""
+    """Return the index file of a segment from the file that several streams share; None: it is not there."""
     tail = _tail_of(messages)
     return tail[1] if tail is not None and tail[0] == number else None
 
 
 def kept_numbers(messages: str) -> set[int]:
-    """Return the number of the segment whose index file is kept so."""
+    """Return the number of the segment with a shared index file."""
     tail = _tail_of(messages)
     return set() if tail is None else {tail[0]}
 

@@ -81,7 +81,7 @@ class Target:
     keeps_subjects: bool  # stores messages under the subjects that they were published to
 
     def age_ns(self, ts_ns: int) -> int:
-        """Return how long ago that was by the server's clock."""
+        """Return the age of a time by the server's clock, in ns."""
         return self.now_ns - ts_ns + int((time.monotonic() - self.seen_at_s) * NS_PER_S)
 
 
@@ -128,7 +128,7 @@ def _takes(subjects: Iterable[str], subject: str) -> bool:
 
 
 class Digest:
-    """Tells whether the rows of a partition are those of before.
+    """Checksum by which the rows of a repeated partition are compared.
 
     Without ids of their own rows have their places, so order counts; with such ids it does not.
     """
@@ -146,7 +146,7 @@ class Digest:
         return f"{self._subjects:08x}{self._data:08x}"
 
     def add(self, columns: Columns) -> None:
-        """Add rows; in how many batches they come does not matter."""
+        """Add rows; the result is the same for any division into batches."""
         if columns.ids is not None:
             offsets, values = columns.ids
             text = bytes(values)
@@ -170,7 +170,7 @@ def framing_of(options: SinkOptions, place: SinkPart, inbox: bytes) -> Framing:
 
 
 def own_size(options: SinkOptions, framing: Framing, plan: RowPlan) -> int:
-    """Return how many bytes of headers a message has at most besides those of its row."""
+    """Return the most bytes of headers that a message has besides those of its row."""
     lines = len(framing.fixed)
     if framing.mark:
         lines += len(PLACE) + len(framing.mark) + DIGITS_MAX + 2
@@ -234,7 +234,7 @@ class Delivery:
         self._client.close()
 
     def _columns(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Columns, int]]:
-        """Yield checked columns with the row that each begins with."""
+        """Yield checked columns, each with the number of its first row."""
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -270,7 +270,7 @@ class Delivery:
         progress.write(place.part, replace(done, duplicates=self._publisher.duplicates))
 
     def _before(self) -> list[Marker]:
-        """Begin the batch if nobody did; return the markers of earlier attempts at it that matter here.
+        """Begin the batch if it was not begun; return the relevant markers of earlier attempts.
 
         In the run that began the batch it is the own one. Another run may have cut the batch in another way, so there
         all of them count.
@@ -318,7 +318,7 @@ class Delivery:
             raise ReplayDiffers(f"{self._what}: it was begun, and now has no rows. {ADVICE}")
 
     def _begun(self) -> Marker:
-        """Return the marker with which this attempt begins, or takes over from an earlier one."""
+        """Return the marker that starts this attempt, or takes over from an earlier one."""
         place, target, mine = self._place, self._target, self._mine
         is_same = mine is not None and mine.batch == place.batch
         if mine is not None and is_same:
@@ -335,7 +335,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the messages of earlier attempts at the batch; None: there was no attempt that matters here."""
+        """Return the messages of earlier attempts at the batch; None: there was no relevant attempt."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:
@@ -353,7 +353,7 @@ class Delivery:
         return ReplayCheck(found, self._what, keeps_subjects=self._target.keeps_subjects)
 
     def _check_evidence(self) -> None:
-        """Refuse to guess: of what left the stream only the server's memory of ids tells that it was stored."""
+        """Refuse to guess: only the server's memory of ids proves that a message which left the stream was stored."""
         if self._missing and not self._is_in_window(self._target.age_ns(self._begun_ns)):
             raise ReplayDiffers(
                 f"{self._what}: an earlier attempt wrote some of it, and {self._missing} messages left the "
@@ -414,7 +414,7 @@ class Delivery:
 
 
 def begin(options: SinkOptions, plan: RowPlan, place: SinkPart) -> Delivery:
-    """Connect, and look at the stream and at what is known of the sink; nothing is written yet."""
+    """Connect, and read the state of the stream and of the sink; nothing is written yet."""
     client = Client(options.connect)
     try:
         return Delivery(client, options, plan, place)

@@ -117,7 +117,7 @@ class Progress:
         return self._markers(found).get(part), self._batch_in(found)
 
     def begin(self, mark: BatchMark) -> BatchMark:
-        """Put the mark of a batch in place of the one with its revision; return the one that stands then."""
+        """Replace the mark of a batch at its revision; return the current one."""
         headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % mark.revision
         said = publish_one(self._client, self._batch_subject, mark.to_json(), headers, self._retries)
         if said.err_code == WRONG_LAST_SEQ:  # another task was first, or our own write came twice
@@ -150,7 +150,7 @@ class Progress:
         return self._read_long_way(subjects, end.status, end.description)
 
     def write(self, part: int, marker: Marker) -> Marker:
-        """Put a marker in place of the one with its revision; return it with its own.
+        """Replace a marker at its revision; return it with the new revision.
 
         Raises:
             WriterReplaced: it is not the last one any more.
@@ -196,7 +196,7 @@ class Progress:
             ) from error
 
     def _written_before(self, part: int, marker: Marker) -> Marker:
-        """Our own write may have been repeated because its answer was lost."""
+        """Return our own marker if the conflict is with it, repeated after a lost answer. Raises WriterReplaced."""
         last = patiently(self._retries, self.read, self._client).get(part)
         if last is not None and last.attempt == marker.attempt and last.state == marker.state:
             return last
@@ -224,7 +224,7 @@ class Progress:
         return value
 
     def _read_long_way(self, subjects: tuple[str, ...], status: int, why: str) -> list[Stored]:
-        """Read more keys than a server answers with at once, or find out that there is no bucket."""
+        """Read the keys in portions, for more than one answer holds, or find that the bucket is missing."""
         info = stream_info(self._client, self._stream)
         if info is None:
             return []

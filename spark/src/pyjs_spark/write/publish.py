@@ -55,7 +55,7 @@ Stored = Callable[[Iterable[Frames]], Iterable[int]]
 
 
 class Publisher:
-    """Publishes the frames of one partition on a connection that nobody else uses meanwhile."""
+    """Publishes the frames of one partition on a connection of its own."""
 
     def __init__(
         self, client: Client, stream: str, *, in_flight_max: int, ack_timeout_s: float, retries: int
@@ -86,7 +86,7 @@ class Publisher:
         return self._acks.duplicates
 
     def publish(self, frames: Frames) -> None:
-        """Send these as soon as the window has room; their rows are above all before.
+        """Send frames as soon as the window has room; their rows are above all earlier ones.
 
         Raises:
             PublishFailed, AccessDenied: one of this call or of an earlier one was not stored.
@@ -108,7 +108,7 @@ class Publisher:
             self._again(error)
 
     def flush(self) -> None:
-        """Wait until everything is acknowledged. Raises as publish() does."""
+        """Wait for all acknowledgements. Raises as publish() does."""
         self._wait(0)
 
     def _listen(self) -> None:
@@ -117,7 +117,7 @@ class Publisher:
             self._listening = self._client.connections
 
     def _wait(self, target: int) -> None:
-        """Read acknowledgements until no more than `target` are waited for."""
+        """Read acknowledgements until at most `target` are missing."""
         acks = self._acks
         while acks.waiting > target:
             before = acks.waiting
@@ -138,7 +138,7 @@ class Publisher:
             acks.forget_before(done.numbers[-1] + 1)
 
     def _catch_up(self) -> None:
-        """Take what came while rows were slow: a server ends a connection whose PINGs nobody answers."""
+        """Handle input received while rows were slow: a server closes a connection with unanswered PINGs."""
         if time.monotonic() < self._heard_at_s + CATCH_UP_S:
             return
         before, self._acks.enough = self._acks.waiting, 0
@@ -170,7 +170,7 @@ class Publisher:
         return any(self._acks.is_waiting(number) for number in reversed(frames.numbers))
 
     def _answered(self, answer: Reply) -> None:
-        """Take an answer that is no plain acknowledgement."""
+        """Handle an answer other than a plain acknowledgement."""
         number = answer.subject[len(self.inbox) :]
         if not answer.subject.startswith(self.inbox) or not number.isdigit():
             raise ProtocolError(f"{self._client.address}: a message came on {answer.subject[:60]!r}")
@@ -210,13 +210,13 @@ class Publisher:
             self._why = why
 
     def _send_refused(self) -> None:
-        """Publish again what was refused for a reason that passes."""
+        """Publish messages again after a temporary refusal."""
         self._count_failure(self._why, PublishFailed)
         self._refused.clear()
         self._send_waiting()
 
     def _again(self, error: SparkError) -> None:
-        """Connect again and publish again what is not acknowledged."""
+        """Connect again, and publish the unacknowledged messages again."""
         while True:
             self._count_failure(str(error), NotAcknowledged)
             try:
@@ -257,7 +257,7 @@ T = TypeVar("T")
 
 
 def patiently(retries: int, act: Callable[[], T], client: Client | None = None) -> T:
-    """Return what `act` returns; if it fails for want of a server, `client` connects again and it is called again."""
+    """Return the result of `act`; after a lost connection `client` reconnects and `act` is repeated."""
     failures = 0
     while True:
         try:
@@ -278,7 +278,7 @@ def pause_s(failures: int) -> float:
 
 
 def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
-    """Publish one message and return the server's answer, an error or not; it may come twice.
+    """Publish one message and return the server's answer, possibly an error; it may be stored twice.
 
     Raises:
         PublishFailed: no answer, after all retries.

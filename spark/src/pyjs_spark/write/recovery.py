@@ -41,7 +41,7 @@ ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
 
 @dataclass
 class Found:
-    """Rows of one batch that are in the stream, seen by one of its partitions."""
+    """Rows of one batch in the stream, found by one of its partitions."""
 
     mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> content
     ids: set[bytes] = field(default_factory=set)  # of rows with an id of their own, of all partitions
@@ -51,12 +51,12 @@ class Found:
     missing: int = 0  # sequences of the range that have no message any more
 
     def rows_of(self, frames: Frames) -> list[int]:
-        """Return the rows of these publishes that are in the stream: by id if they have one, else by place."""
+        """Return the rows of these publishes that are in the stream, found by id or else by place."""
         return [row for row, own, _ in sent(frames) if (own in self.ids if own else row in self.mine)]
 
 
 def content(subject: bytes, headers: bytes, data: bytes) -> int:
-    """Return a number for what a message is besides its place: the same for stored and for new ones."""
+    """Return a hash of a message's content, equal for stored and new ones."""
     lines = OWN_LINE.sub(b"", headers.removeprefix(HEAD))
     return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
 
@@ -134,7 +134,7 @@ class Recovery:
         return count > 0
 
     def _take(self, batch: pa.RecordBatch, found: Found) -> int:
-        """Note the rows of the batch among these messages; return how many there are."""
+        """Store the rows of the batch among these messages; return their number."""
         headers = batch.column(1)
         ours = pc.fill_null(pc.match_substring(headers.cast(pa.binary()), self._mark.decode()), False)
         rows = batch.filter(ours)
@@ -182,7 +182,7 @@ class ReplayCheck:
         self._keeps_subjects = keeps_subjects
 
     def stored(self, frames: Frames) -> set[int]:
-        """Return the rows that are in the stream already.
+        """Return the rows that the stream has already.
 
         Raises:
             ReplayDiffers: these are not the rows of before.

@@ -45,7 +45,7 @@ class RowReader:
         size_max: int,
         own_size: int,
     ) -> None:
-        """`size_max` is what the server takes of one message; `own_size` of it are the sink's own headers."""
+        """`size_max` is the server's maximum size of a message, of which `own_size` are the sink's own headers."""
         self._plan = plan
         self._options = options
         self._part = part
@@ -183,7 +183,7 @@ class RowReader:
             )
 
     def _own_headers(self, headers: pa.MapArray, first: int) -> tuple[pa.MapArray, bytes]:
-        """Return the headers without those of earlier publishes, and which rows have a message id among them."""
+        """Return the headers without those of earlier publishes, and the rows with a message id among them."""
         names = headers.keys
         known = [name for name in pc.unique(names).to_pylist() if _is_special(name)]
         if not known:
@@ -217,7 +217,7 @@ class RowReader:
     def _check_sizes(
         self, data: pa.Array, headers: pa.MapArray | None, ids: pa.Array | None, first: int
     ) -> None:
-        """Refuse what a server would close the connection for."""
+        """Refuse messages for which a server would close the connection."""
         sizes = pc.binary_length(data).cast(pa.int64())
         total = _header_sizes(headers) if headers is not None else None
         if ids is not None:
@@ -241,7 +241,7 @@ class RowReader:
 
 
 def size_max(info: Mapping[str, Any]) -> int:
-    """Return how many bytes a server takes of one message, by its INFO."""
+    """Return the server's maximum size of a message, from its INFO."""
     return int(info.get("max_payload") or 1 << 20)
 
 
@@ -254,7 +254,7 @@ def _shown(text: str | None) -> str:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Return a column of texts or bytes with 4-byte offsets from its first value on."""
+    """Return a column of texts or bytes with 4-byte offsets that start at its first value."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return array

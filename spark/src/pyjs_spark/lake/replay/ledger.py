@@ -85,7 +85,7 @@ def read(client: Client, found: Replay, created: str) -> Ledger:
 
 
 def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
-    """Put a ledger in place of the one with its revision. Raises WriterReplaced."""
+    """Replace a ledger at its revision. Raises WriterReplaced."""
     value = {
         "v": 1, "definition": ledger.definition, "created": ledger.created, "batch": ledger.batch,
         "low": ledger.low, "high": ledger.high, "state": ledger.state,

@@ -79,12 +79,12 @@ def _compact(token: str) -> str:
 
 
 def _plain(tokens: Iterable[str]) -> str:
-    """Write every wildcard as $1, so that the same mapping is the same text."""
+    """Return the subject of some tokens, with wildcards as $1, so that equal mappings have equal texts."""
     return ".".join(_compact(token) for token in tokens)
 
 
 def _number(token: str) -> int:
-    """Return which wildcard a token stands for, 0 for none."""
+    """Return the number of a token's wildcard, 0: it is not one."""
     match = WILDCARD.fullmatch(token)
     return int(match[1] or match[2]) if match else 0
 
@@ -94,7 +94,7 @@ def _wrong(said: str, why: str) -> OptionError:
 
 
 def pattern_of(subjects: Iterable[str]) -> str:
-    """Return a regular expression that matches what any of the subjects does; the same in Python and in Java."""
+    """Return a regular expression for any of the subjects, valid in Python and in Java."""
     parts = [r"[.]".join(map(_regex, each.split("."))) for each in subjects]
     return rf"(?s)\A(?:{'|'.join(parts)})(?!.)"  # Java and Python write the end of a text differently
 
@@ -106,7 +106,7 @@ def _regex(token: str) -> str:
 
 
 def mapped(mappings: Iterable[Mapping], subject: str) -> str | None:
-    """Return where a subject goes, None if no mapping matches it."""
+    """Return the mapped subject, None if no mapping matches."""
     for each in mappings:
         match = re.search(each.pattern, subject)
         if match:

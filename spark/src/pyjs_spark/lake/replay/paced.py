@@ -59,7 +59,7 @@ class PacedWriter(DataSourceArrowWriter):
 
 
 def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBatch]:
-    """Give rows no faster than `rate` a second, a tenth of a second's at a time."""
+    """Yield at most `rate` rows per second, in portions of a tenth of a second."""
     due_s, piece = time.monotonic(), max(1, rate // PIECES_PER_S)
     for batch in batches:
         for at in range(0, batch.num_rows, piece):

@@ -143,7 +143,7 @@ def make(
 
 
 def from_tables(said: Table[str, object], more: Table[str, str]) -> Replay:
-    """Return the pipeline of a file's tables; `more` are options that go before those of the file."""
+    """Return the pipeline of a file's tables; `more` are options that take precedence over the file's."""
     config.refuse_unknown(said, SECTIONS, "section")
     head, options, spark, catalog = (config.table(said, name) for name in SECTIONS)
     config.refuse_unknown(head, KEYS, "key")

@@ -100,7 +100,7 @@ class Limits:
 
 
 def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
-    """Refuse what could be written in part only, before anything is written. Raises OptionError."""
+    """Refuse rows of which only a part could be written, before the first write. Raises OptionError."""
     from pyspark.sql import functions as f
 
     if not batches:
@@ -141,7 +141,7 @@ def _why(
 
 
 def _check_ids(rows: DataFrame) -> None:
-    """Two originals with one id are two messages; within its duplicate window the target would keep one."""
+    """Check that no two originals share an id: within its duplicate window the target would keep only one."""
     from pyspark.sql import functions as f
 
     twice = (

@@ -81,7 +81,7 @@ def plan(found: Replay) -> Plan:
 
 
 def rows_of(found: Replay, batch: Batch) -> int:
-    """Return how many rows the files have in the range of a batch, about; before any filter."""
+    """Return the approximate number of rows in the range of a batch, before filters."""
     system, _ = files.file_system(found.source)
     total = 0
     for file in batch.files:
@@ -119,7 +119,7 @@ def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
 def run(
     spark: SparkSession, found: Replay, planned: Plan, tell: Callable[[Replayed], None]
 ) -> list[Replayed]:
-    """Write the planned batches; tell each as it is done.
+    """Write the planned batches; report each finished one.
 
     Raises:
         OptionError, RowRefused: something in the archive cannot be written; before the first message is.

@@ -32,7 +32,7 @@ class Source:
 
 
 def look(found: Replay) -> Source:
-    """Return the archive that is replayed. Raises OptionError if there is none that can be."""
+    """Return the archive to replay. Raises OptionError if there is none."""
     lake = Lake(found.source, found.format, found.catalog)
     tables.refuse_other(lake, found.stream)
     source = _files(found) if found.format == "parquet" else _table(tables.table_of(lake, found.stream))
@@ -59,7 +59,7 @@ def _files(found: Replay) -> Source | None:
 
 
 def _once(held: Iterable[File]) -> Iterator[File]:
-    """Leave out files that another one covers: they go when a compaction ends."""
+    """Yield the files without those that another one covers: a compaction is about to remove them."""
     end = 0
     for file in sorted(held, key=lambda each: (each.low, -each.high)):
         if file.high > end:
@@ -88,7 +88,7 @@ def _delta(table: Table) -> Iterator[File]:
 
 
 def _below(path: str, folder: str) -> str:
-    """Return a path that a table lists of its files. Raises SparkError if it leads out of the table."""
+    """Return the path of a file listed by a table. Raises SparkError if it leads out of the table."""
     if path.startswith("/") or "://" in path or ".." in path.split("/"):
         raise SparkError(f"{folder}: the table lists the file {path[:100]!r}, which is not below it")
     return path

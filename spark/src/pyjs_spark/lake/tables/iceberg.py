@@ -110,7 +110,7 @@ class IcebergArchive(Table):
         return self._catalog(is_made=False).load_table(self._name)
 
     def _check_unknown(self) -> None:
-        """Refuse to begin where a table is that the catalog does not know. Raises OptionError."""
+        """Refuse a folder with a table that the catalog does not know. Raises OptionError."""
         system, base = file_system(self.folder)
         if system.get_file_info(f"{base}/metadata").type.name != "NotFound":
             raise OptionError(
@@ -123,7 +123,7 @@ class IcebergArchive(Table):
         return (self.lake.catalog.get("namespace", NAMESPACE), self.stream)
 
     def _catalog(self, *, is_made: bool) -> Any:
-        """Return the catalog; None if it is a file that is not there and not to be made."""
+        """Return the catalog; None if its file is missing and is not to be created."""
         from pyiceberg.catalog import load_catalog
 
         said = {name: value for name, value in self.lake.catalog.items() if name not in ("name", "namespace")}

@@ -77,14 +77,14 @@ class Table(ABC):
 
     @abstractmethod
     def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
-        """Add the files if the table stands at `after`, and let it stand at `high`, in one step.
+        """Add the files if the table ends at `after`, and set its end to `high`, in one step.
 
         Raises:
-            SparkError: it stands elsewhere; nothing was added.
+            SparkError: it ends elsewhere; nothing was added.
         """
 
     def moved(self, after: int, found: int | None) -> SparkError:
-        """Return the error for a table that stands elsewhere."""
+        """Return the error for a table that ends elsewhere."""
         return SparkError(
             f"{self.folder}: the table is at sequence {found}, and this run began at {after}: another run wrote "
             f"to it at the same time; nothing was added twice, run this again"
@@ -105,7 +105,7 @@ def check_installed(kind: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Describe an exception of a library in one line. Libraries share no class of errors, not even within one."""
+    """Return an exception of a library in one line; even one library has no common error class."""
     try:
         yield
     except (SparkError, OSError):

@@ -147,7 +147,7 @@ def write_parts(
 def _commit(
     table: Table, at: dict[str, int], done: Sequence[tuple[ReadRange, Sequence[TableFile]]]
 ) -> list[Written]:
-    """Commit what tasks wrote of one stream; `at` is where its table stands, and is moved on."""
+    """Commit the files of one stream; `at` has the end of its table, and is advanced."""
     files = [file for _, own in done for file in own]
     high = done[-1][0].high
     with told(table):
@@ -158,7 +158,7 @@ def _commit(
 
 
 def _begin(table: Table, ranges: Iterable[ReadRange]) -> int:
-    """Return where the table stands. Raises SparkError if that is not where the ranges were planned."""
+    """Return the end of the table. Raises SparkError if the ranges were planned from another one."""
     low = min(each.low for each in ranges if each.stream == table.stream)
     with told(table):
         record = table.record()
@@ -205,7 +205,7 @@ def _written(fs: Any, folder: str, file: archive.DayFile) -> TableFile:
 
 
 def refuse_other(lake: Lake, stream: str) -> None:
-    """Raise OptionError if the archive of a stream was begun in another format."""
+    """Raise OptionError if the archive of a stream has another format."""
     system, base = file_system(lake.root)
     begun = {
         "parquet": f"{base}/stream={archive.quoted(stream)}/_archive.json",
