@@ -52,7 +52,7 @@ CONFLICT = re.compile(r"^(<{7}|>{7}) \S")
 TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
 TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json .mjs".split()}
 TOP_LEVEL = {
-    *"pyproject.toml README.md CHANGELOG.md LICENSE Makefile Dockerfile .gitignore .ci".split(),
+    *"pyproject.toml README.md CHANGELOG.md SECURITY.md LICENSE Makefile Dockerfile .gitignore .ci".split(),
     *"src spark tests conf benchmarks docs".split(),
 }
 
