@@ -39,7 +39,7 @@ DIRECTIVES = {
     "profile": False,
     "freethreading_compatible": False,
 }
-COMPILE_ARGS = ["-O2", "-fno-strict-aliasing"]
+COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-g0"]  # Python's own flags ask for -g; a wheel is stripped
 STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
 # What Cython's C is full of: nothing that a reader of the build could act on.
 COMPILE_ARGS += [
