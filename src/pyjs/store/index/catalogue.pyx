@@ -23,7 +23,7 @@ from pyjs.store.index.sequences cimport (
     index_next_live, index_prev_live, index_seq_at, is_dead, may_hold, prev_of, segment_add, segment_mark,
     segment_next_live, segment_place, subject_of,
 )
-from pyjs.store.index.subject_trie cimport Matches
+from pyjs.store.index.subject_trie cimport Matches, matches_up_to
 from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_find, subjects_remove
 
 cdef enum:
@@ -378,8 +378,7 @@ cdef class Catalogue:
         cdef uint64_t* seqs = NULL
         cdef size_t i, n = 0
         f.forget_ahead()
-        memset(&found, 0, sizeof(Matches))
-        found.max = AHEAD_MAX
+        found = matches_up_to(AHEAD_MAX)
         if self.subjects.collect(f, &found) == 0:
             for i in range(found.n):
                 total += found.items[i].count
@@ -432,8 +431,7 @@ cdef class Catalogue:
         cdef uint64_t total = 0
         cdef size_t i, n = 0
         cdef int result = 0
-        memset(&found, 0, sizeof(Matches))
-        found.max = AHEAD_MAX
+        found = matches_up_to(AHEAD_MAX)
         result = self.subjects.collect(f, &found)
         for i in range(found.n):
             total += found.items[i].count
@@ -456,8 +454,7 @@ cdef class Catalogue:
         last = self.scan_back(&seq, SCAN_MAX, f)
         if last or seq == 0:
             return last
-        memset(&found, 0, sizeof(Matches))
-        found.max = AHEAD_MAX
+        found = matches_up_to(AHEAD_MAX)
         failed = self.subjects.collect(f, &found)
         for i in range(found.n if failed == 0 else 0):
             last = self.last_up_to(found.items[i], seq)
@@ -609,8 +606,7 @@ cdef class Catalogue:
         cdef size_t i, n = 0
         cdef bint ascending = True
         if up_to_seq == 0 and most < self.subjects.table.table.used:     # each subject has a last message
-            memset(&found, 0, sizeof(Matches))
-            found.max = most
+            found = matches_up_to(most)
             if self.subjects.is_every(f) or self.subjects.collect(f, &found) != 0:
                 free(found.items)
                 return None

@@ -23,6 +23,7 @@ cdef class SubjectSet:
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil
     cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil
+    cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil
     cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil

@@ -6,11 +6,10 @@ few subjects each one is compared instead.
 Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
 from libc.stdlib cimport free
-from libc.string cimport memset
 
 from pyjs.store.index.sequences cimport PRESENCE_MASK, Segment, index_find, index_next_live, subject_of
 from pyjs.store.index.subject_trie cimport (
-    matches_push, subject_index_add, subject_index_collect, subject_index_free, subject_index_is_every,
+    matches_push, matches_up_to, subject_index_add, subject_index_collect, subject_index_free, subject_index_is_every,
     subject_index_new, subject_index_remove,
 )
 from pyjs.store.index.subjects cimport (
@@ -105,12 +104,11 @@ cdef class SubjectSet:
 
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
         """Set `out` to all matching subjects; -1: too many match, or out of memory."""
-        memset(out, 0, sizeof(Matches))
-        out.max = self.table.table.used // 8 + FEW_SUBJECTS
+        out[0] = matches_up_to(self.table.table.used // 8 + FEW_SUBJECTS)
         if not self.is_every(f) and self.collect(f, out) == 0:
             return 0
         free(out.items)
-        memset(out, 0, sizeof(Matches))
+        out[0] = matches_up_to(0)
         return -1
 
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
@@ -130,31 +128,35 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        cdef size_t at = out.n, kept
-        cdef uint32_t id
-        cdef Subject* s
-        if not f.wild[k]:
-            s = subjects_find(&self.table, f.patterns[k], f.lengths[k])
-            if s != NULL and not f.matches_name(s, k):
-                return matches_push(out, s)
-            return 0
-        if self.table.table.used > FEW_SUBJECTS and self.know_tokens(<uint32_t> -1) == 0:
-            if subject_index_collect(self.by_token, f.patterns[k], f.lengths[k], out) != 0:
-                return -1
-        else:
-            for id in range(self.table.n_ids):
-                s = subject_by_id(&self.table, id)
-                if s != NULL and subject_matches(f.patterns[k], f.lengths[k], s.name, s.len) \
-                        and matches_push(out, s) != 0:
-                    return -1
-        kept = at
-        while k and at < out.n:                     # those that an earlier pattern brought
+        """Add the subjects that match the pattern `k` and none before it."""
+        cdef size_t at = out.n, kept = out.n
+        if self.collect_one(f, k, out) != 0:
+            return -1
+        while k and at < out.n:
             if not f.matches_name(out.items[at], k):
                 out.items[kept] = out.items[at]
                 kept += 1
             at += 1
         if k:
             out.n = kept
+        return 0
+
+    cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
+        """Add the subjects that match the pattern `k`; -1: `out` does not allow so many or so many looks, or no memory."""
+        cdef uint32_t id
+        cdef Subject* s
+        if not f.wild[k]:
+            s = subjects_find(&self.table, f.patterns[k], f.lengths[k])
+            return 0 if s == NULL else matches_push(out, s)
+        if self.table.table.used > FEW_SUBJECTS and self.know_tokens(<uint32_t> -1) == 0:
+            return subject_index_collect(self.by_token, f.patterns[k], f.lengths[k], out)
+        for id in range(self.table.n_ids):
+            if out.looks_left == 0:
+                return -1
+            out.looks_left -= 1
+            s = subject_by_id(&self.table, id)
+            if s != NULL and subject_matches(f.patterns[k], f.lengths[k], s.name, s.len) and matches_push(out, s) != 0:
+                return -1
         return 0
 
     cdef int collect_for_python(self, StoreFilter f, Matches* out) except -1:

@@ -27,13 +27,15 @@ cdef struct Matches:            # a growing list; the caller frees `items`
     size_t n
     size_t cap
     size_t max                  # collect no more than these
+    size_t looks_left           # visit no more than these branches and subjects of the trie
 
 cdef SubjectIndex* subject_index_new(SubjectTable* subjects) noexcept nogil     # NULL: no memory
 cdef void subject_index_free(SubjectIndex* x) noexcept nogil        # subjects are the store's
 cdef int subject_index_add(SubjectIndex* x, Subject* s) noexcept nogil          # -1: no memory
 cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil      # before the table does
-# Add the subjects that match; 0, -1: no memory, or more than `max`.
+# Add the subjects that match; 0, -1: no memory, more than `max`, or no looks left.
 cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, Matches* out) noexcept nogil
+cdef Matches matches_up_to(size_t most) noexcept nogil      # an empty list for `most` subjects
 cdef int matches_push(Matches* m, Subject* s) noexcept nogil
 # Return whether a pattern with wildcards matches every subject, as far as their common first tokens show it.
 cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n) noexcept nogil

@@ -217,6 +217,13 @@ cdef void prune(SubjectIndex* x, Branch* b) noexcept nogil:
 
 # -- searching -------------------------------------------------------------------------------------------------
 
+cdef Matches matches_up_to(size_t most) noexcept nogil:
+    cdef Matches m
+    memset(&m, 0, sizeof(Matches))
+    m.max, m.looks_left = most, <size_t> -1
+    return m
+
+
 cdef int matches_push(Matches* m, Subject* s) noexcept nogil:
     if m.n == m.max or grow(<void**> &m.items, &m.cap, m.n + 1, sizeof(Subject*)) != 0:
         return -1
@@ -247,7 +254,8 @@ cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, M
     cdef uint32_t child
     cdef bint all, last
     b.at = b.pattern_at = 0
-    while True:
+    while out.looks_left:
+        out.looks_left -= 1
         rest, left = pattern + b.pattern_at, n - b.pattern_at
         size = token_size(rest, left)
         all = left == 1 and rest[0] == c'>'
@@ -270,6 +278,7 @@ cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, M
             below.at = 0
             below.pattern_at = b.pattern_at if all else b.pattern_at + <uint32_t> size + 1
             b = below
+    return -1
 
 
 cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n) noexcept nogil:

@@ -1,5 +1,5 @@
 """The subjects that match a filter, a few at a time."""
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
@@ -12,8 +12,14 @@ cdef class SubjectWalk:
     cdef size_t room                # pairs
     cdef readonly size_t total      # when the walk began; after `look`
     cdef size_t at, end
-    cdef uint32_t looked_at, look_end       # ids that `look` has still to look at
     cdef bint found_all
+    cdef size_t pattern_at          # the next pattern that `look` asks the index of subjects for
+    cdef size_t* broad              # the patterns that need too many looks there, for all subjects are compared with
+    cdef size_t n_broad
+    cdef uint32_t looked_at, look_end       # ids that are still to be compared; at the end: those of before the walk
+    cdef uint8_t* known             # bits of the ids that an earlier pattern brought
 
-    cdef int remember(self, Subject** items, size_t n) except -1
+    cdef size_t collect(self, size_t k) except 0
+    cdef bint matches_broad(self, Subject* s) noexcept nogil
+    cdef int remember(self, Subject* s) except -1
     cdef Subject* next(self) noexcept nogil

@@ -1,66 +1,99 @@
 """The subjects that match a filter, found and returned in steps while the store changes.
 
-Few matches come from the index of subjects at once. For many, `look` examines all subjects, some in each call; it
-must finish first. The walk stores ids and generations, not subjects: a subject that loses its last message is left
-out. Knows nothing of its callers.
+Each pattern asks the index of subjects, for a bounded number of looks. A pattern that needs more is broad: `look`
+compares every subject with it, some in each call. The walk stores ids and generations, not subjects: a subject that
+loses its last message is left out. Knows nothing of its callers.
 
 Compiled: a stream may have millions of subjects (benchmarks/: scaling, subjects).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdlib cimport free
+from libc.stdlib cimport calloc, free, malloc
 
 from pyjs.base.grow cimport grow
-from pyjs.store.index.subject_trie cimport Matches
-from pyjs.store.index.subjects cimport SubjectTable, subject_by_id
+from pyjs.store.index.subject_trie cimport Matches, matches_up_to
+from pyjs.store.index.subjects cimport SubjectTable, subject_by_id, subject_matches
+
+cdef enum:
+    LOOKS = 8192                # of one pattern in the index: a cache miss each, half a millisecond
 
 
 cdef class SubjectWalk:
     def __init__(self, Catalogue store not None, StoreFilter f not None):
-        cdef Matches found
         self.store = store
         self.wanted = f
         if store.subjects.is_every(f):
             self.total = store.subjects.table.table.used
             self.end = store.subjects.table.n_ids
             self.found_all = True
-        elif store.subjects.collect_few(f, &found) == 0:
-            try:
-                self.remember(found.items, found.n)
-            finally:
-                free(found.items)
-            self.found_all = True
-        else:
-            self.look_end = store.subjects.table.n_ids
+            return
+        self.look_end = store.subjects.table.n_ids
+        self.known = <uint8_t*> calloc(self.look_end // 8 + 1, 1)
+        self.broad = <size_t*> malloc(f.n * sizeof(size_t))
+        if self.known == NULL or self.broad == NULL:
+            raise MemoryError
 
     def __dealloc__(self):
         free(self.ids)
+        free(self.broad)
+        free(self.known)
 
-    def look(self, uint32_t limit) -> bool:
-        """Examine `limit` more subjects; return whether all matches are known. Call it until then, before `take`.
+    def look(self, size_t limit) -> bool:
+        """Examine about `limit` more subjects; return whether all matches are known. Call it until then, before `take`.
 
         Raises MemoryError.
         """
         cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
-        if self.found_all:
-            return True
-        while self.looked_at < self.look_end and limit:
-            s = subject_by_id(t, self.looked_at) if self.looked_at < t.n_ids else NULL      # a closed store has none
-            if s != NULL and self.wanted.matches_name(s, self.wanted.n):
-                self.remember(&s, 1)
-            self.looked_at += 1
-            limit -= 1
-        self.found_all = self.looked_at == self.look_end
+        cdef size_t work = 0
+        while not self.found_all and work < limit:
+            if self.pattern_at < self.wanted.n:
+                work += self.collect(self.pattern_at)
+                self.pattern_at += 1
+            elif self.n_broad and self.looked_at < self.look_end:
+                s = subject_by_id(t, self.looked_at) if self.looked_at < t.n_ids else NULL  # a closed store has none
+                if s != NULL and self.matches_broad(s):
+                    self.remember(s)
+                self.looked_at += 1
+                work += self.n_broad
+            else:
+                self.found_all = True
         return self.found_all
 
-    cdef int remember(self, Subject** items, size_t n) except -1:
+    cdef size_t collect(self, size_t k) except 0:
+        """Remember what matches the pattern `k`, or note that it is broad; return the number of looks."""
+        cdef Matches found = matches_up_to(LOOKS)
         cdef size_t i
-        if grow(<void**> &self.ids, &self.room, self.total + n, 2 * sizeof(uint32_t)) != 0:
+        found.looks_left = LOOKS
+        try:
+            if self.store.subjects.collect_one(self.wanted, k, &found) == 0:
+                for i in range(found.n):
+                    self.remember(found.items[i])
+            else:
+                self.broad[self.n_broad] = k
+                self.n_broad += 1
+        finally:
+            free(found.items)
+        return 1 + LOOKS - found.looks_left
+
+    cdef bint matches_broad(self, Subject* s) noexcept nogil:
+        cdef size_t i, k
+        for i in range(self.n_broad):
+            k = self.broad[i]
+            if subject_matches(self.wanted.patterns[k], self.wanted.lengths[k], s.name, s.len):
+                return True
+        return False
+
+    cdef int remember(self, Subject* s) except -1:
+        """Add a subject, once; one that came after the walk began is left out."""
+        cdef uint8_t bit = 1 << (s.id & 7)
+        if s.id >= self.look_end or self.known[s.id >> 3] & bit:
+            return 0
+        if grow(<void**> &self.ids, &self.room, self.total + 1, 2 * sizeof(uint32_t)) != 0:
             raise MemoryError
-        for i in range(n):
-            self.ids[2 * self.total] = items[i].id
-            self.ids[2 * self.total + 1] = items[i].gen
-            self.total += 1
+        self.known[s.id >> 3] |= bit
+        self.ids[2 * self.total] = s.id
+        self.ids[2 * self.total + 1] = s.gen
+        self.total += 1
         self.end = self.total
         return 0
 

@@ -248,6 +248,7 @@ def test_a_walk_hands_out_what_is_left_of_the_subjects_it_began_with() -> None:
     store = MemStore()
     seqs = [store.store(b"s.%d" % (i % 10), b"", b"", i + 1) for i in range(20)]
     walk = SubjectWalk(store.catalogue, store.make_filter((b"s.*",)))
+    assert walk.look(1_000)
     # when
     walk.skip(1)
     first = walk.take(3)
