@@ -143,6 +143,7 @@ cdef class Account:
                 self.unsubscribe(sub)
             del subs[-STEP:]
             yield
+        self.subs.cache.expire()    # a route to thousands of them is megabytes
 
     def watch_interest(self, bytes subject, object changed) -> None:
         """Call `changed` when a subscription that matches the literal `subject` is added or removed.

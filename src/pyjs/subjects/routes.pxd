@@ -63,6 +63,7 @@ cdef class RouteCache:
     cdef uint32_t free_id               # of a list that is gone, 0: none; its record names the next
     cdef uint64_t next_salt
     cdef int64_t now_ns
+    cdef int64_t expired_ns
     cdef uint32_t rounds
 
     cdef inline Route* get(self, uint64_t h, const char* key, size_t n) noexcept nogil:

@@ -5,8 +5,8 @@ the prebuilt start of each line on the wire. It is one block of memory.
 
 The cache is limited in bytes. Blocks are written one after another into segments. `trim`, called once a turn, empties
 the oldest segment: it moves routes that were used since to the newest segment, drops the others, and frees the
-segment. It does so while the cache is nearly full, and for segments older than AGE_NS while the cache is larger than
-SMALL, so that an idle server frees memory.
+segment. It does so while the cache is nearly full, and while the cache is larger than SMALL for segments older than
+AGE_NS, or from before the last `expire`, so that an idle server frees memory.
 
 A subject is cached at its second lookup: `doors` has fingerprints of recent subjects that were not cached. Subjects
 that are published to once therefore cost no memory.
@@ -321,7 +321,13 @@ cdef class RouteCache:
     @property
     def next_trim_ns(self) -> int:
         """The time when segments are due without new routes; 0: never."""
-        return self.oldest.born_ns + AGE_NS if self.oldest != NULL and self.size > SMALL else 0
+        if self.oldest == NULL or self.size <= SMALL:
+            return 0
+        return self.now_ns if self.oldest.born_ns < self.expired_ns else self.oldest.born_ns + AGE_NS
+
+    def expire(self) -> None:
+        """Make all segments due that are older than this turn: many of their routes may be out of date."""
+        self.expired_ns = self.now_ns
 
     cdef bint full(self) noexcept nogil:
         return self.size > self.size_max - self.size_max // 8
@@ -329,7 +335,8 @@ cdef class RouteCache:
     cdef bint due(self) noexcept nogil:
         if self.oldest == NULL or self.size <= SMALL:
             return self.oldest != NULL and self.full()
-        return self.full() or self.now_ns >= self.oldest.born_ns + AGE_NS or self.now_ns < self.oldest.born_ns
+        return (self.full() or self.oldest.born_ns < self.expired_ns
+                or self.now_ns >= self.oldest.born_ns + AGE_NS or self.now_ns < self.oldest.born_ns)
 
     cdef void recycle(self) noexcept nogil:
         """Move the used routes out of the oldest segment, and free it."""

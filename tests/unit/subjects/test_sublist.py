@@ -212,6 +212,34 @@ def test_a_cache_at_rest_gives_its_memory_back() -> None:
     assert cache.count < 20_000
 
 
+def test_routes_to_thousands_go_soon_after_the_client_that_subscribed() -> None:
+    # given
+    cache = RouteCache()
+    listener, quiet = Listener(cache), Listener(cache)
+    quiet.subscribe(b"quiet")
+    for number in range(100_000):
+        listener.subscribe(b"*." * (number % 2) + b">")
+    cache.trim(1)
+    for account in (listener.account, quiet.account):
+        for _ in range(3):
+            account.send(b"quiet", b"")
+    listener.account.send(b"a.b", b"")
+    listener.account.send(b"a.b", b"")
+    large = cache.size
+    cache.trim(2)
+    assert cache.size == large
+    # when
+    for _ in listener.account.unsubscribe_steps([sub for sub, _ in listener.subs]):
+        pass
+    # then
+    assert cache.next_trim_ns <= 2
+    cache.trim(3)
+    assert cache.size < large / 2
+    misses = quiet.account.subs.misses
+    assert quiet.receivers(b"quiet") == 1
+    assert quiet.account.subs.misses == misses  # what is in use was kept
+
+
 def test_routes_of_a_list_that_is_gone_go_with_their_segment() -> None:
     cache = RouteCache(ONE_SEGMENT)
     gone, stays = Listener(cache), Listener(cache)
