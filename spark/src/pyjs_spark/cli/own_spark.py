@@ -62,8 +62,8 @@ def worker_error(text: str) -> SparkError:
 
 def _why(text: str) -> str:
     """Return the end of the last Python traceback in the text; without one, the start of the text."""
-    _, found, behind = text.rpartition(TRACEBACK)
-    ends = [line for line in behind.splitlines() if line and not line[0].isspace()]
+    _, found, after = text.rpartition(TRACEBACK)
+    ends = [line for line in after.splitlines() if line and not line[0].isspace()]
     if found and ends:
         return f"a worker ended with {ends[0]}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -89,7 +89,7 @@ def parse_chunk(payload: memoryview) -> Chunk:
     """Return the chunk in a message; it points into the payload. Raises ProtocolError."""
     if len(payload) < HEADER.size:
         raise ProtocolError(f"a bulk read was answered with {len(payload)} bytes, which are no chunk")
-    magic, version, flags, first, behind, stream_first, stream_last, *rest = HEADER.unpack_from(payload)
+    magic, version, flags, first, after, stream_first, stream_last, *rest = HEADER.unpack_from(payload)
     count, size, segment, lost, incarnation = rest
     if magic != MAGIC or version != VERSION:
         raise ProtocolError(
@@ -101,7 +101,7 @@ def parse_chunk(payload: memoryview) -> Chunk:
             f"a chunk of {count} entries and {size} bytes of records has {len(payload)} bytes"
         )
     table, data = payload[HEADER.size : body], payload[body:]
-    state = (flags, first, behind, stream_first, stream_last)
+    state = (flags, first, after, stream_first, stream_last)
     return Chunk(*state, count, table, data, segment, lost, incarnation)
 
 

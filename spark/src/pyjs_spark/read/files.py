@@ -154,7 +154,7 @@ class _Read:
             return (yield from self._piece(rows, None, 0, False))
         for piece in pieces(rows):
             data = image.read(piece.base, piece.size)
-            if not (yield from self._piece(rows[piece.first : piece.behind], data, piece.base, check)):
+            if not (yield from self._piece(rows[piece.first : piece.end], data, piece.base, check)):
                 return False
         return True
 

@@ -52,7 +52,7 @@ class Files:
         rows: Any = np.frombuffer(chunk.table, ENTRY)[at:]
         for piece in pieces(rows):
             data = image.read(piece.base, piece.size)
-            table = chunk.table[: (at + piece.behind) * ENTRY_SIZE]
+            table = chunk.table[: (at + piece.end) * ENTRY_SIZE]
             found = decoder.add(table, at + piece.first, data, piece.base, CHAINED)
             if decoder.state != TAKEN:
                 return found, decoder.state

@@ -294,7 +294,7 @@ class PullRead:
         """Raise the error for a state in which no request ends."""
         seq = self._decoder.last_seq
         if state == TOO_LARGE:
-            text = f"stream {self._what.stream}: the sequence behind {seq} is above 2^63-1, which Spark cannot hold"
+            text = f"stream {self._what.stream}: the sequence after {seq} is above 2^63-1, which Spark cannot hold"
             raise SeqTooLarge(text)
         if state == GAP:
             raise Broken(f"a delivery after sequence {seq} is missing")

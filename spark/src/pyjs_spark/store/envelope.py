@@ -116,10 +116,10 @@ def _opened(body: bytes, frame: bytes, path: str, key: str) -> tuple[bytes, Stre
             f"{path} is encrypted; name a file with the key of the server's configuration by option keyFile"
         )
     algorithm, wrapped_size, _ = SEAL.unpack_from(body)
-    behind = SEAL.size + wrapped_size
+    wrapped_end = SEAL.size + wrapped_size
     try:
-        data_key = open_data_key(key, algorithm, body[SEAL.size : behind])
-        return data_key.open_meta(algorithm, body[behind:], frame), data_key
+        data_key = open_data_key(key, algorithm, body[SEAL.size : wrapped_end])
+        return data_key.open_meta(algorithm, body[wrapped_end:], frame), data_key
     except WrongKey:
         raise StoreKeyNeeded(
             f"{path} is encrypted with another key than the one in keyFile; give the key that the server has now"

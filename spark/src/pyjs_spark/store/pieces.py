@@ -14,10 +14,10 @@ HOLE_SIZE = 1 << 16  # bytes that nobody wants are left out where they are so ma
 
 
 class Piece(NamedTuple):
-    """Entries [first, behind): their records are in `size` bytes from `base` on, each after 8 bytes of its length."""
+    """Entries [first, end): their records are in `size` bytes from `base` on, each after 8 bytes of its length."""
 
     first: int
-    behind: int
+    end: int
     base: int
     size: int
 
@@ -29,9 +29,9 @@ def pieces(rows: Any) -> Iterator[Piece]:
     ends += np.where(rows["flags"] & EXTENDED, 16, 0)
     at = 0
     while at < len(rows):
-        behind = max(at + 1, int(np.searchsorted(ends, begins[at] + PIECE_SIZE, side="right")))
-        holes = np.flatnonzero(begins[at + 1 : behind] - ends[at : behind - 1] > HOLE_SIZE)
-        behind = at + 1 + int(holes[0]) if len(holes) else behind
+        end = max(at + 1, int(np.searchsorted(ends, begins[at] + PIECE_SIZE, side="right")))
+        holes = np.flatnonzero(begins[at + 1 : end] - ends[at : end - 1] > HOLE_SIZE)
+        end = at + 1 + int(holes[0]) if len(holes) else end
         base = int(begins[at]) - CHECKSUM_SIZE
-        yield Piece(at, behind, base, int(ends[behind - 1]) - base)
-        at = behind
+        yield Piece(at, end, base, int(ends[end - 1]) - base)
+        at = end
