@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
 
-# uvloop writes at once if more than this waits, otherwise at the end of the iteration. Equal to FLUSH_AT of
-# core/session.pyx, so that the bytes leave while they are in the cache.
+# Equal to FLUSH_AT of core/session.pyx: what the kernel did not take of one write may wait here.
 BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not take, above which the session keeps its output
 BUFFER_LOW = 64 * 1024
 FULL_READ = 250_000  # after a read of this size the kernel may have more; both loops read slightly more
@@ -72,7 +71,7 @@ class Connection(asyncio.Protocol, Link):
         except Exception as error:
             log_exception(self._log, f"{self.session} - Cannot go on with this connection", error)
             self.session.close("Internal Error", "Internal Server Error")
-        self._driver.wake()
+        self._driver.wake_for_input()
 
     def _give_way(self) -> None:
         """Pause reading until the turn: libuv would read 32 times in a row."""
@@ -140,7 +139,7 @@ class Connection(asyncio.Protocol, Link):
 
     # -- called by the session ---------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Send `data` at the end of this iteration of the loop, or when the kernel takes it."""
+        """Send `data` now, or when the kernel takes it."""
         if self._log.trace_on and self._tracers is not None:
             self._trace(1, data)
         self.transport.write(data)

@@ -1,7 +1,8 @@
-"""The turns of the node on the event loop: at most one per iteration.
+"""The turns of the node on the event loop: one per iteration.
 
-Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. The node's next deadline
-arms one timer. Knows nothing of sockets and of the work of a turn.
+Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. While the loop spins, one
+client waits for its answer: the first read of an iteration then has its turn at once, which saves a pass through the
+loop (spin.py says when). The node's next deadline arms one timer. Knows nothing of sockets and of the work of a turn.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ class Driver:
         self.after_turn: list[Callable[[], None]] = [self.endings.after_turn]
         self.waked_ns = 0  # time of the first `wake` before the last turn
         self._waked = False  # a turn is scheduled
+        self.prompt = False  # the next read of this iteration runs its turn at once
+        self.prompted = False  # a read of this iteration did
+        self.crowded = False  # another read came after that one
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ns = 0  # deadline of `_timer`
         self._stopped = False
@@ -41,6 +45,19 @@ class Driver:
             self._waked = True
             self.waked_ns = monotonic_ns()
             self.loop.call_soon(self._turn)
+
+    def wake_for_input(self) -> None:
+        """Run a turn for a read: at once if no other read is expected in this iteration, otherwise at its end."""
+        if not self.prompt or self._waked:
+            self.crowded = self.crowded or self.prompted
+            self.wake()
+            return
+        self.prompt, self.prompted = False, True
+        self.waked_ns = monotonic_ns()
+        try:
+            self._turn()
+        except Exception as error:  # not one of the connection that was read
+            self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def turn_now(self) -> None:
         """Run a turn at once; for the last output of a server that stops."""

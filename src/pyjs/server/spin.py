@@ -6,6 +6,9 @@ or a turn ran. Input during a spin earns credit, a spin in vain costs one, so th
 four on; without credit the loop sleeps at once. A wait without a spin does not tell how much of it was waking up:
 after short ones a spin is tried again, and after each trial in vain less often.
 
+A spin expects one read: its turn need not wait for other reads of the iteration (`Driver.prompt`). When there were
+others nevertheless, they share a turn again for the next CROWDED looks.
+
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
 """
 
@@ -23,6 +26,7 @@ SHORT_NS = 150_000  # of a shorter wait, waking up may have been the larger part
 CREDIT_MAX = 32  # after so many spins in vain the loop sleeps at once
 CREDIT_PAID = 3  # earned by input during a spin
 WAITS_MAX = 64  # short waits before the next trial, at most
+CROWDED = 256  # looks
 
 
 class Spin:
@@ -37,6 +41,7 @@ class Spin:
         self._turned_ns = 0  # when the last turn ended
         self._waits = 0  # short waits since the last trial
         self._waits_needed = 1  # for the next trial
+        self._crowded = 0  # looks until a read runs its turn at once again
 
     def after_turn(self) -> None:
         """Start a spin, if there is credit."""
@@ -60,10 +65,17 @@ class Spin:
             self._credit = 1
 
     def _look(self) -> None:
+        driver = self._driver
+        driver.prompted = False
         if monotonic_ns() - self._turned_ns < self._spin_ns:
+            if driver.crowded:
+                driver.crowded = False
+                self._crowded = CROWDED
+            self._crowded -= self._crowded > 0
+            driver.prompt = not self._crowded
             self._loop.call_soon(self._look)
             return
-        self._looking = False
+        self._looking = driver.prompt = False
         self._credit -= 1
         if self._credit == 0:
             self._waits_needed = min(2 * self._waits_needed, WAITS_MAX)

@@ -107,3 +107,47 @@ async def test_a_stopped_driver_takes_no_turn() -> None:
     await asyncio.sleep(0)
 
     assert node.turns == 1
+
+
+async def test_the_expected_read_has_its_turn_at_once_and_further_ones_share_the_next() -> None:
+    node, driver = made()
+    driver.prompt = True
+
+    driver.wake_for_input()
+    assert (node.turns, driver.crowded) == (1, False)
+    driver.wake_for_input()
+    driver.wake_for_input()
+    assert (node.turns, driver.crowded) == (1, True)
+    await asyncio.sleep(0)
+
+    assert node.turns == 2
+
+
+async def test_a_read_waits_for_a_turn_that_is_scheduled_already() -> None:
+    node, driver = made()
+    driver.prompt = True
+
+    driver.wake()
+    driver.wake_for_input()
+    assert node.turns == 0
+    await asyncio.sleep(0)
+
+    assert node.turns == 1
+
+
+async def test_a_turn_that_fails_does_not_fail_the_read_before_it() -> None:
+    node, driver = made()
+    loop, reported = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    failure = RuntimeError("a turn")
+    driver.after_turn.append(lambda: _raise(failure))
+    driver.prompt = True
+
+    driver.wake_for_input()
+
+    assert node.turns == 1
+    assert reported == [failure]
+
+
+def _raise(error: Exception) -> None:
+    raise error
