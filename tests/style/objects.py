@@ -1,7 +1,8 @@
 """How large objects and packages are (attributes, booleans, levels of inheritance, modules), and what modules change.
 
 A `cdef class` has the attributes that its .pxd and .pyx declare, any other class those that its methods set and its
-body annotates. Bases are found by their names, which are unique in the tree.
+body annotates. The rows of an option table (`name: bool = option(...)`) are not counted: it has one for each option.
+Bases are found by their names, which are unique in the tree.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("Options", "booleans"): (9, "options that are on or off"),
     ("ConfigKeys", "attributes"): (48, "a TypedDict of the keys of the configuration file"),
     ("ConfigKeys", "booleans"): (10, "keys that are on or off"),
-    ("StreamConfig", "booleans"): (9, "options that are on or off, as clients send them"),
     ("ConnectOptions", "booleans"): (6, "what CONNECT says is on or off"),
 }
 
@@ -47,7 +47,7 @@ MODELS = ("pyjs/models/", "models/")
 CLASS = re.compile(r"(?:cdef\s+|cpdef\s+)?class\s+(\w+)\s*(?:\(([^)]*)\))?\s*:$")
 DECLARED = re.compile(r"cdef\s+(?!class\b|struct\b|enum\b|union\b|inline\b|extern\b)([^()]+)$")
 SET = re.compile(r"\bself\.(\w+)\s*(?::[^=]*)?=(?!=)\s*(True|False)?")
-ANNOTATED = re.compile(r"(\w+)\s*:\s*([^=]+)")
+ANNOTATED = re.compile(r"(\w+)\s*:\s*([^=]+)(?!=\s*option\()(?:=|$)")
 CONTAINER = re.compile(
     r"(?:cdef\s+[\w\[\]]+\s+)?(_?[a-z]\w*)\s*(?::[^=]+)?=\s*"
     r"(?:[\[{]|(?:set|dict|list|bytearray|deque|defaultdict|OrderedDict|Counter|Weak\w+)\()"

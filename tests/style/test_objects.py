@@ -52,6 +52,12 @@ def test_attributes_of_plain_classes_are_those_they_set_and_annotate(tmp_path: P
     assert objects.over(src) == {("A", "attributes"): 41}
 
 
+def test_the_rows_of_an_option_table_are_not_counted(tmp_path: Path) -> None:
+    rows = "".join(f'    is_{n}: bool = option(BOOL, "Text.")\n' for n in range(50))
+    src = planted(tmp_path, core__a_py=f"class A:\n{rows}")
+    assert objects.over(src) == {}
+
+
 def test_booleans_are_counted(tmp_path: Path) -> None:
     src = planted(
         tmp_path,
