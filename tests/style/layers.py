@@ -18,6 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("jetstream",),
     ("node", "fsck"),
     ("monitor",),
+    ("system_account",),
     ("server", "models"),
     ("aio",),
     ("cli", "testing"),

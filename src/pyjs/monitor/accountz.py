@@ -61,11 +61,12 @@ def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDic
     return {
         "server_id": node.server_id,
         "now": time_text(now_ns),
-        "account_statz": [_statz(monitored, account) for account in accounts],
+        "account_statz": [account_statz(monitored, account) for account in accounts],
     }
 
 
-def _statz(monitored: Monitored, account: Account) -> JsonDict:
+def account_statz(monitored: Monitored, account: Account) -> JsonDict:
+    """Return the connections and counters of one account."""
     sessions = [session for session in monitored.node.sessions.values() if session.account is account]
     return {
         "acc": account.name,

@@ -1,4 +1,4 @@
-"""The query string of a monitoring request, with Go's error texts."""
+"""The arguments of a monitoring request, most often a query string, with Go's error texts."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ class Arguments:
             name, _, value = part.partition("=")
             if name and ";" not in part:
                 self._values.setdefault(unquote_plus(name), unquote_plus(value))
+
+    @staticmethod
+    def of(values: dict[str, str]) -> Arguments:
+        """Return arguments with these values, for requests that do not come as a query string."""
+        made = Arguments("")
+        made._values |= values
+        return made
 
     def text(self, name: str) -> str:
         """Return the argument; "" if it is absent."""

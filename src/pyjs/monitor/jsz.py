@@ -85,7 +85,7 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
     if chosen := _chosen(accounts, options):
         answer["account_details"] = details = []
         for name in chosen:
-            details.append((yield from _account_detail(monitored, accounts[name], options)))
+            details.append((yield from account_detail(monitored, accounts[name], options)))
     if jetstream.scrubber is not None:
         answer["scrub"] = jetstream.scrubber.report()
     answer["total"] = len(accounts)
@@ -169,9 +169,10 @@ def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:
     return names[options.offset : options.offset + options.limit] if options.limit > 0 else names
 
 
-def _account_detail(
+def account_detail(
     monitored: Monitored, account: JetStream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
+    """Return usage and counters of one account, with its streams if the options ask for them, in steps."""
     detail: JsonDict = {
         "name": account.account.name,
         "id": account.account.name,

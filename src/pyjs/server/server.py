@@ -30,6 +30,7 @@ from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.lame_duck import LameDuck
 from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
+from pyjs.server.monitoring.system_account import SystemAccount
 from pyjs.server.open_connections import OpenConnections
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
 from pyjs.server.spin import Spin
@@ -84,6 +85,7 @@ class Server:
         self._client_listener: Listener | None = None
         self._tls: TlsPort
         self._monitoring: Monitoring | None = None  # None: there is no port for it
+        self._system_account: SystemAccount
         self._jetstream: JetStreamSwitch
         self._workers: Workers
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
@@ -120,6 +122,9 @@ class Server:
             self._write_pid_file()
             await self._start_monitoring()
             await self._start_jetstream()
+            self._system_account = SystemAccount(
+                self.driver, self.options, self._certificate_ends, self.reload
+            )
             await self._start_clients()
         except BaseException:
             await self._end()
@@ -265,8 +270,8 @@ class Server:
             path = files.ports_path(options.ports_file_dir)
             self.log.error(f"Error writing ports file ({path}): {reason_of(error)}")
 
-    def reload(self) -> None:
-        """Apply the current configuration file: all of it, or log the reason and apply nothing."""
+    def reload(self) -> str:
+        """Apply the current configuration file: all of it, or log the reason, return it and apply nothing."""
         old = self.options
         try:
             new, changed = read_again(old)
@@ -279,7 +284,7 @@ class Server:
             )
         except (ReloadRefused, ConfigError, TlsFailed, OSError) as error:
             self.log.error(f"Failed to reload server configuration: {error}")
-            return
+            return str(error)
         self._apply_options(new)
         self._tls.settings = tls
         if log is not None and isinstance(self.log, Logger):
@@ -293,12 +298,14 @@ class Server:
         self._switch_jetstream()
         self._apply_to_sessions()
         self.log.info(f"Reloaded server configuration ({new.config_digest})")
+        return ""
 
     def _apply_options(self, options: Options) -> None:
         self.options = options
         self.node.apply_options(effective_options(options, self.node.options))
         if self._monitoring is not None:
             self._monitoring.reloaded(options)
+        self._system_account.reloaded(options)
 
     def _switch_jetstream(self) -> None:
         """Start or stop JetStream after a reload changed it."""

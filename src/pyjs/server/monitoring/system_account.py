@@ -1,0 +1,56 @@
+"""System requests of a running server: their process figures, and the reload that one of them asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.system_account.requests import SystemRequests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.config.options import Options
+    from pyjs.server.driver import Driver
+    from pyjs.system_account.answers import Answers
+
+
+class SystemAccount:
+    """Answers system requests, in the turns of one server."""
+
+    def __init__(
+        self, driver: Driver, options: Options, certificate_ends: Callable[[], str], reload: Callable[[], str]
+    ) -> None:
+        """`reload` applies the configuration file again and returns the error, "": none."""
+        self._driver = driver
+        self._options = options
+        self._certificate_ends = certificate_ends
+        self._reload = reload
+        self._started_ns = self._loaded_ns = driver.node.clock.now_ns()
+        self._requests = SystemRequests(driver.node, self._make_answers, self._reload_after_turn)
+        self._requests.subscribe()
+
+    def reloaded(self, options: Options) -> None:
+        """Apply the options of a reload."""
+        self._options = options
+        self._loaded_ns = self._driver.node.clock.now_ns()
+        self._requests.subscribe()
+        if self._requests.in_use:
+            monitored = self._requests.answers.monitored
+            monitored.options, monitored.config_loaded_at_ns = options, self._loaded_ns
+
+    def _make_answers(self) -> Answers:
+        # Only now: the views are a third of the server's modules.
+        from pyjs.monitor.state import Monitored
+        from pyjs.server.system.process import SystemProcess
+        from pyjs.system_account.answers import Answers
+
+        process = SystemProcess(self._started_ns)
+        node, ends = self._driver.node, self._certificate_ends
+        return Answers(Monitored(node, self._options, process, self._loaded_ns, True, ends))
+
+    def _reload_after_turn(self, then: Callable[[str], None]) -> None:
+        def reload() -> None:
+            then(self._reload())
+            self._driver.wake()
+
+        self._driver.endings.add(reload)

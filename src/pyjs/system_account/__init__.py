@@ -1,0 +1,1 @@
+"""Requests about the server through the system account: `$SYS.REQ.…`."""

@@ -1,0 +1,309 @@
+"""The answers to system requests: who answers, and what a monitoring page shows, in steps.
+
+Every answer begins with a description of the server (`server`); `data` is the content of a page. Knows nothing of
+subscriptions (requests.py).
+
+Source: nats.docs "System Events"; fields and their order probed on nats-server 2.15.1
+(tests/conformance/test_system_account.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.base.gotext import time_text
+from pyjs.base.nuid import nuid
+from pyjs.core.auth.handshake import info_line
+from pyjs.jetstream.config.json_strict import JsonFault, decode
+from pyjs.monitor.accountz import account_statz, accountz
+from pyjs.monitor.arguments import Arguments, BadArgument
+from pyjs.monitor.connz import connz, connz_options
+from pyjs.monitor.healthz import healthz
+from pyjs.monitor.json_text import JsonDict, compact_json, filled
+from pyjs.monitor.jsz import (
+    JszOptions,
+    account_detail,
+    jetstream_config,
+    jetstream_limits,
+    jetstream_stats,
+    jsz,
+    jsz_options,
+)
+from pyjs.monitor.subsz import subsz
+from pyjs.monitor.varz import FEATURE_FLAGS, varz
+from pyjs.node import PEER_VERSION
+from pyjs.system_account.bodies import CLIENT_ID, arguments_of, asks_for, read_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any
+
+    from pyjs.config.options import PermissionOptions, SubjectPermissions
+    from pyjs.core.account import Account
+    from pyjs.core.session import ClientSession
+    from pyjs.monitor.state import Monitored
+
+    Given = dict[str, Any]
+    Data = Generator[None, None, JsonDict]
+
+WITH_JETSTREAM = 1  # flag of a server; the others are of clusters
+REDACTED = "[REDACTED]"  # in place of a token
+PLACE = re.compile(r" at offset \d+$")  # which only the JetStream API tells
+NOT_A_PROFILE = "profiles are not supported yet"
+NOT_AN_EXPVAR = "expvars are not supported yet"
+
+
+class Answers:
+    """Composes the answers of one server."""
+
+    def __init__(self, monitored: Monitored) -> None:
+        self.monitored = monitored
+        self._seq = 0  # of the last answer
+        self._pages: dict[str, Callable[[Given], Data]] = {
+            "VARZ": self._varz,
+            "SUBSZ": self._subsz,
+            "CONNZ": self._connz,
+            "ROUTEZ": lambda given: self._alone({"num_routes": 0, "routes": []}, named=True),
+            "GATEWAYZ": lambda given: self._alone({"outbound_gateways": {}, "inbound_gateways": {}}),
+            "LEAFZ": lambda given: self._alone({"leafnodes": 0, "leafs": []}),
+            "ACCOUNTZ": self._accountz,
+            "JSZ": self._jsz,
+            "HEALTHZ": self._healthz,
+            "PROFILEZ": lambda given: _at_once({"profile": None, "error": NOT_A_PROFILE}),
+            "EXPVARZ": self._expvarz,
+            "IPQUEUESZ": lambda given: _at_once({}),
+            "RAFTZ": lambda given: _at_once({}),
+            "STATZ": self._statz,
+            "INFO": self._account_info,
+        }
+
+    @property
+    def _now_ns(self) -> int:
+        return self.monitored.node.clock.now_ns()
+
+    # -- whole answers -----------------------------------------------------------------------------------------
+    def identity(self) -> bytes:
+        """Return the answer to IDZ: just who answers."""
+        return compact_json(self._identity())
+
+    def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
+        """Return the page `name`, with fields of the request overwritten by `forced`; None: another is asked."""
+        try:
+            given = read_body(name, body) | forced
+        except JsonFault as error:
+            return self.failed(400, PLACE.sub("", str(error)))
+        monitored = self.monitored
+        if not asks_for(given, monitored.options, monitored.node.server_name):
+            return None
+        if name == "STATSZ":
+            return self._composed({"statsz": self._statsz()})
+        try:
+            data = yield from self._pages[name](given)
+        except BadArgument as error:
+            return self._composed({"data": None, "error": {"code": 500, "description": str(error)}})
+        return None if data.get("account_statz") == [] else self._composed({"data": data})
+
+    def failed(self, code: int, text: str) -> bytes:
+        """Return an answer with an error."""
+        return self._composed({"error": {"code": code, "description": text}})
+
+    def done(self) -> bytes:
+        """Return the answer to a request that changed something."""
+        return self._composed({})
+
+    def connections_of(self, name: str) -> bytes | None:
+        """Return the event about the connections of an account; None: it has none."""
+        account = self.monitored.node.accounts.get(name)
+        if account is None or not account.sessions:
+            return None
+        kind: JsonDict = {
+            "type": "io.nats.server.advisory.v1.account_connections",
+            "id": nuid(self.monitored.node.rng),
+            "timestamp": time_text(self._now_ns),
+        }
+        return compact_json(kind | {"server": self._server()} | account_statz(self.monitored, account))
+
+    def user_info(self, session: ClientSession) -> bytes:
+        """Return who a client is, and what it may do."""
+        account, user = session.account.name, session.user
+        name = "" if user is None else user.name or (REDACTED if user.secret else "")
+        data: JsonDict = {"user": name, "account": account, "account_name": account}
+        permissions = self._permissions(name, account)
+        return self._composed({"data": data | filled({"permissions": permissions})})
+
+    # -- changes -----------------------------------------------------------------------------------------------
+    def kick(self, body: bytes) -> bytes | None:
+        """Close the connection that the request names."""
+        session = self._session(body)
+        if session is None:
+            return None
+        if session == "":
+            return self.failed(500, "no such client or leafnode id")
+        session.close("Kicked")
+        return self.done()
+
+    def start_lame_duck(self, body: bytes) -> bytes | None:
+        """Tell the client that the request names to go to another server."""
+        session = self._session(body)
+        if session is None:
+            return None
+        if session == "":
+            return self.failed(500, "no such client id")
+        session.send_line(info_line(self.monitored.node.info_fields(session, True) | {"ldm": True}))
+        return self.done()
+
+    def _session(self, body: bytes) -> Any:
+        """Return the session that a request names, "": there is none, None: the request is invalid."""
+        try:
+            given = decode(body, CLIENT_ID, strict=False) if body else None
+        except JsonFault:
+            given = None
+        if given is None:
+            return None
+        return self.monitored.node.sessions.get(given.get("cid", 0), "")
+
+    # -- parts -------------------------------------------------------------------------------------------------
+    def _composed(self, content: JsonDict) -> bytes:
+        return compact_json({"server": self._server(), **content})
+
+    def _identity(self) -> JsonDict:
+        node = self.monitored.node
+        return {"name": node.server_name, "host": self.monitored.options.host, "id": node.server_id}
+
+    def _server(self) -> JsonDict:
+        options, node = self.monitored.options, self.monitored.node
+        self._seq += 1
+        enabled = node.jetstream is not None
+        domain = options.jetstream.domain if enabled else ""
+        return {
+            **self._identity(),
+            **filled({"domain": domain}),
+            "ver": PEER_VERSION,
+            **filled({"tags": [*options.server_tags], "metadata": dict(options.server_metadata)}),
+            "feature_flags": {name: options.feature_flags.get(name, False) for name in FEATURE_FLAGS},
+            "jetstream": enabled,
+            "flags": WITH_JETSTREAM * enabled,
+            "seq": self._seq,
+            "time": time_text(self._now_ns),
+        }
+
+    def _statsz(self) -> JsonDict:
+        page = varz(self.monitored, self._now_ns)
+        sent: JsonDict = {"msgs": page["out_msgs"], "bytes": page["out_bytes"]}
+        received: JsonDict = {"msgs": page["in_msgs"], "bytes": page["in_bytes"]}
+        answer = {
+            name: page[name] for name in ("start", "mem", "cores", "cpu", "connections", "total_connections")
+        }
+        active = sum(bool(account.sessions) for account in self.monitored.node.accounts.values())
+        answer |= {"active_accounts": active, "subscriptions": page["subscriptions"]}
+        answer |= {
+            "sent": sent,
+            "sent_to_clients": sent,
+            "received": received,
+            "received_from_clients": received,
+        }
+        answer |= {"slow_consumers": page["slow_consumers"], "active_servers": 1}
+        if self.monitored.node.jetstream is not None:
+            answer["jetstream"] = {
+                "config": jetstream_config(self.monitored),
+                "stats": jetstream_stats(self.monitored),
+                "limits": jetstream_limits(self.monitored),
+            }
+        return answer | {"gomaxprocs": page["gomaxprocs"]}
+
+    def _varz(self, given: Given) -> Data:
+        return _at_once(varz(self.monitored, self._now_ns))
+
+    def _subsz(self, given: Given) -> Data:
+        answer, page = yield from subsz(self.monitored, arguments_of("SUBSZ", given), self._now_ns)
+        if page:
+            answer["subscriptions_list"] = orjson.Fragment(b"[" + b",".join(page) + b"]")  # type: ignore[assignment]
+        return answer
+
+    def _connz(self, given: Given) -> Data:
+        if given.get("filter_subject"):
+            raise BadArgument('"filter_subject" is not supported yet')
+        options = connz_options(arguments_of("CONNZ", given))
+        return (yield from connz(self.monitored, options, self._now_ns))
+
+    def _accountz(self, given: Given) -> Data:
+        return _at_once(accountz(self.monitored, arguments_of("ACCOUNTZ", given), self._now_ns))
+
+    def _jsz(self, given: Given) -> Data:
+        name = given.pop("of_account", None)
+        if name is None:
+            options = jsz_options(arguments_of("JSZ", given))
+            return (yield from jsz(self.monitored, options, self._now_ns))
+        jetstream = self.monitored.node.jetstream
+        engine = jetstream.accounts.get(name) if jetstream is not None else None
+        if engine is None:
+            raise BadArgument("jetstream not enabled")
+        return (
+            yield from account_detail(self.monitored, engine, JszOptions(streams=bool(given.get("streams"))))
+        )
+
+    def _healthz(self, given: Given) -> Data:
+        status, page = healthz(self.monitored, arguments_of("HEALTHZ", given))
+        return _at_once({"status": page.pop("status"), "status_code": status} | page)
+
+    def _expvarz(self, given: Given) -> Data:
+        raise BadArgument(NOT_AN_EXPVAR)
+
+    def _statz(self, given: Given) -> Data:
+        node = self.monitored.node
+        names = given.get("accounts") or list(node.accounts)
+        accounts = [node.accounts[name] for name in names if name in node.accounts]
+        answer: JsonDict = {"server_id": node.server_id, "now": time_text(self._now_ns)}
+        shown = [account_statz(self.monitored, each) for each in accounts if self._counts(each, given)]
+        return _at_once(answer | {"account_statz": [*shown]})
+
+    @staticmethod
+    def _counts(account: Account, given: Given) -> bool:
+        return bool(account.sessions or given.get("include_unused"))
+
+    def _account_info(self, given: Given) -> Data:
+        detail = accountz(self.monitored, Arguments.of({"acc": given["account"]}), self._now_ns)[
+            "account_detail"
+        ]
+        assert isinstance(detail, dict)
+        return _at_once(detail)
+
+    def _alone(self, fields: JsonDict, named: bool = False) -> Data:
+        """Answer for connections to other servers: there are none."""
+        node = self.monitored.node
+        name: JsonDict = {"server_name": node.server_name} if named else {}
+        return _at_once({"server_id": node.server_id} | name | {"now": time_text(self._now_ns)} | fields)
+
+    def _permissions(self, user: str, account: str) -> JsonDict | None:
+        options = self.monitored.options
+        of_account = options.accounts[account].users if account in options.accounts else ()
+        users = (*options.authorization.users, *of_account)
+        for each in users:
+            if user and user in (each.user, each.nkey):
+                return permission_fields(each.permissions)
+        return None
+
+
+def permission_fields(permissions: PermissionOptions | None) -> JsonDict | None:
+    """Return permissions as JSON; None: everything is allowed."""
+    if permissions is None:
+        return None
+    answer: JsonDict = {"publish": _lists(permissions.publish), "subscribe": _lists(permissions.subscribe)}
+    if (responses := permissions.allow_responses) is not None:
+        answer["responses"] = {"max": responses.max_msgs, "ttl": responses.expires_ns}
+    return answer
+
+
+def _lists(subjects: SubjectPermissions | None) -> JsonDict:
+    if subjects is None:
+        return {}
+    return filled({"allow": [*(subjects.allow or ())], "deny": [*subjects.deny]})
+
+
+def _at_once(data: JsonDict) -> Data:
+    """Return `data` in no step."""
+    yield from ()
+    return data

@@ -1,0 +1,154 @@
+"""The subscriptions of the server to system requests.
+
+The system account has those about the server and about all accounts. Every other account has a few, which tell a
+client about itself and its account. What answers them is made by the first request: a server that nobody asks does
+not hold the monitoring views in memory.
+
+Source: nats.docs "System Events"; who may ask what: tests/conformance/test_system_account.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.core.session import ClientSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from pyjs.core.account import Account
+    from pyjs.core.sink import Request
+    from pyjs.node import Node
+    from pyjs.system_account.answers import Answers
+
+    Steps = Generator[None, None, bytes | None]
+
+SERVER_PAGES = "STATSZ VARZ SUBSZ CONNZ ROUTEZ GATEWAYZ LEAFZ ACCOUNTZ JSZ HEALTHZ PROFILEZ EXPVARZ".split()
+SERVER_PAGES += "IPQUEUESZ RAFTZ".split()
+# Of an account: the field of the request that its name overwrites.
+ACCOUNT_PAGES = {
+    "SUBSZ": "account",
+    "CONNZ": "acc",
+    "LEAFZ": "account",
+    "JSZ": "of_account",
+    "INFO": "account",
+}
+
+
+class SystemRequests:
+    """Receives the requests of one server."""
+
+    def __init__(
+        self, node: Node, make_answers: Callable[[], Answers], reload: Callable[[Callable[[str], None]], None]
+    ) -> None:
+        self._node = node
+        self._make_answers = make_answers
+        self._reload = reload  # reloads after this turn, then calls back with the error, "": none
+        self._answers: Answers | None = None
+        self._served: set[str] = set()  # names of accounts with subscriptions
+
+    @property
+    def answers(self) -> Answers:
+        """Return what answers; made when it is first used."""
+        if self._answers is None:
+            self._answers = self._make_answers()
+        return self._answers
+
+    @property
+    def in_use(self) -> bool:
+        """Whether there was a request."""
+        return self._answers is not None
+
+    def subscribe(self) -> None:
+        """Subscribe in all accounts that have no subscriptions yet; at the start, and after each reload."""
+        system = self._node.system_account
+        if system is None:
+            return
+        for name, account in self._node.accounts.items():
+            if name not in self._served:
+                self._served.add(name)
+                self._subscribe_member(account)
+        if "" not in self._served:
+            self._served.add("")
+            self._subscribe_system(system)
+
+    def _subscribe_system(self, system: Account) -> None:
+        server_id = self._node.server_id
+        for name in SERVER_PAGES:
+            self._on_page(system, f"$SYS.REQ.SERVER.{server_id}.{name}", name)
+            self._on_page(system, f"$SYS.REQ.SERVER.PING.{name}", name)
+        self._on_page(system, "$SYS.REQ.SERVER.PING", "STATSZ")
+        for subject in (f"$SYS.REQ.SERVER.{server_id}.IDZ", "$SYS.REQ.SERVER.PING.IDZ"):
+            self._on(system, subject, lambda request: self.answers.identity())
+        for name in ACCOUNT_PAGES:
+            self._on(system, f"$SYS.REQ.ACCOUNT.*.{name}", self._account_page(name))
+        self._on(system, "$SYS.REQ.ACCOUNT.*.STATZ", self._account_statz)
+        self._on(system, "$SYS.REQ.ACCOUNT.*.CONNS", lambda r: self.answers.connections_of(_account_name(r)))
+        control = f"$SYS.REQ.SERVER.{server_id}."
+        self._on(system, control + "KICK", lambda request: self.answers.kick(request.payload))
+        self._on(system, control + "LDM", lambda request: self.answers.start_lame_duck(request.payload))
+        self._on(system, control + "RELOAD", lambda request: self._reloaded(system, request))
+
+    def _subscribe_member(self, account: Account) -> None:
+        self._on(account, "$SYS.REQ.USER.INFO", self._user_info)
+        if account is self._node.system_account:
+            return
+        for subject in ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ"):
+            self._on(account, subject, lambda r: self.answers.page("CONNZ", r.payload, acc=account.name))
+        self._on(
+            account,
+            "$SYS.REQ.ACCOUNT.PING.STATZ",
+            lambda r: self.answers.page("STATZ", r.payload, accounts=[account.name]),
+        )
+
+    # -- requests ----------------------------------------------------------------------------------------------
+    def _on(self, account: Account, subject: str, answer: Callable[[Request], Steps | bytes | None]) -> None:
+        """Reply to requests for `subject` with what `answer` returns, at once or in steps; None: nothing."""
+
+        def handle(request: Request) -> Generator[None, None, None]:
+            try:
+                found = answer(request)
+                if found is not None and not isinstance(found, bytes):
+                    found = yield from found
+            except Exception:
+                if request.reply:
+                    account.send(request.reply, self.answers.failed(500, "internal error"))
+                raise
+            if found is not None and request.reply:
+                account.send(request.reply, found)
+
+        account.subscribe_handler(subject.encode(), handle)
+
+    def _on_page(self, account: Account, subject: str, name: str) -> None:
+        self._on(account, subject, lambda request: self.answers.page(name, request.payload))
+
+    def _account_page(self, name: str) -> Callable[[Request], Steps]:
+        def answer(request: Request) -> Steps:
+            forced: dict[str, object] = {ACCOUNT_PAGES[name]: _account_name(request)}
+            if name == "SUBSZ":
+                forced["subscriptions"] = True
+            return self.answers.page(name, request.payload, **forced)
+
+        return answer
+
+    def _account_statz(self, request: Request) -> Steps:
+        name = _account_name(request)
+        if name == "PING":  # of all accounts that the request names
+            return self.answers.page("STATZ", request.payload)
+        return self.answers.page("STATZ", request.payload, accounts=[name])
+
+    def _user_info(self, request: Request) -> bytes | None:
+        session = request.session
+        return self.answers.user_info(session) if isinstance(session, ClientSession) else None
+
+    def _reloaded(self, system: Account, request: Request) -> None:
+        def reply(error: str) -> None:
+            answers = self.answers
+            if request.reply:
+                system.send(request.reply, answers.failed(500, error) if error else answers.done())
+
+        self._reload(reply)
+
+
+def _account_name(request: Request) -> str:
+    return request.subject.split(b".")[3].decode("utf-8", "replace")
