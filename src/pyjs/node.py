@@ -26,7 +26,7 @@ from pyjs.core.auth.users import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
 from pyjs.core.chore import Chore
 from pyjs.core.closed import ClosedSessions
 from pyjs.core.faults import Faults
-from pyjs.core.host import Host, SessionSettings
+from pyjs.core.host import Host, SessionEvents, SessionSettings
 from pyjs.core.link import Link, Peer
 from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
@@ -74,10 +74,12 @@ class Node(Host):
         self.lame_duck = False
         self.jetstream: JetStreamServer | None = None
         self.sessions: dict[int, ClientSession] = {}
+        self.events: SessionEvents | None = None
         self.closed = ClosedSessions(options.max_closed_clients)
         self.total_connections = 0
         self.slow_consumers = self.stale_connections = self.stalled_clients = 0
-        self._closed_counters = [0, 0, 0, 0]  # in_msgs, in_bytes, out_msgs, out_bytes of closed sessions
+        # By account: in_msgs, in_bytes, out_msgs, out_bytes of closed sessions.
+        self._closed_counters: dict[str, list[int]] = {}
         self._last_cid = 4  # nats-server's own internal clients take the first ids
         self._in_turn = False
         self.accounts: dict[str, Account] = {}
@@ -150,6 +152,11 @@ class Node(Host):
         session.start()
         return session
 
+    def session_entered(self, session: ClientSession) -> None:
+        """Tell who came."""
+        if self.events is not None:
+            self.events.entered(session)
+
     def session_closed(self, session: ClientSession) -> None:
         """Remove a closed `session`; a copy stays for monitoring."""
         self.sessions.pop(session.cid, None)
@@ -157,17 +164,23 @@ class Node(Host):
             if not sessions:
                 sessions.clear()  # shrinks the table, which otherwise only grows
         self.closed.add(session)
-        for at, count in enumerate((session.in_msgs, session.in_bytes, session.out_msgs, session.out_bytes)):
-            self._closed_counters[at] += count
+        if self.events is not None:
+            self.events.closed(session)
+        of_account = self._closed_counters.setdefault(session.account.name, [0, 0, 0, 0])
+        for at, count in enumerate(_counts(session)):
+            of_account[at] += count
         if self.log.debug_on:
             self.log.debug(f"{session} - Client connection closed: {session.closed_reason}")
 
-    def counters(self) -> tuple[int, int, int, int]:
-        """Return in_msgs, in_bytes, out_msgs, out_bytes of all clients since the start."""
-        sums = list(self._closed_counters)
+    def counters(self, account: Account | None = None) -> tuple[int, int, int, int]:
+        """Return in_msgs, in_bytes, out_msgs, out_bytes of all clients, or those of one account, since the start."""
+        sums = [0, 0, 0, 0]
+        for name, counts in self._closed_counters.items():
+            if account is None or name == account.name:
+                sums = [total + count for total, count in zip(sums, counts, strict=True)]
         for session in self.sessions.values():
-            counts = (session.in_msgs, session.in_bytes, session.out_msgs, session.out_bytes)
-            sums = [total + count for total, count in zip(sums, counts, strict=True)]
+            if account is None or session.account is account:
+                sums = [total + count for total, count in zip(sums, _counts(session), strict=True)]
         return sums[0], sums[1], sums[2], sums[3]
 
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
@@ -301,6 +314,10 @@ class Node(Host):
     def next_deadline_ns(self) -> int | None:
         """Return the time of the next turn without input; None: none is due."""
         return self.timers.next_deadline_ns()
+
+
+def _counts(session: ClientSession) -> tuple[int, int, int, int]:
+    return session.in_msgs, session.in_bytes, session.out_msgs, session.out_bytes
 
 
 def tls_fields(options: Options) -> dict[str, object]:

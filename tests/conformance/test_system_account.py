@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.process import ServerProcess, our_command, peer_command
+from tests.conformance.harness.both import of_both
+from tests.conformance.harness.process import ServerProcess, peer_command
 from tests.support.raw import RawClient
 
 PEER = peer_command()
@@ -46,7 +46,6 @@ PAGES = "IDZ STATSZ VARZ SUBSZ CONNZ ROUTEZ GATEWAYZ LEAFZ ACCOUNTZ JSZ HEALTHZ 
 FENCE = b"PUB $SYS.REQ.USER.INFO answer.1 0\r\n\r\n"
 # What only one of the two shows.
 OF_ONE = {"imports", "scrub", "pyjs_faults"}
-Start = Callable[[list[str]], ServerProcess]
 
 
 class Asker:
@@ -83,29 +82,6 @@ class Asker:
         return found
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    started: list[ServerProcess] = []
-
-    def run(command: list[str]) -> ServerProcess:
-        directory = tmp_path / str(len(started))
-        directory.mkdir()
-        server = ServerProcess(command, CONFIG, directory, with_http=True)
-        server.start()
-        started.append(server)
-        return server
-
-    yield run
-    for server in started:
-        server.kill()
-
-
-def of_both(start: Start, look: Callable[[ServerProcess], Any]) -> list[Any]:
-    """Return what `look` sees of nats-server, then of ours."""
-    assert PEER is not None, "nats-server is not here"
-    return [look(start(command)) for command in (PEER, our_command())]
-
-
 def shape(value: Any) -> Any:
     """Return the fields of `value` and the kinds of their values; of a list, those of its first item."""
     if isinstance(value, dict):
@@ -118,25 +94,25 @@ def shape(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_has_the_fields_that_nats_server_shows(start: Start, page: str) -> None:
+def test_a_page_has_the_fields_that_nats_server_shows(tmp_path: Path, page: str) -> None:
     def look(server: ServerProcess) -> Any:
         asker = Asker(server, "sys")
         asked = [asker.ask(f"$SYS.REQ.SERVER.{whom}.{page}") for whom in ("PING", "<id>")]
         assert shape(asked[0]) == shape(asked[1])
         return shape(asked[0]), list(asked[0])
 
-    peer, ours = of_both(start, look)
+    peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
 
 
 @pytest.mark.parametrize("page", ["SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS"])
-def test_a_page_of_an_account_has_the_fields_that_nats_server_shows(start: Start, page: str) -> None:
+def test_a_page_of_an_account_has_the_fields_that_nats_server_shows(tmp_path: Path, page: str) -> None:
     def look(server: ServerProcess) -> Any:
         asker, _member = Asker(server, "sys"), Asker(server, "a")
         of_a = asker.ask(f"$SYS.REQ.ACCOUNT.A.{page}")
         return shape(of_a), list(of_a), shape(asker.ask(f"$SYS.REQ.ACCOUNT.NONE.{page}", fences=3))
 
-    peer, ours = of_both(start, look)
+    peer, ours = of_both(tmp_path, CONFIG, look)
     if page == "CONNZ":  # of an account that is not there: nats-server shows no connections as null
         peer[2]["data"]["server_id"] = ours[2]["data"]["server_id"]
     assert ours == peer
@@ -160,13 +136,13 @@ REFUSED = [
 ]
 
 
-def test_what_is_refused_is_refused_with_the_same_words(start: Start) -> None:
+def test_what_is_refused_is_refused_with_the_same_words(tmp_path: Path) -> None:
     def look(server: ServerProcess) -> Any:
         asker = Asker(server, "sys")
         answers = [asker.ask(f"$SYS.REQ.SERVER.<id>.{page}", body) for page, body in REFUSED]
         return [{name: value for name, value in answer.items() if name != "server"} for answer in answers]
 
-    peer, ours = of_both(start, look)
+    peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
 
 
@@ -184,12 +160,12 @@ FILTERS = [
 ]
 
 
-def test_a_filter_selects_the_servers_that_answer(start: Start) -> None:
+def test_a_filter_selects_the_servers_that_answer(tmp_path: Path) -> None:
     def look(server: ServerProcess) -> Any:
         asker = Asker(server, "sys")
         return [asker.ask("$SYS.REQ.SERVER.PING.HEALTHZ", body, fences=3) == "silence" for body in FILTERS]
 
-    peer, ours = of_both(start, look)
+    peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
 
 
@@ -202,7 +178,7 @@ SUBJECTS = [
 
 
 @pytest.mark.parametrize("user", ["a", "b", "limited"])
-def test_a_client_of_another_account_learns_about_itself_only(start: Start, user: str) -> None:
+def test_a_client_of_another_account_learns_about_itself_only(tmp_path: Path, user: str) -> None:
     def look(server: ServerProcess) -> Any:
         asker, _other = Asker(server, user), Asker(server, "sys")
         answers = {subject: asker.ask(subject) for subject in SUBJECTS}
@@ -224,11 +200,11 @@ def test_a_client_of_another_account_learns_about_itself_only(start: Start, user
             {s: a == "no responders" for s, a in answers.items()},
         )
 
-    peer, ours = of_both(start, look)
+    peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
 
 
-def test_a_kicked_client_loses_its_connection_and_monitoring_tells_why(start: Start) -> None:
+def test_a_kicked_client_loses_its_connection_and_monitoring_tells_why(tmp_path: Path) -> None:
     def look(server: ServerProcess) -> Any:
         asker, victim = Asker(server, "sys"), Asker(server, "a")
         found = asker.ask("$SYS.REQ.ACCOUNT.A.CONNZ")["data"]["connections"]
@@ -238,11 +214,11 @@ def test_a_kicked_client_loses_its_connection_and_monitoring_tells_why(start: St
         closed = asker.ask("$SYS.REQ.SERVER.PING.CONNZ", '{"state": 1}')["data"]["connections"]
         return list(answer), [each["reason"] for each in closed]
 
-    peer, ours = of_both(start, look)
+    peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
 
 
-def test_a_client_is_told_to_go_elsewhere(start: Start) -> None:
+def test_a_client_is_told_to_go_elsewhere(tmp_path: Path) -> None:
     def look(server: ServerProcess) -> Any:
         asker, victim = Asker(server, "sys"), Asker(server, "a")
         found = asker.ask("$SYS.REQ.ACCOUNT.A.CONNZ")["data"]["connections"]
@@ -251,11 +227,11 @@ def test_a_client_is_told_to_go_elsewhere(start: Start) -> None:
         told = json.loads(victim.client.read_until(b"\r\n"))
         return list(answer), told["ldm"]
 
-    peer, ours = of_both(start, look)
+    peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
 
 
-def test_a_reload_is_asked_for_and_its_error_is_told(start: Start, tmp_path: Path) -> None:
+def test_a_reload_is_asked_for_and_its_error_is_told(tmp_path: Path) -> None:
     def look(server: ServerProcess) -> Any:
         asker = Asker(server, "sys")
         good = asker.ask("$SYS.REQ.SERVER.<id>.RELOAD")
@@ -274,5 +250,5 @@ def test_a_reload_is_asked_for_and_its_error_is_told(start: Start, tmp_path: Pat
         )  # what follows is Go's name there, the key here
         return list(good), refused["error"]["code"], values, list(broken), broken["error"]["code"]
 
-    peer, ours = of_both(start, look)
+    peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer

@@ -37,6 +37,16 @@ class SessionSettings:
     stall_producers: bool = True
 
 
+class SessionEvents:
+    """What wants to know who comes and goes; called in the middle of other work, so it may only take notes."""
+
+    def entered(self, session: ClientSession) -> None:
+        """Take note that `session` is bound to a user."""
+
+    def closed(self, session: ClientSession) -> None:
+        """Take note that `session` has ended, for the reason that it has."""
+
+
 class Host:
     """The node as its sessions see it."""
 
@@ -64,6 +74,10 @@ class Host:
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
         """Return (-ERR text, close reason) if `account` takes no more clients; None: accepted."""
         raise NotImplementedError("Node knows the accounts' limits")
+
+    def session_entered(self, session: ClientSession) -> None:
+        """Take note of a session that was bound to a user."""
+        raise NotImplementedError("Node tells who came")
 
     def session_closed(self, session: ClientSession) -> None:
         """Forget `session`; called once, after its subscriptions are gone."""

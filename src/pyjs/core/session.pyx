@@ -475,6 +475,7 @@ cdef class ClientSession(Sink):
         self.take_permissions(user)
         self.apply_settings()
         self.pings.begin()
+        self.host.session_entered(self)
 
     def reauthorize(self) -> None:
         """Apply changed users; called after a reload."""

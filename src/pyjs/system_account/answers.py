@@ -17,6 +17,7 @@ import orjson
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import nuid
 from pyjs.core.auth.handshake import info_line
+from pyjs.jetstream.api.audit import user_name
 from pyjs.jetstream.config.json_strict import JsonFault, decode
 from pyjs.monitor.accountz import account_statz, accountz
 from pyjs.monitor.arguments import Arguments, BadArgument
@@ -38,7 +39,7 @@ from pyjs.node import PEER_VERSION
 from pyjs.system_account.bodies import CLIENT_ID, arguments_of, asks_for, read_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
     from typing import Any
 
     from pyjs.config.options import PermissionOptions, SubjectPermissions
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     Data = Generator[None, None, JsonDict]
 
 WITH_JETSTREAM = 1  # flag of a server; the others are of clusters
-REDACTED = "[REDACTED]"  # in place of a token
 PLACE = re.compile(r" at offset \d+$")  # which only the JetStream API tells
 NOT_A_PROFILE = "profiles are not supported yet"
 NOT_AN_EXPVAR = "expvars are not supported yet"
@@ -99,7 +99,7 @@ class Answers:
         if not asks_for(given, monitored.options, monitored.node.server_name):
             return None
         if name == "STATSZ":
-            return self._composed({"statsz": self._statsz()})
+            return self.statistics()
         try:
             data = yield from self._pages[name](given)
         except BadArgument as error:
@@ -114,10 +114,10 @@ class Answers:
         """Return the answer to a request that changed something."""
         return self._composed({})
 
-    def connections_of(self, name: str) -> bytes | None:
-        """Return the event about the connections of an account; None: it has none."""
+    def connections_of(self, name: str, also_none: bool = False) -> bytes | None:
+        """Return the event about the connections of an account; None: it has none, unless `also_none`."""
         account = self.monitored.node.accounts.get(name)
-        if account is None or not account.sessions:
+        if account is None or not (account.sessions or also_none):
             return None
         kind: JsonDict = {
             "type": "io.nats.server.advisory.v1.account_connections",
@@ -126,10 +126,18 @@ class Answers:
         }
         return compact_json(kind | {"server": self._server()} | account_statz(self.monitored, account))
 
+    def event(self, head: Mapping[str, object], fields: Mapping[str, object]) -> bytes:
+        """Return an event: `head`, this server, and its fields."""
+        return compact_json({**head, "server": self._server(), **fields})
+
+    def statistics(self) -> bytes:
+        """Return the statistics of the server, as STATSZ does."""
+        return self._composed({"statsz": self._statsz()})
+
     def user_info(self, session: ClientSession) -> bytes:
         """Return who a client is, and what it may do."""
         account, user = session.account.name, session.user
-        name = "" if user is None else user.name or (REDACTED if user.secret else "")
+        name = (user.name if user is not None else "") or user_name(session)
         data: JsonDict = {"user": name, "account": account, "account_name": account}
         permissions = self._permissions(name, account)
         return self._composed({"data": data | filled({"permissions": permissions})})

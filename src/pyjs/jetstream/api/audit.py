@@ -46,7 +46,7 @@ def _plain(subject: str, domain: str) -> str:
 def client_info(session: ClientSession, account: str, server: str) -> JsonDict:
     """Return the fields that describe a client in an advisory, without those that the client did not send."""
     options = session.options
-    said = {"user": _user(session), "name": options.name, "lang": options.lang, "ver": options.version}
+    said = {"user": user_name(session), "name": options.name, "lang": options.lang, "ver": options.version}
     fields: JsonDict = {
         "start": time_text(session.started_at_ns),
         "host": session.peer.ip,
@@ -60,7 +60,7 @@ def client_info(session: ClientSession, account: str, server: str) -> JsonDict:
     return fields | {"server": server, "kind": "Client", "client_type": kind}
 
 
-def _user(session: ClientSession) -> str:
+def user_name(session: ClientSession) -> str:
     """Return the name under which the client logged in; never a token, which is a secret."""
     options = session.options
     return options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")

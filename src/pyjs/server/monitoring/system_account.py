@@ -1,9 +1,10 @@
-"""System requests of a running server: their process figures, and the reload that one of them asks for."""
+"""The system account of a running server: process figures for its answers, and the reload that a request asks for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.system_account.events import SystemEvents
 from pyjs.system_account.requests import SystemRequests
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class SystemAccount:
         self._started_ns = self._loaded_ns = driver.node.clock.now_ns()
         self._requests = SystemRequests(driver.node, self._make_answers, self._reload_after_turn)
         self._requests.subscribe()
+        driver.node.events = SystemEvents(driver.node, lambda: self._requests.answers)
 
     def reloaded(self, options: Options) -> None:
         """Apply the options of a reload."""

@@ -1,0 +1,162 @@
+"""Events published to the system account: who came, who left, who was refused, and statistics.
+
+An event is composed only if somebody has subscribed to it. Sessions open and close in the middle of other work, so
+events wait in a queue, and a chore publishes a few in each turn; of more than QUEUE_MAX the oldest are dropped. An
+account whose connections changed several times meanwhile is reported once.
+
+Source: nats.docs "System Events"; subjects, fields and order probed on nats-server 2.15.1
+(tests/conformance/test_system_events.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import time_text
+from pyjs.base.nuid import nuid
+from pyjs.core.auth.login import FAILURE
+from pyjs.core.auth.users import GLOBAL_ACCOUNT
+from pyjs.core.host import SessionEvents
+from pyjs.jetstream.api.audit import client_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from pyjs.core.session import ClientSession
+    from pyjs.node import Node
+    from pyjs.system_account.answers import Answers
+
+NS_PER_S = 1_000_000_000
+FIRST_STATSZ_NS = NS_PER_S // 4  # the interval doubles up to the last
+STATSZ_NS = 10 * NS_PER_S
+CONNS_NS = 30 * NS_PER_S
+STEP = 16  # events that a turn publishes
+QUEUE_MAX = 10_000
+PREFIX = "io.nats.server.advisory.v1."
+
+
+class SystemEvents(SessionEvents):
+    """Publishes the events of one server."""
+
+    def __init__(self, node: Node, answers: Callable[[], Answers]) -> None:
+        self._node = node
+        self._answers = answers
+        # The name of an account whose connections changed, or the subjects of an event and its fields.
+        self._queue: deque[str | tuple[tuple[bytes, ...], dict[str, object]]] = deque(maxlen=QUEUE_MAX)
+        self._changed: set[str] = set()  # the names in the queue
+        self._publishing = False  # a chore does that
+        self._interval_ns = FIRST_STATSZ_NS
+        self._conns_due_ns = node.clock.now_ns() + CONNS_NS
+        self._arm()
+
+    # -- sessions ----------------------------------------------------------------------------------------------
+    def entered(self, session: ClientSession) -> None:
+        """Report a client that logged in."""
+        account = session.account.name
+        self._report_connections(account)
+        self._report(session, "client_connect", {}, f"$SYS.ACCOUNT.{account}.CONNECT")
+
+    def closed(self, session: ClientSession) -> None:
+        """Report a client that has gone, or was refused."""
+        account = session.account.name
+        self._report_connections(account)
+        more: dict[str, object] = {
+            "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},  # by the client
+            "received": {"msgs": session.out_msgs, "bytes": session.out_bytes},
+            "reason": session.closed_reason,
+        }
+        subjects = [f"$SYS.ACCOUNT.{account}.DISCONNECT"]
+        if session.closed_reason == FAILURE:
+            subjects.insert(0, f"$SYS.SERVER.{self._node.server_id}.CLIENT.AUTH.ERR")
+        self._report(session, "client_disconnect", more, *subjects)
+
+    def _report(self, session: ClientSession, kind: str, more: dict[str, object], *subjects: str) -> None:
+        heard = self._heard(*subjects)
+        if heard:
+            event = {"type": kind, "client": client_fields(session), **more}
+            self._add((heard, event))
+
+    def _report_connections(self, account: str) -> None:
+        if account in self._changed or account == GLOBAL_ACCOUNT:
+            return
+        if self._heard(*_conns_subjects(account)):
+            self._changed.add(account)
+            self._add(account)
+
+    def _heard(self, *subjects: str) -> tuple[bytes, ...]:
+        """Return the subjects that somebody has subscribed to."""
+        system = self._node.system_account
+        if system is None:
+            return ()
+        return tuple(raw for raw in (subject.encode() for subject in subjects) if system.has_interest(raw))
+
+    def _add(self, entry: str | tuple[tuple[bytes, ...], dict[str, object]]) -> None:
+        self._queue.append(entry)
+        if not self._publishing:
+            self._publishing = True
+            self._node.turn_state.go_on(self._publish_steps())
+
+    # -- publishing --------------------------------------------------------------------------------------------
+    def _publish_steps(self) -> Generator[None, None, None]:
+        try:
+            while self._queue:
+                for _ in range(min(STEP, len(self._queue))):
+                    self._publish(self._queue.popleft())
+                yield
+        finally:
+            self._publishing = False
+            self._changed.clear()
+
+    def _publish(self, entry: str | tuple[tuple[bytes, ...], dict[str, object]]) -> None:
+        system = self._node.system_account
+        if system is None:
+            return
+        if isinstance(entry, str):
+            self._changed.discard(entry)
+            for subject in self._heard(*_conns_subjects(entry)):
+                system.send(subject, self._answers().connections_of(entry, also_none=True) or b"")
+            return
+        subjects, event = entry
+        kind = event.pop("type")
+        head = {
+            "type": f"{PREFIX}{kind}",
+            "id": nuid(self._node.rng),
+            "timestamp": time_text(self._node.clock.now_ns()),
+        }
+        for subject in subjects:
+            system.send(subject, self._answers().event(head, event))
+
+    # -- statistics --------------------------------------------------------------------------------------------
+    def _arm(self) -> None:
+        self._node.timers.at(self._node.clock.now_ns() + self._interval_ns, self._tick, self)
+
+    def _tick(self) -> None:
+        """Publish STATSZ, and every CONNS_NS the connections of each account that has some."""
+        self._interval_ns = min(2 * self._interval_ns, STATSZ_NS)
+        self._arm()
+        system = self._node.system_account
+        if system is None:
+            return
+        for subject in self._heard(f"$SYS.SERVER.{self._node.server_id}.STATSZ"):
+            system.send(subject, self._answers().statistics())
+        now_ns = self._node.clock.now_ns()
+        if now_ns >= self._conns_due_ns:
+            self._conns_due_ns = now_ns + CONNS_NS
+            for name, account in self._node.accounts.items():
+                if account.sessions:
+                    self._report_connections(name)
+
+
+def client_fields(session: ClientSession) -> dict[str, object]:
+    """Return a client as events show it."""
+    account = session.account.name
+    fields = client_info(session, account, "")
+    del fields["server"]
+    if session.closed_at_ns:
+        fields["stop"] = time_text(session.closed_at_ns)
+    return fields | {"name_tag": account}
+
+
+def _conns_subjects(account: str) -> tuple[str, str]:
+    return f"$SYS.SERVER.ACCOUNT.{account}.CONNS", f"$SYS.ACCOUNT.{account}.SERVER.CONNS"

@@ -1,0 +1,31 @@
+"""The same scene on nats-server and on ours, each on a fresh process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from tests.conformance.harness.process import ServerProcess, our_command, peer_command
+
+Seen = TypeVar("Seen")
+
+
+def of_both(directory: Path, config: str, look: Callable[[ServerProcess], Seen]) -> list[Seen]:
+    """Return what `look` sees of nats-server, then of ours."""
+    peer = peer_command()
+    assert peer is not None, "nats-server is not here"
+    return [
+        _seen(directory / name, config, command, look)
+        for name, command in (("peer", peer), ("ours", our_command()))
+    ]
+
+
+def _seen(directory: Path, config: str, command: list[str], look: Callable[[ServerProcess], Seen]) -> Seen:
+    directory.mkdir()
+    server = ServerProcess(command, config, directory, with_http=False)
+    server.start()
+    try:
+        return look(server)
+    finally:
+        server.kill()

@@ -1,0 +1,124 @@
+"""The events that the system account hears are those of nats-server: subjects, fields, values and order."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.harness.both import of_both
+from tests.conformance.harness.process import ServerProcess, peer_command
+from tests.support.raw import RawClient
+
+PEER = peer_command()
+pytestmark = pytest.mark.skipif(
+    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
+)
+CONFIG = """
+server_name: probe
+authorization { users: [{user: g, password: g}], timeout: 0.3 }
+accounts { SYS { users: [{user: sys, password: s}] }, A { users: [{user: a, password: a}]} }
+system_account: SYS
+"""
+STATSZ = b".STATSZ"
+TIMES = {"id", "timestamp", "time", "start", "stop"}  # of each run
+# Compared in test_system_account.py; and nats-server knows a round trip before the first PONG.
+LEFT_OUT = {"ver", "feature_flags", "seq", "flags", "jetstream", "host", "rtt"}
+Scene = Callable[[int], None]
+
+
+def connect(user: str, password: str, name: str = "some client") -> bytes:
+    fields = {"user": user, "pass": password, "name": name, "lang": "test", "version": "1.2", "protocol": 1}
+    return b"CONNECT " + json.dumps(fields | {"verbose": False}).encode() + b"\r\n"
+
+
+class Listener:
+    """A client of the system account that hears everything but the statistics."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.client = RawClient(server.port, connect=connect("sys", "s"))
+        self.client.send(b"SUB $SYS.SERVER.> 7\r\nSUB $SYS.ACCOUNT.> 8\r\n")
+        self.client.fence()
+
+    def until(self, last: bytes) -> list[Any]:
+        """Return the events up to the first whose subject ends with `last`."""
+        found = []
+        for subject, _, _, payload in self.client.frames():
+            if (subject.endswith(STATSZ) and last != STATSZ) or b".SYS." in subject:
+                continue
+            event = json.loads(payload)
+            server_id = event["server"]["id"].encode()
+            found.append((subject.replace(server_id, b"<id>").decode(), kept(event)))
+            if subject.endswith(last):
+                break
+        return found
+
+
+def kept(value: Any) -> Any:
+    """Return what does not differ between two runs; of times, that they are there."""
+    if isinstance(value, dict):
+        return {name: name in TIMES or kept(each) for name, each in value.items() if name not in LEFT_OUT}
+    return value
+
+
+def come_and_go(user: str) -> Scene:
+    def play(port: int) -> None:
+        client = RawClient(port, connect=connect(user, user))
+        client.send(b"PUB x 3\r\nabc\r\nPING\r\n")
+        client.read_until(b"PONG\r\n")
+        client.close()
+
+    return play
+
+
+def raw(data: bytes, until_closed: bool) -> Scene:
+    def play(port: int) -> None:
+        with closing(socket.create_connection(("127.0.0.1", port), 10)) as line:
+            line.recv(65_536)
+            line.sendall(data)
+            while until_closed and line.recv(65_536):
+                pass
+
+    return play
+
+
+def unknown_operation(port: int) -> None:
+    client = RawClient(port, connect=connect("a", "a"))
+    client.send(b"FOO\r\n")
+    with pytest.raises(ConnectionError):
+        client.read_until(b"never")
+
+
+SCENES: dict[str, Scene] = {
+    "a client of an account": come_and_go("a"),
+    "a client of the global account": come_and_go("g"),
+    "a wrong password": raw(connect("a", "wrong") + b"PING\r\n", until_closed=True),
+    "silence": raw(b"", until_closed=True),
+    "gone at once": raw(b"", until_closed=False),
+    "an unknown operation": unknown_operation,
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_who_comes_and_goes_is_told(tmp_path: Path, name: str) -> None:
+    def look(server: ServerProcess) -> Any:
+        listener = Listener(server)
+        SCENES[name](server.port)
+        return listener.until(b".DISCONNECT")
+
+    peer, ours = of_both(tmp_path, CONFIG, look)
+    assert ours == peer
+
+
+def test_statistics_come_by_themselves(tmp_path: Path) -> None:
+    def look(server: ServerProcess) -> Any:
+        subject, event = Listener(server).until(STATSZ)[-1]
+        return subject, list(event), list(event["statsz"])
+
+    peer, ours = of_both(tmp_path, CONFIG, look)
+    assert ours == peer
