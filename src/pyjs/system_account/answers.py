@@ -17,7 +17,7 @@ import orjson
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import nuid
 from pyjs.core.auth.handshake import info_line
-from pyjs.jetstream.api.audit import user_name
+from pyjs.core.auth.identity import user_name
 from pyjs.jetstream.config.json_strict import JsonFault, decode
 from pyjs.monitor.accountz import account_statz, accountz
 from pyjs.monitor.arguments import Arguments, BadArgument

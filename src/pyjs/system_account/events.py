@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import nuid
+from pyjs.core.auth.identity import client_info
 from pyjs.core.auth.login import FAILURE
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.host import SessionEvents
-from pyjs.jetstream.api.audit import client_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.base.gotext import time_text
 from pyjs.core.account import Account
+from pyjs.core.auth.identity import client_info
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Request
 from pyjs.jetstream import advisories
@@ -41,26 +41,3 @@ def _plain(subject: str, domain: str) -> str:
     """Return `subject` without the domain in its prefix."""
     prefix = f"$JS.{domain}.API."
     return "$JS.API." + subject[len(prefix) :] if domain and subject.startswith(prefix) else subject
-
-
-def client_info(session: ClientSession, account: str, server: str) -> JsonDict:
-    """Return the fields that describe a client in an advisory, without those that the client did not send."""
-    options = session.options
-    said = {"user": user_name(session), "name": options.name, "lang": options.lang, "ver": options.version}
-    fields: JsonDict = {
-        "start": time_text(session.started_at_ns),
-        "host": session.peer.ip,
-        "id": session.cid,
-        "acc": account,
-        **{key: value for key, value in said.items() if value},
-    }
-    if session.rtt_ns:
-        fields["rtt"] = session.rtt_ns
-    kind = session.peer.kind if session.peer.kind != "in_process" else "nats"
-    return fields | {"server": server, "kind": "Client", "client_type": kind}
-
-
-def user_name(session: ClientSession) -> str:
-    """Return the name under which the client logged in; never a token, which is a secret."""
-    options = session.options
-    return options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")

@@ -1,0 +1,36 @@
+"""What advisories and events say about a client: what it said about itself, and where it comes from.
+
+Source: fields and their order probed on nats-server 2.15.1 (tests/conformance/test_system_events.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import time_text
+
+if TYPE_CHECKING:
+    from pyjs.core.session import ClientSession
+
+
+def user_name(session: ClientSession) -> str:
+    """Return the name under which the client logged in; never a token, which is a secret."""
+    options = session.options
+    return options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")
+
+
+def client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
+    """Return the fields that describe a client, without those that it did not send."""
+    options = session.options
+    said = {"user": user_name(session), "name": options.name, "lang": options.lang, "ver": options.version}
+    fields: dict[str, object] = {
+        "start": time_text(session.started_at_ns),
+        "host": session.peer.ip,
+        "id": session.cid,
+        "acc": account,
+        **{key: value for key, value in said.items() if value},
+    }
+    if session.rtt_ns:
+        fields["rtt"] = session.rtt_ns
+    kind = session.peer.kind if session.peer.kind != "in_process" else "nats"
+    return fields | {"server": server, "kind": "Client", "client_type": kind}
