@@ -106,10 +106,11 @@ class RawClient:
 
     def frames(self) -> list[Frame]:
         """Return the messages received since the last call; other lines are skipped."""
-        data, out = self.take(), []
-        while data:
-            line, _, data = data.partition(b"\r\n")
-            words = line.split()
+        data, out, at = self.take(), [], 0
+        while at < len(data):
+            end = data.find(b"\r\n", at)
+            words = data[at : end if end >= 0 else len(data)].split()
+            at = end + 2 if end >= 0 else len(data)
             if not words or words[0] not in (b"MSG", b"HMSG"):
                 continue
             with_headers = words[0] == b"HMSG"
@@ -117,7 +118,8 @@ class RawClient:
             reply = words[3] if len(words) > fixed else b""
             size = int(words[-1])
             split = int(words[-2]) if with_headers else 0
-            body, data = data[:size], data[size + 2 :]
+            body = data[at : at + size]
+            at += size + 2
             out.append(Frame(words[1], words[2], reply, body[:split], body[split:]))
         return out
 

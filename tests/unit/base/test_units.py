@@ -15,7 +15,7 @@ def test_a_duration_of_any_length_is_read_in_one_pass() -> None:
         == parse_duration_ns("0" * 100_000 + "1s")
         == 1_000_000_000
     )
-    for text in ("9" * 100_000 + "ns", "1h" * 3_000_000):
+    for text in ("9" * 100_000 + "ns", "9h" * 300_000):
         with pytest.raises(ValueError, match="longer than 292 years"):
             parse_duration_ns(text)
     with pytest.raises(ValueError, match=r"'x{40}[.]{3}' is no unit"):
