@@ -11,6 +11,7 @@ Knows no sockets, threads or clocks: `server/` drives it with an event loop, tes
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pyjs
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 API_LEVEL = 5
 SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
+# -ERR text and close reason
+ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
 STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are also slewed
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
@@ -195,8 +198,23 @@ class Node(Host):
         if isinstance(limits, AccountLimits) and 0 <= limits.max_connections <= len(
             account.sessions - {session}
         ):
-            return "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
+            return ACCOUNT_FULL
         return None
+
+    def enforce_account_limits(self) -> None:
+        """After a reload, close the newest clients of accounts that have too many, and check the subscriptions."""
+        for account in self.accounts.values():
+            limits = account.limits
+            if isinstance(limits, AccountLimits) and 0 <= limits.max_connections < len(account.sessions):
+                oldest_first = sorted(
+                    (session for session in self.sessions.values() if session.account is account),
+                    key=attrgetter("cid"),
+                )
+                for session in oldest_first[limits.max_connections :]:
+                    self.log.error(f"{session} - {ACCOUNT_FULL[0]}")
+                    session.close(ACCOUNT_FULL[1], ACCOUNT_FULL[0])
+        for session in list(self.sessions.values()):
+            session.check_subscriptions()
 
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
         """Return the fields of INFO in nats-server's order, followed by `pyjs_version`."""

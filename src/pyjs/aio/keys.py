@@ -141,7 +141,7 @@ class AccountLimitsKeys(TypedDict, total=False):
     max_connections: int
     """The most connections of the account; -1: no limit."""
     max_subscriptions: int
-    """The most subscriptions of the account; -1: no limit."""
+    """The most subscriptions of one connection; -1: no limit."""
     max_payload: int
     """Bytes of the largest message; -1: no limit."""
 

@@ -334,7 +334,7 @@ ACCOUNT_LIMITS = Table(
         Key(
             "max_subscriptions",
             INT,
-            "The most subscriptions of the account; -1: no limit.",
+            "The most subscriptions of one connection; -1: no limit.",
             ("max_subs",),
             _limit,
         ),

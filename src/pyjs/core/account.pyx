@@ -106,11 +106,6 @@ cdef class Account:
         m.whole = <PyObject*> body if len(body) >= WHOLE_MIN else NULL
         return self.publish(&m)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the account may have no more subscriptions."""
-        return self.limits is not None and 0 <= self.limits.max_subscriptions <= len(self.subs)
-
     def has_interest(self, bytes subject) -> bool:
         """Return whether a subscription matches the literal `subject`."""
         return len(subject) > 0 and self.interested(subject, len(subject))

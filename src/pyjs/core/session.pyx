@@ -35,7 +35,10 @@ from pyjs.wire.nkeys import make_nonce
 from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
 
+cdef str TOO_MANY_SUBSCRIPTIONS = "maximum subscriptions exceeded"
+
 cdef enum:
+    SUBSCRIPTIONS_MAX = 0x7fffffff      # no limit
     FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer does not fit in the L2 cache
     WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each 256 bytes
     WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
@@ -130,6 +133,12 @@ cdef class ClientSession(Sink):
         self.set_feature(NO_RESPONDERS, headers and options.no_responders)
         self.parser.headers = headers
 
+    def check_subscriptions(self) -> None:
+        """Tell a client that has more subscriptions than a reload still allows; it keeps them."""
+        if len(self.subscriptions) > self.subscriptions_max:
+            self.host.log.error(f"{self} - {TOO_MANY_SUBSCRIPTIONS}")
+            self.send_error(TOO_MANY_SUBSCRIPTIONS)
+
     cdef void set_feature(self, unsigned int feature, bint on):
         self.features = self.features | feature if on else self.features & ~feature
 
@@ -139,8 +148,11 @@ cdef class ClientSession(Sink):
         self.parser.max_payload = settings.max_payload
         self.parser.max_control_line = settings.max_control_line
         limits = self.account.limits
+        self.subscriptions_max = settings.max_subscriptions or SUBSCRIPTIONS_MAX
         if limits is not None and limits.max_payload >= 0:
             self.parser.max_payload = min(settings.max_payload, limits.max_payload)
+        if limits is not None and limits.max_subscriptions >= 0:
+            self.subscriptions_max = min(self.subscriptions_max, limits.max_subscriptions)
         self.out.set_limit(settings.max_pending)
 
     def send_info(self, bint connected=False) -> None:
@@ -552,8 +564,8 @@ cdef class ClientSession(Sink):
         if settings.max_sub_tokens and subject.count(b".") + 1 > settings.max_sub_tokens:
             self.send_error(f"Permissions Violation for Subscription to {quoted_bytes(subject)}, too many tokens")
             return
-        if 0 < settings.max_subscriptions <= len(self.subscriptions) or self.account.is_full:
-            self.send_error("maximum subscriptions exceeded")
+        if len(self.subscriptions) >= self.subscriptions_max:
+            self.send_error(TOO_MANY_SUBSCRIPTIONS)
             return
         if sid not in self.subscriptions:
             if not valid_subject(subject, len(subject)):

@@ -167,7 +167,7 @@ class AccountLimitsOptions(Options):
         default=None, description="The most connections of the account; -1: no limit."
     )
     max_subscriptions: int | None = Field(
-        default=None, description="The most subscriptions of the account; -1: no limit."
+        default=None, description="The most subscriptions of one connection; -1: no limit."
     )
     max_payload: int | None = Field(default=None, description="Bytes of the largest message; -1: no limit.")
 

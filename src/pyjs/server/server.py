@@ -337,6 +337,7 @@ class Server:
         """Close clients that changed users or a smaller max_connections exclude, newest first."""
         for session in list(self.node.sessions.values()):
             session.reauthorize()
+        self.node.enforce_account_limits()
         surplus = list(self.node.sessions.values())[max(0, self.options.max_connections) :]
         for session in reversed(surplus):
             session.close("Maximum Connections Exceeded", "maximum connections exceeded")

@@ -109,11 +109,31 @@ def test_account_limits_on_connections_subscriptions_and_payload() -> None:
     first, second = node.client(USER % (b"u", b"p")), node.client(USER % (b"u", b"p"))
     third = node.client(USER % (b"u", b"p"))
     first.send(b"SUB a 1\r\n")
-    second.send(b"SUB b 1\r\n")
+    second.send(b"SUB b 1\r\nSUB c 2\r\n")  # each has its own
+    assert first.take() == b""
     assert third.session.closed_reason == "Maximum Account Connections Exceeded"
     assert second.take() == b"-ERR 'maximum subscriptions exceeded'\r\n"
     second.send(b"PUB a 4\r\n")
     assert second.take() == b"-ERR 'Maximum Payload Violation'\r\n"
+
+
+def test_lowered_limits_reach_the_clients_that_are_connected() -> None:
+    def limited(**limits: int) -> Options:
+        options = Options()
+        users = (UserOptions("u", "p", None, "A"),)
+        options.accounts = {"A": AccountOptions("A", users, limits=AccountLimits(**limits))}
+        return options
+
+    node = VirtualNode(limited())
+    first, second, third = (node.client(USER % (b"u", b"p")) for _ in range(3))
+    first.send(b"SUB a 1\r\nSUB b 2\r\n")
+    node.node.apply_options(limited(max_connections=2, max_subscriptions=1))
+    node.node.enforce_account_limits()
+    node.turn()
+    assert third.session.closed_reason == "Maximum Account Connections Exceeded"
+    assert second.take() == b""
+    assert first.take() == b"-ERR 'maximum subscriptions exceeded'\r\n"
+    assert first.session.num_subscriptions == 2
 
 
 def test_publishing_outside_the_allow_list_is_told_and_not_done() -> None:
