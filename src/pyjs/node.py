@@ -46,9 +46,10 @@ if TYPE_CHECKING:
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 API_LEVEL = 5
 SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
+STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are also slewed
 # -ERR text and close reason
 ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
-STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are also slewed
+TOO_MANY_SUBSCRIPTIONS = "maximum subscriptions exceeded"
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
@@ -202,7 +203,7 @@ class Node(Host):
         return None
 
     def enforce_account_limits(self) -> None:
-        """After a reload, close the newest clients of accounts that have too many, and check the subscriptions."""
+        """After a reload, close surplus clients of accounts, newest first; tell who has too many subscriptions."""
         for account in self.accounts.values():
             limits = account.limits
             if isinstance(limits, AccountLimits) and 0 <= limits.max_connections < len(account.sessions):
@@ -213,8 +214,10 @@ class Node(Host):
                 for session in oldest_first[limits.max_connections :]:
                     self.log.error(f"{session} - {ACCOUNT_FULL[0]}")
                     session.close(ACCOUNT_FULL[1], ACCOUNT_FULL[0])
-        for session in list(self.sessions.values()):
-            session.check_subscriptions()
+        for session in self.sessions.values():
+            if session.num_subscriptions > session.subscriptions_max:  # it keeps them
+                self.log.error(f"{session} - {TOO_MANY_SUBSCRIPTIONS}")
+                session.send_error(TOO_MANY_SUBSCRIPTIONS)
 
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
         """Return the fields of INFO in nats-server's order, followed by `pyjs_version`."""

@@ -52,7 +52,7 @@ cdef class ClientSession(Sink):
     cdef Entry entry                    # state of the login
     cdef Output output                  # state of the transport
     cdef unsigned int features          # Feature flags
-    cdef Py_ssize_t subscriptions_max
+    cdef readonly Py_ssize_t subscriptions_max
     cdef bint closing                   # take no more input, deliver nothing
     cdef bint dirty                     # is in Turn.sessions
     cdef list used_up                   # Subscriptions that reached their UNSUB max

@@ -35,8 +35,6 @@ from pyjs.wire.nkeys import make_nonce
 from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
 
-cdef str TOO_MANY_SUBSCRIPTIONS = "maximum subscriptions exceeded"
-
 cdef enum:
     SUBSCRIPTIONS_MAX = 0x7fffffff      # no limit
     FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer does not fit in the L2 cache
@@ -132,12 +130,6 @@ cdef class ClientSession(Sink):
         self.set_feature(HEADERS, headers)
         self.set_feature(NO_RESPONDERS, headers and options.no_responders)
         self.parser.headers = headers
-
-    def check_subscriptions(self) -> None:
-        """Tell a client that has more subscriptions than a reload still allows; it keeps them."""
-        if len(self.subscriptions) > self.subscriptions_max:
-            self.host.log.error(f"{self} - {TOO_MANY_SUBSCRIPTIONS}")
-            self.send_error(TOO_MANY_SUBSCRIPTIONS)
 
     cdef void set_feature(self, unsigned int feature, bint on):
         self.features = self.features | feature if on else self.features & ~feature
@@ -565,7 +557,7 @@ cdef class ClientSession(Sink):
             self.send_error(f"Permissions Violation for Subscription to {quoted_bytes(subject)}, too many tokens")
             return
         if len(self.subscriptions) >= self.subscriptions_max:
-            self.send_error(TOO_MANY_SUBSCRIPTIONS)
+            self.send_error("maximum subscriptions exceeded")
             return
         if sid not in self.subscriptions:
             if not valid_subject(subject, len(subject)):
