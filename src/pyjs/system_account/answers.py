@@ -37,6 +37,7 @@ from pyjs.monitor.subsz import subsz
 from pyjs.monitor.varz import FEATURE_FLAGS, varz
 from pyjs.node import PEER_VERSION
 from pyjs.system_account.bodies import CLIENT_ID, arguments_of, asks_for, read_body
+from pyjs.system_account.events import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -114,17 +115,19 @@ class Answers:
         """Return the answer to a request that changed something."""
         return self._composed({})
 
-    def connections_of(self, name: str, also_none: bool = False) -> bytes | None:
-        """Return the event about the connections of an account; None: it has none, unless `also_none`."""
+    def connections_of(self, name: str) -> bytes | None:
+        """Return the event about the connections of an account; None: it has none."""
         account = self.monitored.node.accounts.get(name)
-        if account is None or not (account.sessions or also_none):
-            return None
-        kind: JsonDict = {
-            "type": "io.nats.server.advisory.v1.account_connections",
+        return None if account is None or not account.sessions else self.connection_figures(account)
+
+    def connection_figures(self, account: Account) -> bytes:
+        """Return the event about the connections of an account."""
+        head: JsonDict = {
+            "type": f"{PREFIX}account_connections",
             "id": nuid(self.monitored.node.rng),
             "timestamp": time_text(self._now_ns),
         }
-        return compact_json(kind | {"server": self._server()} | account_statz(self.monitored, account))
+        return self.event(head, account_statz(self.monitored, account))
 
     def event(self, head: Mapping[str, object], fields: Mapping[str, object]) -> bytes:
         """Return an event: `head`, this server, and its fields."""
@@ -143,35 +146,29 @@ class Answers:
         return self._composed({"data": data | filled({"permissions": permissions})})
 
     # -- changes -----------------------------------------------------------------------------------------------
-    def kick(self, body: bytes) -> bytes | None:
+    def kick(self, body: bytes) -> bytes:
         """Close the connection that the request names."""
-        session = self._session(body)
-        if session is None:
-            return None
-        if session == "":
-            return self.failed(500, "no such client or leafnode id")
-        session.close("Kicked")
-        return self.done()
+        return self._change(body, "no such client or leafnode id", lambda session: session.close("Kicked"))
 
-    def start_lame_duck(self, body: bytes) -> bytes | None:
+    def start_lame_duck(self, body: bytes) -> bytes:
         """Tell the client that the request names to go to another server."""
-        session = self._session(body)
-        if session is None:
-            return None
-        if session == "":
-            return self.failed(500, "no such client id")
-        session.send_line(info_line(self.monitored.node.info_fields(session, True) | {"ldm": True}))
-        return self.done()
 
-    def _session(self, body: bytes) -> Any:
-        """Return the session that a request names, "": there is none, None: the request is invalid."""
+        def tell(session: ClientSession) -> None:
+            session.send_line(info_line(self.monitored.node.info_fields(session, True) | {"ldm": True}))
+
+        return self._change(body, "no such client id", tell)
+
+    def _change(self, body: bytes, missing: str, change: Callable[[ClientSession], None]) -> bytes:
+        """Change the session that the request names; `missing` is the error if there is none."""
         try:
-            given = decode(body, CLIENT_ID, strict=False) if body else None
-        except JsonFault:
-            given = None
-        if given is None:
-            return None
-        return self.monitored.node.sessions.get(given.get("cid", 0), "")
+            given = decode(body, CLIENT_ID, strict=False) if body else {}
+        except JsonFault as error:
+            return self.failed(400, str(error))
+        session = self.monitored.node.sessions.get(given.get("cid", 0))
+        if session is None:
+            return self.failed(500, missing)
+        change(session)
+        return self.done()
 
     # -- parts -------------------------------------------------------------------------------------------------
     def _composed(self, content: JsonDict) -> bytes:

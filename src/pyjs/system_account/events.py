@@ -11,6 +11,7 @@ Source: nats.docs "System Events"; subjects, fields and order probed on nats-ser
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import time_text
@@ -36,14 +37,21 @@ QUEUE_MAX = 10_000
 PREFIX = "io.nats.server.advisory.v1."
 
 
+@dataclass(frozen=True, slots=True)
+class _Event:
+    subjects: tuple[bytes, ...]  # that somebody has subscribed to
+    kind: str  # the end of its type
+    fields: dict[str, object]
+
+
 class SystemEvents(SessionEvents):
     """Publishes the events of one server."""
 
     def __init__(self, node: Node, answers: Callable[[], Answers]) -> None:
         self._node = node
         self._answers = answers
-        # The name of an account whose connections changed, or the subjects of an event and its fields.
-        self._queue: deque[str | tuple[tuple[bytes, ...], dict[str, object]]] = deque(maxlen=QUEUE_MAX)
+        # An event, or the name of an account whose connections changed.
+        self._queue: deque[_Event | str] = deque(maxlen=QUEUE_MAX)
         self._changed: set[str] = set()  # the names in the queue
         self._publishing = False  # a chore does that
         self._interval_ns = FIRST_STATSZ_NS
@@ -74,8 +82,7 @@ class SystemEvents(SessionEvents):
     def _report(self, session: ClientSession, kind: str, more: dict[str, object], *subjects: str) -> None:
         heard = self._heard(*subjects)
         if heard:
-            event = {"type": kind, "client": client_fields(session), **more}
-            self._add((heard, event))
+            self._add(_Event(heard, kind, {"client": client_fields(session), **more}))
 
     def _report_connections(self, account: str) -> None:
         if account in self._changed or account == GLOBAL_ACCOUNT:
@@ -91,7 +98,7 @@ class SystemEvents(SessionEvents):
             return ()
         return tuple(raw for raw in (subject.encode() for subject in subjects) if system.has_interest(raw))
 
-    def _add(self, entry: str | tuple[tuple[bytes, ...], dict[str, object]]) -> None:
+    def _add(self, entry: _Event | str) -> None:
         self._queue.append(entry)
         if not self._publishing:
             self._publishing = True
@@ -108,24 +115,22 @@ class SystemEvents(SessionEvents):
             self._publishing = False
             self._changed.clear()
 
-    def _publish(self, entry: str | tuple[tuple[bytes, ...], dict[str, object]]) -> None:
+    def _publish(self, entry: _Event | str) -> None:
         system = self._node.system_account
         if system is None:
             return
         if isinstance(entry, str):
             self._changed.discard(entry)
             for subject in self._heard(*_conns_subjects(entry)):
-                system.send(subject, self._answers().connections_of(entry, also_none=True) or b"")
+                system.send(subject, self._answers().connection_figures(self._node.accounts[entry]))
             return
-        subjects, event = entry
-        kind = event.pop("type")
         head = {
-            "type": f"{PREFIX}{kind}",
+            "type": f"{PREFIX}{entry.kind}",
             "id": nuid(self._node.rng),
             "timestamp": time_text(self._node.clock.now_ns()),
         }
-        for subject in subjects:
-            system.send(subject, self._answers().event(head, event))
+        for subject in entry.subjects:
+            system.send(subject, self._answers().event(head, entry.fields))
 
     # -- statistics --------------------------------------------------------------------------------------------
     def _arm(self) -> None:
