@@ -45,18 +45,22 @@ class Listener:
         self.client.send(b"SUB $SYS.SERVER.> 7\r\nSUB $SYS.ACCOUNT.> 8\r\n")
         self.client.fence()
 
-    def until(self, last: bytes) -> list[Any]:
-        """Return the events up to the first whose subject ends with `last`."""
-        found = []
+    def until(self, *last: bytes) -> list[Any]:
+        """Return the events until a subject ended with each of `last`; in order of subjects if those are several.
+
+        nats-server publishes an error of authorization beside the disconnect, in any order.
+        """
+        found, missing = [], {*last}
         for subject, _, _, payload in self.client.frames():
-            if (subject.endswith(STATSZ) and last != STATSZ) or b".SYS." in subject:
+            if (subject.endswith(STATSZ) and STATSZ not in last) or b".SYS." in subject:
                 continue
             event = json.loads(payload)
             server_id = event["server"]["id"].encode()
             found.append((subject.replace(server_id, b"<id>").decode(), kept(event)))
-            if subject.endswith(last):
+            missing -= {end for end in missing if subject.endswith(end)}
+            if not missing:
                 break
-        return found
+        return sorted(found, key=lambda event: str(event[0])) if len(last) > 1 else found
 
 
 def kept(value: Any) -> Any:
@@ -109,7 +113,8 @@ def test_who_comes_and_goes_is_told(tmp_path: Path, name: str) -> None:
     def look(server: ServerProcess) -> Any:
         listener = Listener(server)
         SCENES[name](server.port)
-        return listener.until(b".DISCONNECT")
+        refused = name == "a wrong password"
+        return listener.until(*([b".AUTH.ERR"] * refused), b".DISCONNECT")
 
     peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
