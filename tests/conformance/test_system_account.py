@@ -110,7 +110,7 @@ def test_a_page_of_an_account_has_the_fields_that_nats_server_shows(tmp_path: Pa
     def look(server: ServerProcess) -> Any:
         asker, _member = Asker(server, "sys"), Asker(server, "a")
         of_a = asker.ask(f"$SYS.REQ.ACCOUNT.A.{page}")
-        return shape(of_a), list(of_a), shape(asker.ask(f"$SYS.REQ.ACCOUNT.NONE.{page}", fences=3))
+        return shape(of_a), list(of_a), shape(asker.ask(f"$SYS.REQ.ACCOUNT.NONE.{page}", fences=20))
 
     peer, ours = of_both(tmp_path, CONFIG, look)
     if page == "CONNZ":  # of an account that is not there: nats-server shows no connections as null
@@ -163,7 +163,7 @@ FILTERS = [
 def test_a_filter_selects_the_servers_that_answer(tmp_path: Path) -> None:
     def look(server: ServerProcess) -> Any:
         asker = Asker(server, "sys")
-        return [asker.ask("$SYS.REQ.SERVER.PING.HEALTHZ", body, fences=3) == "silence" for body in FILTERS]
+        return [asker.ask("$SYS.REQ.SERVER.PING.HEALTHZ", body, fences=20) == "silence" for body in FILTERS]
 
     peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
