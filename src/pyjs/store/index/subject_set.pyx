@@ -142,7 +142,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        """Add the subjects that match the pattern `k`; -1: `out` does not allow so many or so many looks, or no memory."""
+        """Add the subjects that match the pattern `k`; -1: too many or too many looks for `out`, or no memory."""
         cdef uint32_t id
         cdef Subject* s
         if not f.wild[k]:
@@ -155,7 +155,9 @@ cdef class SubjectSet:
                 return -1
             out.looks_left -= 1
             s = subject_by_id(&self.table, id)
-            if s != NULL and subject_matches(f.patterns[k], f.lengths[k], s.name, s.len) and matches_push(out, s) != 0:
+            if s == NULL or not subject_matches(f.patterns[k], f.lengths[k], s.name, s.len):
+                continue
+            if matches_push(out, s) != 0:
                 return -1
         return 0
 
