@@ -157,7 +157,7 @@ class Node(Host):
         return session
 
     def session_entered(self, session: ClientSession) -> None:
-        """Tell who came."""
+        """Report a session that was bound to a user."""
         if self.events is not None:
             self.events.entered(session)
 

@@ -5,6 +5,7 @@ Node (node.py) is the only implementation; this base class keeps core independen
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,17 +38,19 @@ class SessionSettings:
     stall_producers: bool = True
 
 
-class SessionEvents:
-    """What wants to know who comes and goes; called in the middle of other work, so it may only take notes."""
+class SessionEvents(ABC):
+    """A listener to logins and disconnects; called in the middle of other work, so it may only record them."""
 
+    @abstractmethod
     def entered(self, session: ClientSession) -> None:
-        """Take note that `session` is bound to a user."""
+        """Record that `session` is bound to a user."""
 
+    @abstractmethod
     def closed(self, session: ClientSession) -> None:
-        """Take note that `session` has ended, for the reason that it has."""
+        """Record that `session` has ended; its `closed_reason` is set."""
 
 
-class Host:
+class Host(ABC):
     """The node as its sessions see it."""
 
     clock: Clock
@@ -63,26 +66,26 @@ class Host:
     stale_connections: int
     stalled_clients: int
 
+    @abstractmethod
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
         """Return the fields of INFO for `session`; `connected` for the copy after the first PONG."""
-        raise NotImplementedError("Node supplies INFO")
 
+    @abstractmethod
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
         """Return (-ERR text, close reason) if the server takes no more clients; None: accepted."""
-        raise NotImplementedError("Node counts the connections")
 
+    @abstractmethod
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
         """Return (-ERR text, close reason) if `account` takes no more clients; None: accepted."""
-        raise NotImplementedError("Node knows the accounts' limits")
 
+    @abstractmethod
     def session_entered(self, session: ClientSession) -> None:
-        """Take note of a session that was bound to a user."""
-        raise NotImplementedError("Node tells who came")
+        """Report that `session` was bound to a user."""
 
+    @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
         """Forget `session`; called once, after its subscriptions are gone."""
-        raise NotImplementedError("Node keeps the sessions")
 
+    @abstractmethod
     def relieve(self, now_ns: int) -> None:
         """Write the queued output; a session calls it in the middle of a read when buffers are full."""
-        raise NotImplementedError("Node has the turn")

@@ -151,7 +151,7 @@ class Answers:
         return self._change(body, "no such client or leafnode id", lambda session: session.close("Kicked"))
 
     def start_lame_duck(self, body: bytes) -> bytes:
-        """Tell the client that the request names to go to another server."""
+        """Send INFO with `ldm` to the client of the request: it moves to another server."""
 
         def tell(session: ClientSession) -> None:
             session.send_line(info_line(self.monitored.node.info_fields(session, True) | {"ldm": True}))

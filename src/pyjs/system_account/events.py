@@ -1,7 +1,7 @@
-"""Events published to the system account: who came, who left, who was refused, and statistics.
+"""Events published to the system account: logins, disconnects, refused logins, and statistics.
 
 An event is composed only if somebody has subscribed to it. Sessions open and close in the middle of other work, so
-events wait in a queue, and a chore publishes a few in each turn; of more than QUEUE_MAX the oldest are dropped. An
+events wait in a queue, and a chore publishes a few in each step; of more than QUEUE_MAX the oldest are dropped. An
 account whose connections changed several times meanwhile is reported once.
 
 Source: nats.docs "System Events"; subjects, fields and order probed on nats-server 2.15.1
@@ -32,7 +32,7 @@ NS_PER_S = 1_000_000_000
 FIRST_STATSZ_NS = NS_PER_S // 4  # the interval doubles up to the last
 STATSZ_NS = 10 * NS_PER_S
 CONNS_NS = 30 * NS_PER_S
-STEP = 16  # events that a turn publishes
+STEP = 16  # events that one step publishes
 QUEUE_MAX = 10_000
 PREFIX = "io.nats.server.advisory.v1."
 

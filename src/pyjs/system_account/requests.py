@@ -45,7 +45,9 @@ class SystemRequests:
         self._make_answers = make_answers
         self._reload = reload  # reloads after this turn, then calls back with the error, "": none
         self._answers: Answers | None = None
-        self._served: set[str] = set()  # names of accounts with subscriptions
+        self._served: set[str] = (
+            set()
+        )  # names of accounts with subscriptions; the system account never changes
 
     @property
     def answers(self) -> Answers:
@@ -68,9 +70,8 @@ class SystemRequests:
             if name not in self._served:
                 self._served.add(name)
                 self._subscribe_member(account)
-        if "" not in self._served:
-            self._served.add("")
-            self._subscribe_system(system)
+                if account is system:
+                    self._subscribe_system(system)
 
     def _subscribe_system(self, system: Account) -> None:
         server_id = self._node.server_id
