@@ -98,14 +98,20 @@ def server() -> Iterator[socket.socket]:
 
 
 def play(server: socket.socket, answers: list[bytes]) -> int:
-    """Send `answers` to the next connection, each in a packet of its own, and close it; return the port."""
+    """Send `answers` to the next connection, each in a packet of its own, and end it; return the port.
+
+    What the client sends is read: to close with unread bytes resets a connection and drops what is on its way.
+    """
 
     def run() -> None:
         connection, _ = server.accept()
-        for answer in answers:
-            connection.sendall(answer)
-            time.sleep(0.005)
-        connection.close()
+        with connection:
+            for answer in answers:
+                connection.sendall(answer)
+                time.sleep(0.005)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
+                pass
 
     threading.Thread(target=run, daemon=True).start()
     port: int = server.getsockname()[1]
