@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ def build_driver(binary: Path = BINARY) -> Path:
     part = binary.with_suffix(f".{os.getpid()}")
     command = [os.environ.get("CC", "gcc"), *FLAGS, "-o", str(part)]
     command += [str(path) for path in sources if path.suffix == ".c"]
+    if has_openssl(command[0]):
+        command += ["-DNATSLOAD_TLS", "-lssl", "-lcrypto"]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
@@ -44,6 +47,15 @@ def build_driver(binary: Path = BINARY) -> Path:
         raise SystemExit(f"benchmarks: {command[0]} refused the driver:\n{error.stderr}") from None
     part.rename(binary)
     return binary
+
+
+def has_openssl(compiler: str = os.environ.get("CC", "gcc")) -> bool:
+    """Return whether programs can be built with OpenSSL; without it the rows with TLS fail by name."""
+    probe = [compiler, "-E", "-x", "c", "-"]
+    with suppress(FileNotFoundError):
+        found = subprocess.run(probe, input="#include <openssl/ssl.h>", text=True, capture_output=True)
+        return found.returncode == 0
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,21 @@ class Row:
     msgs_max: int = 20_000_000  # bounds disk, memory and the time to fill a stream
     latency: bool = False
     sync_always: bool = False
+    config: str = ""  # more of the server's configuration; {cert} and {key} are files of a certificate
 
 
-def _row(name: str, about: str, arguments: str, **more: int | bool) -> Row:
+def _row(name: str, about: str, arguments: str, **more: int | bool | str) -> Row:
     return Row(name, about, tuple(arguments.split()), **more)  # type: ignore[arg-type]
 
+
+_TLS = 'tls {{ cert_file: "{cert}", key_file: "{key}" }}'
+_PERMISSIONS = """
+accounts {{ LOAD {{ jetstream: enabled, users: [{{ user: load, password: pw, permissions: {{
+  publish: {{ allow: ["bench.>", "load.>", "$JS.>", "_INBOX.>"], deny: ["bench.secret.>"] }}
+  subscribe: {{ allow: ["bench.>", "load.>", "_INBOX.>"], deny: ["bench.secret.>"] }}
+}} }}] }} }}
+"""
+_AS_USER = "--user load --password pw"
 
 ROWS = (
     _row("pub-16", "core publish, no subscriber, 16 B", "pub --size 16", msgs=200_000, msgs_max=80_000_000),
@@ -49,9 +59,19 @@ ROWS = (
     ),
     _row("1-1", "1 publisher to 1 subscriber", "pubsub", msgs=100_000),
     _row("1-10", "1 publisher to 10 subscribers", "pubsub --subscribers 10", msgs=10_000),
+    _row("1-1-tls", "the same, both under TLS", "pubsub --tls", msgs=100_000, config=_TLS),
+    _row(
+        "1-1-perm",
+        "the same, of users with allow and deny lists",
+        f"pubsub {_AS_USER}",
+        msgs=100_000,
+        config=_PERMISSIONS,
+    ),
     _row("reqrep", "request/reply, 1 outstanding", "reqrep", msgs=2_000, latency=True),
     _row("reqrep-4x64", "request/reply, 4 x 64 outstanding", "reqrep --connections 4 --window 64"),
     _row("jspub-1", "JetStream async, 1 publisher", "jspub"),
+    _row("jspub-tls", "JetStream async under TLS", "jspub --tls", config=_TLS),
+    _row("jspub-perm", "JetStream async of a user with lists", f"jspub {_AS_USER}", config=_PERMISSIONS),
     _row("jspub-4", "JetStream async, 4 publishers", "jspub --publishers 4"),
     _row("jspub-1k", "JetStream async, 1 KiB", "jspub --size 1024", msgs_max=2_000_000),
     _row(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from certificate import with_certificate
 from driver_build import Driver, DriverFailed, build_driver
 from report import HEAD, Result, Round, machine_facts, summarize, table_line
 from rows import ROWS, Row
@@ -48,10 +49,15 @@ class Bench:
                 raise DriverFailed(f"pub: {msgs} messages were sent, the server counts {counted}")
         return result
 
+    def _server(self, side: str, row: Row) -> RunningServer:
+        return RunningServer(
+            self.sides[side], base=self.base, sync_always=row.sync_always, config=with_certificate(row.config)
+        )
+
     def calibrate(self, side: str, row: Row) -> int:
         """Return how many messages of `row` take about `self.seconds` on this server."""
         msgs = row.msgs
-        with RunningServer(self.sides[side], base=self.base, sync_always=row.sync_always) as server:
+        with self._server(side, row) as server:
             for _ in range(8):
                 took = float(self._load(server, row, msgs)["seconds"])
                 if took > self.seconds / 2 or msgs == row.msgs_max:
@@ -61,7 +67,7 @@ class Bench:
 
     def measure(self, side: str, row: Row, msgs: int) -> Result:
         """Run `row` once on a fresh server, after a short warm-up."""
-        with RunningServer(self.sides[side], base=self.base, sync_always=row.sync_always) as server:
+        with self._server(side, row) as server:
             self._load(server, row, max(msgs // 8, 100))
             return self._load(server, row, msgs)
 

@@ -37,6 +37,8 @@ struct conn *conn_open(const struct options *o, const struct role *role, void *s
     if (epoll_fd < 0)
         epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     conn->fd = dial(o);
+    if (o->tls)
+        conn->tls = tls_open(conn->fd, timeout_ms);
     conn->role = role;
     conn->state = state;
     conn->in_size = READ_SIZE;
@@ -47,7 +49,10 @@ struct conn *conn_open(const struct options *o, const struct role *role, void *s
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) != 0)
         fail("epoll_ctl: %s", strerror(errno));
     conn_print(conn, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,"
-                     "\"protocol\":1,\"lang\":\"c\",\"name\":\"natsload\",\"version\":\"1\"}\r\n");
+                     "\"protocol\":1,\"lang\":\"c\",\"name\":\"natsload\",\"version\":\"1\"");
+    if (o->user)
+        conn_print(conn, ",\"user\":\"%s\",\"pass\":\"%s\"", o->user, o->password ? o->password : "");
+    conn_print(conn, "}\r\n");
     conn_fence(conn);
     return conn;
 }
@@ -95,6 +100,8 @@ uint64_t conn_token(const struct conn *conn, const struct frame *f) {
 
 /* Send a piece; return how much left, 0 when the socket is full. */
 static size_t send_some(struct conn *conn, const char *data, size_t size) {
+    if (conn->tls)
+        return tls_send(conn->tls, data, size);
     ssize_t n = send(conn->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0)
         return (size_t)n;
@@ -162,7 +169,7 @@ static void handle(struct conn *conn, const struct frame *f) {
 /* Be woken when so many bytes are there, as a blocking reader of large messages would: not for each packet. */
 static void wait_for(struct conn *conn, size_t missing) {
     int least = missing < LARGE ? 1 : missing < LEAST_MAX ? (int)missing : LEAST_MAX;
-    if (least == conn->least)
+    if (least == conn->least || conn->tls)      /* records are smaller than messages */
         return;
     conn->least = least;
     setsockopt(conn->fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
@@ -199,16 +206,21 @@ static void make_room(struct conn *conn) {
 }
 
 static void read_some(struct conn *conn) {
-    make_room(conn);
-    ssize_t n = recv(conn->fd, conn->in + conn->in_end, conn->in_size - conn->in_end, MSG_DONTWAIT);
-    if (n == 0)
-        fail("the server closed the connection");
-    if (n < 0 && errno != EAGAIN && errno != EINTR)
-        fail("recv: %s", strerror(errno));
-    if (n > 0) {
-        conn->in_end += (size_t)n;
-        cut_up(conn);
-    }
+    ssize_t n;
+    do {    /* again without an event: what OpenSSL holds already raises none */
+        make_room(conn);
+        size_t room = conn->in_size - conn->in_end;
+        n = conn->tls ? tls_read(conn->tls, conn->in + conn->in_end, room)
+                      : recv(conn->fd, conn->in + conn->in_end, room, MSG_DONTWAIT);
+        if (n == 0)
+            fail("the server closed the connection");
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            fail("recv: %s", strerror(errno));
+        if (n > 0) {
+            conn->in_end += (size_t)n;
+            cut_up(conn);
+        }
+    } while (n > 0 && conn->tls && tls_holds(conn->tls));
 }
 
 void loop_until(const bool *done) {

@@ -9,6 +9,7 @@
 
 #include "frame.h"
 #include "options.h"
+#include "tls.h"
 #include "util.h"
 
 struct conn;
@@ -21,6 +22,7 @@ struct role {
 
 struct conn {
     int fd;
+    struct tls *tls;        /* NULL: plain */
     const struct role *role;
     void *state;            /* of the role */
     bool active;            /* on_turn is called only then */

@@ -20,7 +20,7 @@ static const char USAGE[] =
     "  bulk    bulk reads of a stream filled first           --msgs --size --subjects --window BYTES --unchecked\n"
     "  direct  direct get of the last message of a subject  --msgs --size --subjects --connections --window\n"
     "  spawn   exec a server, time to its first PONG (--port 0: time to its exit)  -- COMMAND ARG...\n"
-    "common: --host --storage file|memory --keep --timeout SECONDS --server-pid PID\n";
+    "common: --host --storage file|memory --keep --timeout SECONDS --server-pid PID --tls --user NAME --password P\n";
 
 static void usage(const char *what, const char *which) {
     fprintf(stderr, "natsload: %s%s\n%s", what, which, USAGE);
@@ -63,6 +63,10 @@ static bool set(struct options *o, const char *flag, const char *text) {
         o->ack = is(text, "explicit");
     else if (is(flag, "--storage"))
         o->storage = text;
+    else if (is(flag, "--user"))
+        o->user = text;
+    else if (is(flag, "--password"))
+        o->password = text;
     else if (is(flag, "--timeout"))
         o->timeout_s = (int)count_of(flag, text);
     else if (is(flag, "--server-pid"))
@@ -98,6 +102,8 @@ void options_parse(struct options *o, int argc, char **argv) {
             o->keep = true;
         else if (is(argv[i], "--unchecked"))
             o->unchecked = true;
+        else if (is(argv[i], "--tls"))
+            o->tls = true;
         else if (i + 1 == argc)
             usage("unknown flag or missing value: ", argv[i]);
         else if (!set(o, argv[i], argv[i + 1]))

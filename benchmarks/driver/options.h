@@ -19,9 +19,12 @@ struct options {
     uint32_t batch;          /* of a pull request */
     bool ack;                /* pull: explicit acks */
     const char *storage;     /* file or memory */
+    const char *user;        /* of CONNECT, with `password`; NULL: none */
+    const char *password;
     bool msg_id;             /* jspub: a distinct Nats-Msg-Id on each message */
     bool fresh;              /* pub, pubsub, jspub: each message has a subject that was never used before */
     bool keep;               /* leave the stream behind */
+    bool tls;                /* encrypt after INFO; any certificate is accepted */
     bool unchecked;          /* bulk: the server need not check the records */
     int timeout_s;           /* without a byte from the server */
     int server_pid;          /* its CPU and peak RSS are reported; 0: not measured */

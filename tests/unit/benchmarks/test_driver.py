@@ -12,7 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from benchmarks.driver_build import Driver, DriverFailed, build_driver
+from benchmarks.certificate import with_certificate
+from benchmarks.driver_build import Driver, DriverFailed, build_driver, has_openssl
+from benchmarks.rows import ROWS, Row
 from benchmarks.servers import RunningServer, find_peer, free_port, our_command, peer_command
 
 Fault = Callable[[bytes], bytes]  # one operation of the server -> what the client gets instead
@@ -305,3 +307,14 @@ def test_one_wrong_chunk_fails_a_bulk_read(ours: RunningServer, driver: Driver, 
     assert wire.hit
     assert json.loads(done.stdout)["verified"] is False
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.config], ids=lambda row: row.name)
+def test_the_driver_logs_in_and_encrypts_as_the_row_says(driver: Driver, row: Row) -> None:
+    with RunningServer(our_command(), config=with_certificate(row.config)) as server:
+        arguments = [*row.arguments, "--msgs", "2000", "--port", str(server.port)]
+        if "--tls" in arguments and not has_openssl():
+            with pytest.raises(DriverFailed, match="built without OpenSSL"):
+                driver.run(arguments)
+        else:
+            assert driver.run(arguments)["verified"]
