@@ -116,7 +116,8 @@ def use(js: JetStreamFixture) -> None:
     if "HURT" not in js.engine.streams:
         return
     js.state("HURT")
-    js.ask("HURT.new", b"new")  # its subjects may be others now
+    js.user.send(b"PUB HURT.new 3\r\nnew\r\n")  # its subjects may be others now, and it may give no PubAcks
+    js.turn()
     js.api("STREAM.MSG.GET.HURT", {"seq": 20})
     js.api("STREAM.MSG.GET.HURT", {"last_by_subj": "HURT.1"})
     for durable in ("c", "d", "e"):
