@@ -1,9 +1,8 @@
 """The shadow of a subscription: it stands in the exporting account and passes messages on to the importing one.
 
-Each subscription that matches the local subject of a stream import has one. Its receiver sees the local subject; it is
-the same receiver, so that counters, UNSUB max, permissions and queue groups are those of the subscription itself. A
-message that came here by a service import is not passed on, as in nats-server, and a shadow has no shadows: a stream
-import reaches one account far.
+Each subscription that matches the local subject of a stream import has one, in the same queue group and with the same
+sid. The receiver sees the local subject. As in nats-server, imported messages do not count for UNSUB max, a message
+that came here by a service import is not passed on, and a stream import reaches one account far.
 
 Compiled: every imported message (benchmarks/: 1-1 across a stream import).
 """
@@ -29,35 +28,32 @@ cdef class Shadow(Sink):
         self.text_len = <uint32_t> len(local)
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
+        cdef Target target
         cdef char* made
         cdef uint32_t n = 0
         cdef int taken
         if m.via != NULL or t.sub.closed or self.real.state.closed:
             return 0
         if m.aliased or (self.rewrite is None and self.text == NULL):
-            return self.pass_on(m, t, m.subject, m.subject_len)
+            target = t[0]
+            target.sink = self.real.state.sink
+            return (<Sink> target.sink).deliver(m, &target)
         if self.rewrite is None:
-            return self.pass_on(m, NULL, self.text, self.text_len)
+            return self.pass_on(m, t, self.text, self.text_len)
         made = self.rewrite.apply(m.subject, m.subject_len, &n)
         if made == NULL:
             return 0
-        taken = self.pass_on(m, NULL, made, n)
+        taken = self.pass_on(m, t, made, n)
         free(made)
         return taken
 
     cdef int pass_on(self, Msg* m, Target* t, const char* subject, uint32_t n) noexcept nogil:
-        """Deliver under `subject`; `t` has the start of the line if the subject stays the same, else NULL."""
-        cdef Target target
-        cdef Msg renamed
+        """Deliver under `subject`, which has no prebuilt line."""
+        cdef Target target = t[0]
+        cdef Msg renamed = m[0]
         target.sink = self.real.state.sink
-        target.sub = &self.real.state
         target.head = NULL
         target.head_len = 0
-        if t != NULL:
-            target.head = t.head
-            target.head_len = t.head_len
-            return (<Sink> target.sink).deliver(m, &target)
-        renamed = m[0]
         renamed.subject = subject
         renamed.subject_len = n
         return (<Sink> target.sink).deliver(&renamed, &target)
