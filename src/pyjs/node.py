@@ -20,6 +20,7 @@ from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timer, Timers
+from pyjs.config.exchange.declared import Exchange
 from pyjs.config.options import AccountLimits
 from pyjs.core.account import Account
 from pyjs.core.auth.permissions import Permissions, ResponsePermission
@@ -87,6 +88,7 @@ class Node(Host):
         self._last_cid = 4  # nats-server's own internal clients take the first ids
         self._in_turn = False
         self.accounts: dict[str, Account] = {}
+        self._exchanges: dict[str, Exchange] = {}  # what accounts share, by name
         self.settings = SessionSettings()
         self.apply_options(options)
 
@@ -104,6 +106,7 @@ class Node(Host):
                     account.subs.caching = False
         for name, account_options in options.accounts.items():
             self.accounts[name].limits = account_options.limits
+        self._share(options)
         self.system_account = self.accounts.get(options.system_account)
         self.authenticator = authenticator_from(options, self.rng)
         for session in self.sessions.values():
@@ -111,6 +114,18 @@ class Node(Host):
         if self.jetstream is not None:
             self.turn_state.now = self.clock.now_ns()
             self.jetstream.apply_options()
+
+    def _share(self, options: Options) -> None:
+        """Apply imports, exports and mappings of accounts where they have changed."""
+        declared = {name: Exchange() for name in self.accounts} | options.exchanges()
+        changed = [name for name, exchange in declared.items() if self._exchanges.get(name, Exchange()) != exchange]
+        self.system_account = self.accounts.get(options.system_account)
+        self._exchanges = declared
+        if changed:
+            from pyjs.core.exchange.account_exchange import apply  # most servers need none of it
+
+            self.turn_state.now = self.clock.now_ns()
+            apply(self, declared, changed)
 
     def start_jetstream(self) -> None:
         """Run all steps of `start_jetstream_steps`. Raises the same errors."""

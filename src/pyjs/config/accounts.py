@@ -14,6 +14,7 @@ from functools import partial
 from pyjs.base.units import INT64_MAX
 from pyjs.config import unsupported
 from pyjs.config.errors import Place, Refused, suggestion
+from pyjs.config.exchange.read import EXPORTS, IMPORTS, MAPPINGS, check_exchanges
 from pyjs.config.kinds import BOOL, DURATION, INT, INT32_MAX, SIZE, STRING, Between, read_map
 from pyjs.config.options import (
     GLOBAL_ACCOUNT,
@@ -440,6 +441,14 @@ ACCOUNT = Table(
             Kind("map", _read_account_limits, "{}", ACCOUNT_LIMITS),
             "Limits of the account's connections.",
         ),
+        Key("exports", EXPORTS, "Streams and services that other accounts may import."),
+        Key("imports", IMPORTS, "Streams and services of other accounts."),
+        Key(
+            "mappings",
+            MAPPINGS,
+            "Subjects that change when a client publishes, each with its destination or weighted ones.",
+            ("maps",),
+        ),
     ),
     unsupported.ACCOUNT,
 )
@@ -462,6 +471,7 @@ def read_accounts(reading: Reading, key: Key, value: Value, target: object) -> d
         block = Key(name, key.kind, "")
         read_block(reading, ACCOUNT, read_map(block, entry.value, "users: []"), account)
         _share_permissions(account.users, account.default_permissions)
+    check_exchanges(reading, {name: account.exchange() for name, account in accounts.items()})
     return accounts
 
 

@@ -13,8 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyjs.config.exchange.declared import Exchange
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyjs.config.exchange.declared import Export, Import, SubjectMapping
 
 NS_PER_S = 1_000_000_000
 GLOBAL_ACCOUNT = "$G"
@@ -101,6 +105,13 @@ class AccountOptions:
     jetstream: AccountJetStreamOptions | None = None  # None: JetStream is off in this account
     default_permissions: PermissionOptions | None = None
     limits: AccountLimits = field(default_factory=AccountLimits)
+    exports: tuple[Export, ...] = ()
+    imports: tuple[Import, ...] = ()
+    mappings: tuple[SubjectMapping, ...] = ()
+
+    def exchange(self) -> Exchange:
+        """Return what the account shares with others."""
+        return Exchange(self.exports, self.imports, self.mappings)
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -223,6 +234,7 @@ class Options:
     no_auth_user: str = ""
     tls: TlsOptions = field(default_factory=TlsOptions)
     accounts: dict[str, AccountOptions] = field(default_factory=dict)  # those of the file, by name
+    mappings: tuple[SubjectMapping, ...] = ()  # of the global account
     feature_flags: dict[str, bool] = field(default_factory=dict)  # those that were set
     system_account: str = SYSTEM_ACCOUNT  # "": none (no_system_account)
     no_system_account: bool = False
@@ -243,6 +255,11 @@ class Options:
         yield from single.users
         for account in self.accounts.values():
             yield from account.users
+
+    def exchanges(self) -> dict[str, Exchange]:
+        """Return what each account shares, by name."""
+        declared = {name: account.exchange() for name, account in self.accounts.items()}
+        return {GLOBAL_ACCOUNT: Exchange(mappings=self.mappings)} | declared
 
     def has_plain_password(self) -> bool:
         """Return whether a password or token is in plain text."""

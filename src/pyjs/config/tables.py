@@ -22,6 +22,7 @@ from pyjs.config.accounts import (
     read_authorization,
 )
 from pyjs.config.errors import Refused, suggestion
+from pyjs.config.exchange.read import DESTINATION, EXPORT, IMPORT, LATENCY, MAPPINGS, REMOTE
 from pyjs.config.jetstream import JETSTREAM, JETSTREAM_LIMITS, check_store_dir, read_jetstream
 from pyjs.config.kinds import (
     BOOL,
@@ -348,6 +349,13 @@ TOP = Table(
             reloadable=True,
         ),
         Key(
+            "mappings",
+            MAPPINGS,
+            "Subjects of the global account that change when a client publishes.",
+            ("maps",),
+            reloadable=True,
+        ),
+        Key(
             "system_account",
             STRING,
             "The account of the server's own events and requests.",
@@ -388,6 +396,11 @@ TABLES: dict[str, Table] = {
     "accounts.*": ACCOUNT,
     "accounts.*.limits": ACCOUNT_LIMITS,
     "accounts.*.jetstream": ACCOUNT_JETSTREAM,
+    "accounts.*.exports.*": EXPORT,
+    "accounts.*.exports.*.latency": LATENCY,
+    "accounts.*.imports.*": IMPORT,
+    "accounts.*.imports.*.stream": REMOTE,
+    "mappings.*": DESTINATION,
     "users.*": USER,
     "permissions": PERMISSIONS,
     "permissions.allow_responses": RESPONSES,

@@ -11,8 +11,6 @@ from pyjs.config.table import Unsupported
 _NO_OCSP = "certificate status is not asked for"
 _NO_CLUSTER = "the server runs alone"
 _NO_JWT = "there are no JWTs yet"
-_NO_EXCHANGE = "accounts cannot exchange subjects yet"
-_NO_MAPPING = "subject mapping is not there yet"
 _NO_PROXY = "the PROXY protocol is not there yet"
 _NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queue up"
 _NO_META_GROUP = "there is no replicated metadata to compact"
@@ -35,7 +33,6 @@ TOP = (
     Unsupported(("resolver_preload",), _NO_JWT),
     Unsupported(("resolver_pinned_accounts",), _NO_JWT),
     Unsupported(("default_sentinel",), _NO_JWT),
-    Unsupported(("mappings", "maps"), _NO_MAPPING),
     Unsupported(("proxy_protocol",), _NO_PROXY),
     Unsupported(("proxies",), _NO_PROXY),
     Unsupported(("syslog",), "log_file and standard error are"),
@@ -72,9 +69,6 @@ AUTHORIZATION = (
 
 ACCOUNT = (
     Unsupported(("nkey",), "accounts are known by their names"),
-    Unsupported(("imports",), _NO_EXCHANGE),
-    Unsupported(("exports",), _NO_EXCHANGE),
-    Unsupported(("mappings", "maps"), _NO_MAPPING),
     Unsupported(("msg_trace", "trace_dest"), "message tracing is not there yet"),
 )
 

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.core.sink cimport Sink, Turn
+from pyjs.subjects.mappings cimport Mappings
 from pyjs.subjects.routes cimport Route, Target
 from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.wire.ops cimport Msg
@@ -12,6 +13,9 @@ cdef class Account:
     cdef readonly Turn turn
     cdef uint64_t random_state
     cdef public object jetstream        # the account's JetStream (jetstream.engine), None: not enabled
+    cdef public Mappings mappings       # of published subjects, None: there are none
+    cdef public object exchange         # core.exchange.account_exchange.AccountExchange, None: imports nothing
+    cdef public object responses        # core.exchange.responses.Responses, None: no service is shared
     cdef public object limits           # config.options.AccountLimits
     cdef readonly set sessions          # open ClientSessions bound to this account
     cdef readonly dict watched          # literal subject -> list of callables, see watch_interest
@@ -20,6 +24,8 @@ cdef class Account:
     cdef int publish(self, Msg* m) noexcept nogil
     # Deliver to the subscriptions of `dest`, with m.subject on the wire (JetStream deliveries).
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil
+    # Change m.subject by the mappings. Returns its memory, which the caller frees after use; NULL: unchanged.
+    cdef char* map_subject(self, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
     cpdef object add(self, Subscription sub)

@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterator
 
 from pyjs.core.chore import Step
 from pyjs.core.sink import Request, Sink, Turn
+from pyjs.subjects.mappings import Mappings
 from pyjs.subjects.routes import RouteCache
 from pyjs.subjects.sublist import Sublist, Subscription
 
@@ -10,6 +11,9 @@ class Account:
     subs: Sublist
     turn: Turn
     jetstream: object
+    mappings: Mappings | None
+    exchange: object
+    responses: object
     limits: object
     sessions: set[Sink]
     watched: dict[bytes, list[Callable[[], None]]]
@@ -22,3 +26,5 @@ class Account:
     ) -> Subscription: ...
     def add(self, sub: Subscription) -> None: ...
     def unsubscribe(self, sub: Subscription) -> None: ...
+    def add_plain(self, sub: Subscription) -> None: ...
+    def remove_plain(self, sub: Subscription) -> None: ...

@@ -34,15 +34,28 @@ cdef class Account:
         self.watched = {}
 
     cdef int publish(self, Msg* m) noexcept nogil:
+        if m.subject_len == 0:
+            return 0                # lost by a mapping
         if m.subject[0] == c'_' or m.subject[0] == c'$':
             return self.deliver_route(self.subs.find_prefixed(m.subject, m.subject_len), m)
         return self.deliver_route(self.subs.find(m.subject, m.subject_len), m)
 
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil:
         m.aliased = True
+        m.found_by, m.found_by_len = dest, <uint32_t> n
         if dest[0] == c'_' or dest[0] == c'$':
             return self.deliver_route(self.subs.find_prefixed(dest, n), m)
         return self.deliver_route(self.subs.find(dest, n), m)
+
+    cdef char* map_subject(self, Msg* m) noexcept nogil:
+        cdef uint32_t n = 0
+        cdef char* made
+        if self.mappings is None:
+            return NULL
+        made = self.mappings.select(m.subject, m.subject_len, &n)
+        if made != NULL:
+            m.subject, m.subject_len = made, n
+        return made
 
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil:
         cdef uint32_t i
@@ -122,12 +135,24 @@ cdef class Account:
 
     cpdef object add(self, Subscription sub):
         """Insert an existing subscription."""
+        self.add_plain(sub)
+        if self.exchange is not None:
+            self.exchange.joined(sub)
+
+    def unsubscribe(self, Subscription sub) -> None:
+        """Remove a subscription; nothing more is delivered to it."""
+        self.remove_plain(sub)
+        if self.exchange is not None:
+            self.exchange.left(sub)
+
+    def add_plain(self, Subscription sub) -> None:
+        """As `add`, without the account's stream imports."""
         self.subs.insert(sub)
         if self.watched:
             self.interest_changed(sub.subject)
 
-    def unsubscribe(self, Subscription sub) -> None:
-        """Remove a subscription; nothing more is delivered to it."""
+    def remove_plain(self, Subscription sub) -> None:
+        """Undo add_plain."""
         if self.subs.remove(sub) and self.watched:
             self.interest_changed(sub.subject)
 

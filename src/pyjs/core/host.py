@@ -62,6 +62,7 @@ class Host(ABC):
     authenticator: Authenticator
     accounts: dict[str, Account]
     system_account: Account | None
+    server_name: str
     slow_consumers: int
     stale_connections: int
     stalled_clients: int

@@ -22,6 +22,7 @@ WITHOUT_VALUE = {
     "authorization.users": "authorization users",
     "authorization.default_permissions": "authorization default permissions",
     "accounts": "accounts",
+    "mappings": "mappings",
     "server_tags": "tags",
     "server_metadata": "metadata",
     "jetstream.enabled": "JetStream",

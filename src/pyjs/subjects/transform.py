@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    Piece: TypeAlias = Callable[[list[bytes]], bytes]  # tokens of the subject -> a part of the destination
+    Function: TypeAlias = Callable[[list[bytes]], bytes]  # tokens of the subject -> a part of the destination
+    Piece: TypeAlias = bytes | int | Function  # a literal token, a copied token of the subject by its index
 
 REMEMBERED_MAX = 4096
 INT32_MAX = 2**31 - 1
@@ -54,9 +55,9 @@ class SubjectTransform:
         Raises:
             TransformError: it cannot be.
         """
-        self._source = (source or ">").encode()
-        self._same = self._source == b">" and destination == ">"
-        self._pieces, self._tail_from, self._by_chance = _read(source or ">", destination, rng)
+        self.source = (source or ">").encode()
+        self._same = self.source == b">" and destination == ">"
+        self.pieces, self.tail_from, self._by_chance = _read(source or ">", destination, rng)
         self._known: dict[bytes, bytes | None] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
@@ -74,13 +75,19 @@ class SubjectTransform:
     def _make(self, subject: bytes) -> bytes | None:
         if self._same:
             return subject
-        if not is_valid_literal(subject) or not subject_matches(subject, self._source):
+        if not is_valid_literal(subject) or not subject_matches(subject, self.source):
             return None
         tokens = subject.split(b".")
-        made = [piece(tokens) for piece in self._pieces]
-        if self._tail_from >= 0:
-            made.extend(tokens[self._tail_from :])
+        made = [_part(piece, tokens) for piece in self.pieces]
+        if self.tail_from >= 0:
+            made.extend(tokens[self.tail_from :])
         return b".".join(made)
+
+
+def _part(piece: Piece, tokens: list[bytes]) -> bytes:
+    if isinstance(piece, bytes):
+        return piece
+    return tokens[piece] if isinstance(piece, int) else piece(tokens)
 
 
 def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform | None:
@@ -160,9 +167,9 @@ class _Reader:
 
     def piece(self, token: str) -> Piece:
         if token.startswith("$") and _INTEGER.fullmatch(token[1:]):
-            return _copied(self._token_at(int(token[1:]), token))
+            return self._token_at(int(token[1:]), token)
         if not _is_function(token):
-            return _literal(token.encode())
+            return token.encode()
         found = _FUNCTION.search(token)
         if found is None:
             raise _fault("unknown function", token)
@@ -204,7 +211,7 @@ class _Reader:
             raise _fault(_TOO_MANY, token)
         number = _integer(args[0], token)
         if name == "wildcard":
-            return _copied(self._token_at(number, token))
+            return self._token_at(number, token)
         if name == "split":
             if " " in args[1]:
                 raise _fault(_BAD_ARGUMENT, token)
@@ -224,15 +231,7 @@ def _integer(text: str, token: str, lowest: int = -(2**63), highest: int = 2**63
 # -- pieces ------------------------------------------------------------------------------------------------
 
 
-def _literal(text: bytes) -> Piece:
-    return lambda tokens: text
-
-
-def _copied(at: int) -> Piece:
-    return lambda tokens: tokens[at]
-
-
-def _partition(places: list[int], count: int) -> Piece:
+def _partition(places: list[int], count: int) -> Function:
     def piece(tokens: list[bytes]) -> bytes:
         key = b"".join([tokens[at] for at in places]) if places else b".".join(tokens)
         return b"%d" % (fnv1a(key) % count if count else 0)
@@ -248,11 +247,11 @@ def fnv1a(key: bytes) -> int:
     return value
 
 
-def _random(limit: int, rng: Rng) -> Piece:
+def _random(limit: int, rng: Rng) -> Function:
     return lambda tokens: b"%d" % (rng.below(limit) if limit else 0)
 
 
-def _split(at: int, separator: bytes) -> Piece:
+def _split(at: int, separator: bytes) -> Function:
     def piece(tokens: list[bytes]) -> bytes:
         # Separators at the end and in a row make no empty tokens, the first one at the start neither.
         first, *rest = tokens[at].split(separator) if separator else _characters(tokens[at])
@@ -268,7 +267,7 @@ def _characters(token: bytes) -> list[bytes]:
     return [char.encode("utf-8", "surrogateescape") for char in token.decode("utf-8", "surrogateescape")]
 
 
-def _cut(cut: Callable[[bytes, int], bytes], at: int, size: int) -> Piece:
+def _cut(cut: Callable[[bytes, int], bytes], at: int, size: int) -> Function:
     """Return the piece of a function that cuts a token; a token that is too short stays whole."""
     return lambda tokens: cut(tokens[at], size) if 0 < size < len(tokens[at]) else tokens[at]
 

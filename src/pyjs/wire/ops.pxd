@@ -14,6 +14,9 @@ cdef struct Msg:
     uint32_t size               # header_len + payload length
     bint split                  # the body does not follow the tail: composed by the server, body elsewhere
     bint aliased                # the route was found by another subject than `subject` (JetStream deliveries)
+    const char* found_by        # that other subject, if `aliased`
+    uint32_t found_by_len
+    void* via                   # core.exchange.service.Hop: the service imports on the way here, NULL: none
     void* origin                # the publishing session (borrowed), NULL: the server itself
     void* whole                 # bytes object (borrowed) equal to `body`, which receivers may keep; NULL: they copy
 

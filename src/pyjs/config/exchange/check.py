@@ -1,0 +1,198 @@
+"""The rules of exports and imports over all accounts: what may be imported, and by whom.
+
+An import needs an export that covers it, and imports may not lead back to an account on their way.
+
+Source: rules, their order and texts of nats-server 2.15.1 (tests/conformance/test_account_exchange.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyjs.config.exchange.declared import (
+    SINGLETON,
+    Exchange,
+    Export,
+    Import,
+    Latency,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+)
+from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildcard, subjects_overlap
+from pyjs.subjects.transform import TransformError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+
+@dataclass(slots=True)
+class ExchangeProblem:
+    """An invalid declaration."""
+
+    account: str
+    kind: str  # exports or imports
+    index: int
+    cause: str
+
+
+@dataclass(slots=True)
+class Check:
+    """A check of the declarations of all accounts together."""
+
+    declared: Mapping[str, Exchange]
+    has_system_account: bool = True
+    problems: list[ExchangeProblem] = field(default_factory=list)
+    # Accepted imports by account, in the order of the check: cycles are looked for among these.
+    streams: dict[str, list[StreamImport]] = field(default_factory=dict)
+    services: dict[str, list[ServiceImport]] = field(default_factory=dict)
+
+    def run(self) -> list[ExchangeProblem]:
+        """Return the problems: exports first, since imports need them."""
+        self._each("exports", self._export_fault)
+        self._each("imports", self._import_fault)
+        return self.problems
+
+    def _each(self, kind: str, fault: Callable[[str, Any], str]) -> None:
+        for name, exchange in self.declared.items():
+            for index, each in enumerate(getattr(exchange, kind)):
+                cause = fault(name, each)
+                if cause:
+                    self.problems.append(ExchangeProblem(name, kind, index, cause))
+
+    def _export_fault(self, name: str, export: Export) -> str:
+        kind = "stream" if isinstance(export, StreamExport) else "service"
+        for account in export.accounts:
+            if account not in self.declared:
+                return f'"{account}" account not defined for {kind} export'
+        position = export.account_token_position
+        tokens = export.subject.split(".")
+        if not is_valid_subject(export.subject.encode()) or (
+            position and (position > len(tokens) or tokens[position - 1] != "*")
+        ):
+            return f'Error adding {kind} export "{export.subject}": invalid subject'
+        if isinstance(export, ServiceExport) and export.latency is not None:
+            return self._latency_fault(name, export, export.latency)
+        return ""
+
+    def _latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
+        start = f'Error adding service latency sampling for "{export.subject}"'
+        if not self.has_system_account:
+            return f"{start}: system account not setup"
+        results = latency.subject.encode()
+        own = [each for each in self.declared[name].exports if isinstance(each, ServiceExport)]
+        looped = any(is_subset(results, each.subject.encode()) for each in own)
+        start += f' on subject "{latency.subject}"'
+        if not is_valid_subject(results) or subject_has_wildcard(results) or looped:
+            return f"{start}: invalid publish subject"
+        return "" if export.response_type == SINGLETON else f"{start}: bad service response type"
+
+    def _import_fault(self, name: str, wanted: Import) -> str:
+        kind = "stream" if isinstance(wanted, StreamImport) else "service"
+        exporter = self.declared.get(wanted.account)
+        if exporter is None:
+            return f'"{wanted.account}" account not defined for {kind} import'
+        start = f'Error adding {kind} import "{wanted.subject}": '
+        if not is_valid_subject(wanted.subject.encode()):
+            return start + ("stream import not authorized" if kind == "stream" else "invalid subject")
+        if not authorized(exporter.export_of(wanted), name, wanted.subject):
+            return f"{start}{kind} import not authorized"
+        if isinstance(wanted, StreamImport):
+            cause = self._stream_fault(name, wanted)
+        else:
+            cause = self._service_fault(name, wanted)
+        return start + cause if cause else ""
+
+    def _stream_fault(self, name: str, wanted: StreamImport) -> str:
+        for subject in (wanted.to or wanted.subject, wanted.subject):
+            if self._stream_cycle(wanted.account, subject, {name}):
+                return "import forms a cycle"
+        try:
+            wanted.local()
+        except TransformError as error:
+            return _no_transform("stream", wanted.subject, wanted.to, error)
+        accepted = self.streams.setdefault(name, [])
+        if any((each.account, each.subject) == (wanted.account, wanted.subject) for each in accepted):
+            return "stream import already exists"
+        accepted.append(wanted)
+        return ""
+
+    def _service_fault(self, name: str, wanted: ServiceImport) -> str:
+        local = wanted.to or wanted.subject
+        if not is_valid_subject(local.encode()):
+            return "invalid subject"
+        try:
+            pattern = wanted.local().pattern
+        except TransformError as error:
+            return _no_transform("service", local, wanted.subject, error)
+        if self._service_cycle(wanted.account, pattern, {name}):
+            return "import forms a cycle"
+        accepted = self.services.setdefault(name, [])
+        for each in accepted:
+            if each.account == wanted.account and each.local().pattern == pattern:
+                return (
+                    f'duplicate service import subject "{local}", previously used in import'
+                    f' for account "{each.account}", subject "{each.subject}"'
+                )
+        accepted.append(wanted)
+        return ""
+
+    def _stream_cycle(self, name: str, subject: str, visited: set[str]) -> bool:
+        """Return whether importing `subject` from `name` leads back to a visited account."""
+        exports = [each for each in self.declared[name].exports if isinstance(each, StreamExport)]
+        if not any(is_subset(subject.encode(), each.subject.encode()) for each in exports):
+            return False
+        return any(
+            each.account in visited
+            or self._stream_cycle(each.account, narrowed, _with(visited, name))
+            for each, narrowed in _met(self.streams.get(name, []), subject)
+        )
+
+    def _service_cycle(self, name: str, subject: str, visited: set[str]) -> bool:
+        for each in self.services.get(name, []):
+            if not _collide(subject, each.subject):
+                continue
+            if each.account in visited:
+                return True
+            local = each.local().pattern
+            narrowed = local if is_subset(local.encode(), subject.encode()) else subject
+            if self._service_cycle(each.account, narrowed, _with(visited, name)):
+                return True
+        return False
+
+
+def authorized(export: Export | None, importer: str, subject: str) -> bool:
+    """Return whether `importer` may import `subject` by `export`."""
+    if export is None:
+        return False
+    position = export.account_token_position
+    if position:
+        tokens = subject.split(".") if subject != export.subject else []
+        return position <= len(tokens) and tokens[position - 1] == importer
+    return not export.accounts or importer in export.accounts
+
+
+def _met(imports: list[StreamImport], subject: str) -> Iterator[tuple[StreamImport, str]]:
+    """Yield the imports whose subjects here overlap with `subject`, with the narrower of both."""
+    for each in imports:
+        local = each.local().pattern
+        if _collide(subject, local):
+            yield each, local if is_subset(local.encode(), subject.encode()) else subject
+
+
+def _collide(subject: str, other: str) -> bool:
+    return subjects_overlap(subject.encode(), other.encode())
+
+
+def _with(visited: set[str], name: str) -> set[str]:
+    """Return `visited` with `name`; the same set, so that a search visits an account once."""
+    visited.add(name)
+    return visited
+
+
+def _no_transform(kind: str, subject: str, to: str, error: TransformError) -> str:
+    return (
+        f'failed to create mapping transform for {kind} import subject from "{subject}" to "{to}": {error}'
+    )

@@ -1,0 +1,135 @@
+"""Exports, imports and mappings of accounts as declarations.
+
+A declaration is plain data, independent of where it was written: the configuration file, or anything else that
+declares accounts while the server runs. Knows nothing of accounts at work: core.exchange applies declarations.
+
+Source: nats.docs "Accounts".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.subjects.local_subject import LocalSubject, numbered, of_service_import, of_stream_import
+from pyjs.subjects.tokens import is_subset
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+NS_PER_S = 1_000_000_000
+THRESHOLD_NS = 120 * NS_PER_S  # time limit of a response, unless the export has another one
+SINGLETON, STREAM, CHUNKED = "Singleton", "Stream", "Chunked"  # response types
+
+
+@dataclass(frozen=True, slots=True)
+class StreamExport:
+    """Subjects whose messages other accounts may receive."""
+
+    subject: str
+    accounts: tuple[str, ...] = ()  # who may import it; (): every account
+    account_token_position: int = 0  # the token of the import's subject that is the importer's name; 0: none
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Measuring of a service."""
+
+    subject: str  # of the samples, in the exporting account
+    sampling: int = 100  # percent of the requests; 0: those whose headers ask for it
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceExport:
+    """Subjects to which other accounts may send requests."""
+
+    subject: str
+    accounts: tuple[str, ...] = ()
+    account_token_position: int = 0
+    response_type: str = SINGLETON
+    response_threshold_ns: int = THRESHOLD_NS
+    latency: Latency | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamImport:
+    """Subjects of another account whose messages subscribers of this one receive."""
+
+    account: str
+    subject: str
+    to: str = ""  # the subject here, with $1 for the first `*` of `subject`; "": the same
+
+    def local(self) -> LocalSubject:
+        """Return the subject here. Raises TransformError."""
+        return of_stream_import(self.subject, self.to or self.subject)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceImport:
+    """Subjects of this account whose messages are requests to another one."""
+
+    account: str
+    subject: str
+    to: str = ""  # the subject here; "": the same
+    share: bool = False  # the service learns who asks
+
+    def local(self) -> LocalSubject:
+        """Return the subject here. Raises TransformError."""
+        return of_service_import(self.subject, self.to or self.subject)
+
+
+@dataclass(frozen=True, slots=True)
+class MapDestination:
+    """One destination of a mapping."""
+
+    subject: str
+    weight: int = 100  # percent
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectMapping:
+    """A subject that is changed when a message is published; weights of less than 100 together keep the rest."""
+
+    source: str
+    destinations: tuple[MapDestination, ...]
+
+    def weighted(self) -> list[tuple[str, int]]:
+        """Return all destinations with their weights; the published subject gets the rest if it is not one of them."""
+        found = [(each.subject, each.weight) for each in self.destinations]
+        rest = 100 - sum(weight for _, weight in found)
+        if rest and self.source not in [subject for subject, _ in found]:
+            found.append((numbered(self.source), rest))
+        return found
+
+
+Export: TypeAlias = "StreamExport | ServiceExport"
+Import: TypeAlias = "StreamImport | ServiceImport"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The declarations of one account."""
+
+    exports: tuple[Export, ...] = ()
+    imports: tuple[Import, ...] = ()
+    mappings: tuple[SubjectMapping, ...] = ()
+
+    def stream_imports(self) -> list[StreamImport]:
+        """Return the imports of streams."""
+        return [each for each in self.imports if isinstance(each, StreamImport)]
+
+    def service_imports(self) -> list[ServiceImport]:
+        """Return the imports of services."""
+        return [each for each in self.imports if isinstance(each, ServiceImport)]
+
+    def export_of(self, wanted: Import) -> Export | None:
+        """Return the export that covers an import: the same subject, or the first one that includes it."""
+        kind = StreamExport if isinstance(wanted, StreamImport) else ServiceExport
+        exports = [each for each in self.exports if isinstance(each, kind)]
+        for export in exports:
+            if export.subject == wanted.subject:
+                return export
+        for export in exports:
+            if is_subset(wanted.subject.encode(), export.subject.encode()):
+                return export
+        return None

@@ -1,0 +1,154 @@
+"""The imports of one account at work, and their change while clients are connected.
+
+`apply` replaces what an account imports and how it maps subjects; it may be called for one account at any time
+between turns. A removed import delivers nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.config.exchange.declared import Exchange, ServiceExport, ServiceImport
+from pyjs.core.exchange.info import Describer
+from pyjs.core.exchange.latency import Meter, Tracked
+from pyjs.core.exchange.responses import Responses, ServiceCalls
+from pyjs.core.exchange.service import ServiceSink
+from pyjs.core.exchange.stream_imports import Source, StreamImports
+from pyjs.subjects.mappings import Destinations, Mappings
+from pyjs.subjects.rewrite import Rewrite
+from pyjs.subjects.sublist import Subscription
+from pyjs.subjects.tokens import subject_matches
+from pyjs.subjects.transform import SubjectTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyjs.base.rng import Rng
+    from pyjs.config.exchange.declared import SubjectMapping
+    from pyjs.core.account import Account
+    from pyjs.core.host import Host
+
+MEASURED_MAX = 65536  # requests whose clients are watched; of more, lost ones are noticed after the threshold
+
+
+class AccountExchange:
+    """The imports of one account."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.declared = Exchange()
+        self.services: list[ServiceSink] = []
+        self._streams = StreamImports()
+        self._subs: list[Subscription] = []  # of the services
+        # Reply subject -> (calls, token, sample) of measured requests.
+        self._measured: dict[bytes, tuple[ServiceCalls, bytes, Tracked]] = {}
+
+    def joined(self, sub: Subscription) -> None:
+        """Handle a new subscription of the account."""
+        self._streams.joined(sub)
+
+    def left(self, sub: Subscription) -> None:
+        """Handle the end of a subscription of the account."""
+        self._streams.left(sub)
+        if self._measured:
+            self._lose(sub.subject)
+
+    def note_measured(self, reply: bytes, calls: ServiceCalls, token: bytes, tracked: Tracked) -> None:
+        """Watch whether the client waits for the response to a measured request."""
+        if len(self._measured) >= MEASURED_MAX:
+            self._measured = {key: each for key, each in self._measured.items() if not each[2].done}
+        if len(self._measured) < MEASURED_MAX:
+            self._measured[reply] = calls, token, tracked
+
+    def _lose(self, subject: bytes) -> None:
+        for reply in [reply for reply in self._measured if subject_matches(reply, subject)]:
+            if self.account.has_interest(reply):
+                continue
+            calls, token, tracked = self._measured.pop(reply)
+            exporter = next((each.exporter for each in self.services if each.calls is calls), None)
+            if not tracked.done and exporter is not None and isinstance(exporter.responses, Responses):
+                calls.lose(exporter.responses, token)
+
+    def stop_services(self) -> None:
+        """Remove all service imports."""
+        for sub in self._subs:
+            self.account.remove_plain(sub)
+        for each in self.services:
+            each.calls.stop()
+        self._subs, self.services = [], []
+
+    def add_service(self, host: Host, exporter: Account, wanted: ServiceImport, export: ServiceExport) -> None:
+        """Subscribe a service import."""
+        for account in (exporter, self.account):  # a response may have a reply of its own
+            share_responses(account, host.rng)
+        local = wanted.local()
+        describer = Describer(host.server_name, wanted.share, exporter is host.system_account)
+        latency = export.latency
+        meter = None if latency is None else Meter(host, exporter, latency, host.server_name)
+        sink = ServiceSink(
+            self.account,
+            exporter,
+            ServiceCalls(host, export, meter),
+            None if local.transform is None else Rewrite(local.transform),
+            b"" if local.same or local.transform is not None else wanted.subject.encode(),
+            wanted.share,
+            describer.text,
+            describer.extended,
+        )
+        sub = Subscription(sink, local.pattern.encode(), b"", b"%d" % (len(self._subs) + 1))
+        self.account.add_plain(sub)
+        self._subs.append(sub)
+        self.services.append(sink)
+
+    def set_streams(self, sources: list[Source]) -> None:
+        """Replace the stream imports."""
+        self._streams.apply(self.account, sources)
+
+
+def share_responses(account: Account, rng: Rng) -> None:
+    """Subscribe the responses of an account's services, once."""
+    if account.responses is None:
+        responses = account.responses = Responses(account, rng)
+        account.add_plain(Subscription(responses, responses.prefix + b">"))
+
+
+def apply(host: Host, declared: Mapping[str, Exchange], changed: Iterable[str] | None = None) -> None:
+    """Apply declarations, which were checked, to the accounts of `host`.
+
+    `changed` names the accounts whose declarations differ from those at work (None: all); the accounts that import
+    from them are applied again too.
+    """
+    names = set(declared if changed is None else changed)
+    affected = [
+        name
+        for name, exchange in declared.items()
+        if name in names or any(each.account in names for each in exchange.imports)
+    ]
+    for name in affected:
+        _apply_one(host, host.accounts[name], declared)
+
+
+def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -> None:
+    exchange = declared[account.name]
+    account.mappings = mappings_of(exchange.mappings, host.rng)
+    at_work = account.exchange
+    if not isinstance(at_work, AccountExchange):
+        if not exchange.imports and not exchange.exports:
+            return
+        at_work = account.exchange = AccountExchange(account)
+    at_work.stop_services()
+    at_work.declared = exchange
+    at_work.set_streams([Source.of(each, host.accounts[each.account]) for each in exchange.stream_imports()])
+    for each in exchange.service_imports():
+        export = declared[each.account].export_of(each)
+        assert isinstance(export, ServiceExport)
+        at_work.add_service(host, host.accounts[each.account], each, export)
+
+
+def mappings_of(declared: Iterable[SubjectMapping], rng: Rng) -> Mappings | None:
+    """Return the mappings at work; None: there are none."""
+    entries = [
+        Destinations([(Rewrite(SubjectTransform(each.source, to, rng)), weight) for to, weight in each.weighted()])
+        for each in declared
+    ]
+    return Mappings(entries, int.from_bytes(rng.randbytes(8), "little")) if entries else None

@@ -1,0 +1,19 @@
+"""A message that goes on to another account: its parts that change, and their memory."""
+from libc.stdint cimport uint32_t
+
+from pyjs.wire.compose cimport TAIL_SIZE_MAX
+from pyjs.wire.ops cimport Msg
+
+cdef struct Envelope:
+    Msg m
+    char* subject               # owned; NULL: borrowed
+    char* body                  # the same
+    char* tail
+
+cdef void envelope_open(Envelope* e, Msg* m) noexcept nogil     # a copy of `m` that owns nothing
+cdef void envelope_free(Envelope* e) noexcept nogil
+# Each returns -1: out of memory.
+cdef int set_reply(Envelope* e, const char* reply, uint32_t n) noexcept nogil       # n 0: none
+cdef int set_info(Envelope* e, const char* info, uint32_t n) noexcept nogil         # call set_reply after it
+# The value of Nats-Request-Info in the headers of `m`; NULL: none.
+cdef const char* find_info(Msg* m, uint32_t* n) noexcept nogil

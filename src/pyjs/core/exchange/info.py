@@ -1,0 +1,59 @@
+"""The header Nats-Request-Info: who sends a request to a service of another account.
+
+A service always learns the account and the round-trip time of the client; everything else only if the import shares
+it. Fields and their order as nats-server 2.15.1 (tests/conformance/scenarios/exchange).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pyjs.core.auth.identity import client_info
+
+if TYPE_CHECKING:
+    from pyjs.core.account import Account
+    from pyjs.core.session import ClientSession
+
+
+class Describer:
+    """Describes the clients of one service import."""
+
+    def __init__(self, server: str, share: bool, to_system: bool) -> None:
+        self._server = server
+        self._share = share  # everything
+        self._to_system = to_system  # the service belongs to the system account, which learns the server
+
+    def fields(self, session: ClientSession) -> dict[str, object]:
+        """Return what the service may know about a client."""
+        every = client_info(session, session.account.name, self._server)
+        if self._share:
+            return every
+        known = ("acc", "rtt", "server") if self._to_system else ("acc", "rtt")
+        return {name: every[name] for name in known if name in every}
+
+    def text(self, session: ClientSession) -> bytes:
+        """Return the header's value for a request of a client."""
+        return compact(self.fields(session))
+
+    def extended(self, before: bytes, importer: Account, add_server: bool) -> bytes:
+        """Return the value for a request that came to `importer` by another import, with the value `before`."""
+        try:
+            fields = json.loads(before)
+        except ValueError:
+            fields = {}
+        fields = fields if isinstance(fields, dict) else {}
+        fields["svc"] = importer.name
+        if add_server or self._to_system:
+            fields["server"] = self._server
+        return compact({name: fields[name] for name in _ORDER if name in fields})
+
+
+_ORDER = (
+    "start host id acc svc user name lang ver rtt server cluster kind client_type"
+).split()  # of the fields in the header
+
+
+def compact(fields: dict[str, object]) -> bytes:
+    """Return JSON without blanks."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -1,0 +1,36 @@
+"""Requests across accounts that wait for their responses."""
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+
+cdef enum:
+    TOKEN_SIZE_MAX = 64
+
+cdef struct Pending:
+    Pending* newer              # neighbours in the list of its import
+    Pending* older
+    PyObject* table             # Responses that has it, borrowed
+    PyObject* calls             # ServiceCalls of its import, borrowed
+    PyObject* account           # Account that gets the response, borrowed
+    PyObject* tracked           # latency.Tracked, an own reference; NULL: not measured
+    int64_t at_ns               # of the request, or the last response of several
+    uint32_t token_len
+    uint32_t reply_len
+    uint32_t busy               # deliveries in progress
+    bint removed                # freed at the end of the last of them
+    bint answered               # a response has come
+    char token[TOKEN_SIZE_MAX]  # the subject of the response
+    char reply[1]               # the subject that the client waits on; reply_len bytes
+
+cdef class PendingList:
+    """The pending requests of one service import, oldest first."""
+    cdef Pending* oldest
+    cdef Pending* newest
+    cdef readonly size_t count
+
+    cdef Pending* new(self, const char* reply, uint32_t reply_len) noexcept nogil   # NULL: no memory; not linked
+    cdef void link(self, Pending* p) noexcept nogil             # as the newest
+    cdef void unlink(self, Pending* p) noexcept nogil
+    cdef void release(self, Pending* p) noexcept nogil          # unlink and free, later (`forget`) if it is busy
+    cdef void forget(self, Pending* p) noexcept nogil           # free a released one that is not busy any more
+
+cdef void pending_free(Pending* p) noexcept nogil

@@ -1,0 +1,2 @@
+class PendingList:
+    count: int

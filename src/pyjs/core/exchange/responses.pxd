@@ -1,0 +1,58 @@
+"""The responses that one account gives to requests of others."""
+from libc.stdint cimport uint32_t
+
+from pyjs.base.table cimport Table
+from pyjs.core.account cimport Account
+from pyjs.core.exchange.envelope cimport Envelope
+from pyjs.core.exchange.pending cimport Pending, PendingList
+from pyjs.core.sink cimport Sink
+from pyjs.subjects.routes cimport Target
+from pyjs.wire.ops cimport Msg
+
+cdef struct Hop:                # one service import on the way of a message; on the stack of its delivery
+    Hop* previous
+    void* export                # identity of the export, so that a message does not pass it twice
+    uint32_t depth
+    bint share
+
+cdef enum:
+    HOPS_MAX = 16               # service imports on the way of one message
+
+cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil
+cdef bint may_hop(Msg* m, void* export) noexcept nogil
+cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil
+
+cdef class ServiceCalls:
+    """The pending requests of one service import, and how they end."""
+    cdef readonly object export         # config.exchange.declared.ServiceExport
+    cdef readonly object latency        # core.exchange.latency.Meter, None: not measured
+    cdef readonly PendingList waiting
+    cdef object host                    # core.host.Host
+    cdef object timer                   # of the oldest request, None: not set
+    cdef bint many                      # several responses to one request
+    cdef bint armed
+    cdef void drop(self, Pending* p, int status) noexcept
+
+    # A new pending request: a response to its token goes to `reply` in `account`. NULL: out of memory.
+    cdef Pending* add(self, Responses table, Account account, const char* reply, uint32_t reply_len,
+                      object tracked) noexcept nogil
+    cdef void end(self, Pending* p, int status) noexcept nogil      # a status of latency.STATUS, 0: all went well
+    cdef void arm(self) noexcept
+
+cdef class Responses(Sink):
+    cdef readonly Account account       # of the services
+    cdef readonly bint internal
+    cdef readonly bytes prefix          # of the tokens: _R_.XXXXXX.
+    cdef bytes suffix                   # of the tokens of measured requests
+    cdef bytes pool                     # random bytes
+    cdef uint32_t pool_at
+    cdef object rng
+    cdef Table table                    # token -> Pending*
+
+    cdef int name(self, Pending* p, bint measured) noexcept nogil   # give `p` its token; -1: no memory
+    cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    cdef void pass_back(self, Msg* m, Pending* p, ServiceCalls calls) noexcept nogil
+    cdef int send_back(self, Msg* m, Pending* p, Account account, Hop* hop) noexcept nogil
+    cdef int publish_back(self, Envelope* e, Pending* p, Account account) noexcept nogil
+    cdef void measured(self, Msg* m, Pending* p) noexcept
+    cdef void refill(self) noexcept

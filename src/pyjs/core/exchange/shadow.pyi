@@ -1,0 +1,6 @@
+from pyjs.core.sink import Sink
+from pyjs.subjects.rewrite import Rewrite
+from pyjs.subjects.sublist import Subscription
+
+class Shadow(Sink):
+    def __init__(self, real: Subscription, rewrite: Rewrite | None, local: bytes) -> None: ...

@@ -1,0 +1,113 @@
+"""The stream imports of one account: shadows of its subscriptions in the exporting accounts.
+
+A subscription whose subjects overlap with the local subject of an import gets a shadow there, on the subjects that
+both have in common. Called for each SUB and UNSUB of an account that imports streams.
+
+Source: nats-server 2.15.1 (tests/conformance/scenarios/exchange).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.core.exchange.shadow import Shadow
+from pyjs.subjects.rewrite import Rewrite
+from pyjs.subjects.sublist import Subscription
+from pyjs.subjects.tokens import is_subset, subjects_overlap
+
+if TYPE_CHECKING:
+    from pyjs.config.exchange.declared import StreamImport
+    from pyjs.core.account import Account
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One stream import, ready for subscriptions."""
+
+    account: Account  # the exporting one
+    subject: bytes
+    pattern: bytes  # the local subject, with wildcards
+    forward: Rewrite | None  # from there to here
+    backward: Rewrite | None
+    local: bytes  # a literal subject that all messages get here; b"": none
+
+    @classmethod
+    def of(cls, declared: StreamImport, account: Account) -> Source:
+        """Return the source for an import from `account`."""
+        local = declared.local()
+        pattern = local.pattern.encode()
+        fixed = local.transform is None and not local.same
+        return cls(
+            account,
+            declared.subject.encode(),
+            pattern,
+            None if local.transform is None else Rewrite(local.transform),
+            None if local.backward is None else Rewrite(local.backward),
+            pattern if fixed else b"",
+        )
+
+    def shadowed(self, subject: bytes) -> bytes | None:
+        """Return the subject in the exporting account for a subscription to `subject` here; None: no overlap."""
+        if subject == self.pattern or is_subset(self.pattern, subject):
+            return self.subject
+        if not subjects_overlap(subject, self.pattern):
+            return None
+        common = subject if is_subset(subject, self.pattern) else narrowed(subject, self.pattern)
+        if self.local:
+            return self.subject
+        return common if self.backward is None else self.backward.subject(common)
+
+
+def narrowed(subject: bytes, pattern: bytes) -> bytes:
+    """Return the subjects that two overlapping subjects with wildcards have in common."""
+    ours, theirs = subject.split(b"."), pattern.split(b".")
+    common: list[bytes] = []
+    for at, token in enumerate(ours):
+        if token == b">":
+            return b".".join([*common, *theirs[at:]])
+        if theirs[at] == b">":
+            return b".".join([*common, *ours[at:]])
+        common.append(theirs[at] if token == b"*" else token)
+    return b".".join(common)
+
+
+class StreamImports:
+    """The stream imports of one account."""
+
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
+        self._shadows: dict[int, list[tuple[Account, Subscription]]] = {}  # by id of the subscription
+
+    def apply(self, account: Account, sources: list[Source]) -> None:
+        """Replace the imports of `account`, also for its present subscriptions."""
+        for key in list(self._shadows):
+            self._drop(key)
+        self._sources = sources
+        for sub in account.subs.subscriptions() if sources else ():
+            self.joined(sub)
+
+    def joined(self, sub: Subscription) -> None:
+        """Add the shadows of a new subscription."""
+        if getattr(sub.sink, "internal", False):
+            return  # service imports and responses
+        shadows = []
+        for source in self._sources:
+            subject = source.shadowed(sub.subject)
+            if subject is None:
+                continue
+            shadow = Subscription(Shadow(sub, source.forward, source.local), subject, sub.queue, sub.sid)
+            shadow.filtered = sub.filtered
+            source.account.add_plain(shadow)
+            shadows.append((source.account, shadow))
+        if shadows:
+            self._shadows[id(sub)] = shadows
+
+    def left(self, sub: Subscription) -> None:
+        """Remove the shadows of a subscription that ended."""
+        if id(sub) in self._shadows:
+            self._drop(id(sub))
+
+    def _drop(self, key: int) -> None:
+        for account, shadow in self._shadows.pop(key):
+            account.remove_plain(shadow)

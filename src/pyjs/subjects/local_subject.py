@@ -1,0 +1,103 @@
+"""The subject that an import has in the importing account, and the transforms between both subjects.
+
+An import may change subjects only reversibly: the subject there names each `*` of the other one once, as `$n` or
+`{{wildcard(n)}}`. Knows nothing of accounts.
+
+Source: nats.docs "Accounts"; nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pyjs.base.rng import Rng
+from pyjs.subjects.transform import SubjectTransform, TransformError
+
+_WILDCARD = re.compile(r"\{\{[ \t\n\f\r]*[wW]ildcard[ \t\n\f\r]*\((.+)\)[ \t\n\f\r]*\}\}")
+_INVALID = "invalid mapping destination: "
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSubject:
+    """The subject of an import in the importing account."""
+
+    pattern: str  # with wildcards
+    # Changes subjects of the message's way: there to here for a stream, here to there for a service. None: a
+    # literal subject, or one that stays the same.
+    transform: SubjectTransform | None = None
+    backward: SubjectTransform | None = None  # the opposite way
+    same: bool = False  # subjects stay the same
+
+
+def of_stream_import(subject: str, to: str) -> LocalSubject:
+    """Return the local subject of a stream import.
+
+    Raises:
+        TransformError: it cannot be.
+    """
+    if to == subject:
+        return LocalSubject(to, same=True)
+    if not _has_wildcard(subject):
+        if _has_wildcard(to):
+            raise TransformError("invalid subject")
+        return LocalSubject(to)
+    transform = _strict(subject, numbered(to))
+    return LocalSubject(pattern_of(to)[0], transform, _reversed(subject, numbered(to)))
+
+
+def of_service_import(subject: str, to: str) -> LocalSubject:
+    """Return the local subject of a service import; raises as of_stream_import."""
+    if not _has_wildcard(subject):
+        return LocalSubject(to, same=to == subject)
+    if to == subject:
+        return LocalSubject(to, same=True)
+    source = pattern_of(subject)[0]
+    backward = _strict(source, numbered(to))
+    return LocalSubject(pattern_of(to)[0], _reversed(source, numbered(to)), backward)
+
+
+def numbered(subject: str) -> str:
+    """Return `subject` with $1, $2, ... in place of its `*`."""
+    tokens = subject.split(".")
+    stars = [at for at, token in enumerate(tokens) if token == "*"]
+    for number, at in enumerate(stars, 1):
+        tokens[at] = f"${number}"
+    return ".".join(tokens)
+
+
+def pattern_of(subject: str) -> tuple[str, list[str]]:
+    """Return `subject` with `*` in place of $1 and wildcard(1), and these tokens."""
+    marks = [token for token in subject.split(".") if _is_mark(token)]
+    tokens = ["*" if _is_mark(token) else token for token in subject.split(".")]
+    return ".".join(tokens), marks
+
+
+def _is_mark(token: str) -> bool:
+    return (len(token) > 1 and token[0] == "$" and "1" <= token[1] <= "9") or bool(_WILDCARD.search(token))
+
+
+def _has_wildcard(subject: str) -> bool:
+    return any(token in ("*", ">") for token in subject.split("."))
+
+
+def _strict(source: str, destination: str) -> SubjectTransform:
+    """Return a transform that keeps every token that a `*` matches, and has no other function."""
+    transform = SubjectTransform(source, destination, Rng())
+    for token, piece in zip(destination.split("."), transform.pieces, strict=False):
+        if callable(piece):
+            raise TransformError(f"{_INVALID}the only mapping function allowed for import transforms is"
+                                 f" {{{{Wildcard()}}}} in {token}")
+    if sum(isinstance(piece, int) for piece in transform.pieces) < source.split(".").count("*"):
+        raise TransformError(f"{_INVALID}not using all of the token wildcard(s) in {destination}")
+    return transform
+
+
+def _reversed(source: str, destination: str) -> SubjectTransform:
+    """Return the opposite of a transform. The marks are taken in their order, as nats-server does."""
+    pattern, marks = pattern_of(destination)
+    tokens = source.split(".")
+    for at, token in enumerate(tokens):
+        if token == "*":
+            tokens[at] = marks.pop(0)
+    return _strict(pattern, ".".join(tokens))

@@ -1,0 +1,24 @@
+"""The subject mappings of an account."""
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+
+from pyjs.subjects.rewrite cimport Rewrite
+
+cdef class Destinations:
+    """The destinations of one subject: the smallest weight first, as running sums."""
+    cdef Rewrite source                 # of the first destination, for `fits`
+    cdef list rewrites
+    cdef PyObject* items[101]           # the same, borrowed
+    cdef uint32_t sums[101]             # percent
+    cdef uint32_t count
+
+cdef class Mappings:
+    cdef readonly list entries          # Destinations, in the order of the declaration
+    cdef PyObject** items               # the same, borrowed
+    cdef size_t count
+    cdef uint64_t random_state
+
+    # Return the subject for a message published to s[:n], in memory that the caller frees; NULL: it is not mapped.
+    # Size 0: the message is lost.
+    cdef char* select(self, const char* s, size_t n, uint32_t* size) noexcept nogil
+    cdef char* map_to(self, Destinations entry, const char* s, size_t n, uint32_t* size) noexcept nogil

@@ -1,0 +1,9 @@
+from pyjs.subjects.rewrite import Rewrite
+
+class Destinations:
+    def __init__(self, weighted: list[tuple[Rewrite, int]]) -> None: ...
+
+class Mappings:
+    entries: list[Destinations]
+    def __init__(self, entries: list[Destinations], seed: int) -> None: ...
+    def subject(self, subject: bytes) -> bytes: ...
