@@ -125,7 +125,7 @@ class Server:
             await self._start_monitoring()
             await self._start_jetstream()
             self._system_account = SystemAccount(
-                self.driver, self.options, self._certificate_ends, self.reload
+                self.driver, self.options, certificate_ends, self.reload
             )
             await self._start_websocket()
             await self._start_clients()
@@ -179,11 +179,8 @@ class Server:
             return
         from pyjs.server.monitoring.endpoints import Monitoring
 
-        self._monitoring = Monitoring(self.driver, self.options, self._tls, self._certificate_ends)
+        self._monitoring = Monitoring(self.driver, self.options, self._tls, certificate_ends)
         await self._monitoring.start()
-
-    def _certificate_ends(self) -> str:
-        return certificate_ends(self.options.tls)
 
     async def _start_jetstream(self) -> None:
         """Recover the streams in steps; the loop serves monitoring and signals in between."""
