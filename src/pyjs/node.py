@@ -11,6 +11,7 @@ Knows no sockets, threads or clocks: `server/` drives it with an event loop, tes
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from pyjs.core.auth.users import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
 from pyjs.core.chore import Chore
 from pyjs.core.closed import ClosedSessions
 from pyjs.core.faults import Faults
-from pyjs.core.host import Host, SessionEvents, SessionSettings
+from pyjs.core.host import Entrance, Host, SessionEvents, SessionSettings
 from pyjs.core.link import Link, Peer
 from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
@@ -76,6 +77,7 @@ class Node(Host):
         self.server_name = options.server_name or self.server_id
         self.started_at_ns = clock.now_ns()
         self.host, self.port = options.host, options.port
+        self.websocket_port = options.websocket.port
         self.lame_duck = False
         self.jetstream: JetStreamServer | None = None
         self.sessions: dict[int, ClientSession] = {}
@@ -109,6 +111,10 @@ class Node(Host):
         self._share(options)
         self.system_account = self.accounts.get(options.system_account)
         self.authenticator = authenticator_from(options, self.rng)
+        self._entrance = Entrance(
+            self.authenticator, options.authorization.timeout_ns, options.ping_interval_ns
+        )
+        self._websocket_entrance = websocket_entrance(options, self.rng, self._entrance)
         for session in self.sessions.values():
             session.apply_settings()
         if self.jetstream is not None:
@@ -170,6 +176,10 @@ class Node(Host):
             self.log.debug(f"{session} - Client connection created")
         session.start()
         return session
+
+    def entrance(self, peer: Peer) -> Entrance:
+        """Return the logins and intervals of clients such as `peer`."""
+        return self._websocket_entrance if peer.kind == "websocket" else self._entrance
 
     def session_entered(self, session: ClientSession) -> None:
         """Report a session that was bound to a user."""
@@ -236,8 +246,12 @@ class Node(Host):
 
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
         """Return the fields of INFO in nats-server's order, followed by `pyjs_version`."""
-        host, port = self.host, self.port
-        if self.options.client_advertise:
+        host, port, tls = self.host, self.port, tls_fields(self.options)
+        authenticator = self.entrance(session.peer).authenticator
+        if session.peer.kind == "websocket":
+            host, port = self.options.websocket.host, self.websocket_port
+            tls = websocket_tls_fields(self.options)
+        elif self.options.client_advertise:
             host, port = split_host_port(self.options.client_advertise, port)
         fields: dict[str, object] = {
             "server_id": self.server_id,
@@ -249,14 +263,15 @@ class Node(Host):
             "port": port,
             "headers": self.settings.headers,
         }
-        if self.authenticator.required and (connected or self.authenticator.no_auth_user is None):
+        if authenticator.required and (connected or authenticator.no_auth_user is None):
             fields["auth_required"] = True
-        fields |= tls_fields(self.options)
+        fields |= tls
         fields["max_payload"] = self.settings.max_payload
         if self.options.jetstream.enabled:
             fields["jetstream"] = True
         fields["client_id"] = session.cid
-        fields["client_ip"] = session.peer.ip
+        if not session.peer.disguised:
+            fields["client_ip"] = session.peer.ip
         if self.options.jetstream.enabled and self.options.jetstream.domain:
             fields["domain"] = self.options.jetstream.domain
         if session.nonce and not connected:
@@ -366,6 +381,14 @@ def tls_fields(options: Options) -> dict[str, object]:
     return required | {"tls_verify": True} if options.tls.verify else required
 
 
+def websocket_tls_fields(options: Options) -> dict[str, object]:
+    """Return the fields of INFO about TLS for a WebSocket client."""
+    verify = {"tls_verify": True} if tls_fields(options).get("tls_verify") else {}
+    if not options.websocket.tls.certificates:
+        return {**verify}
+    return {"tls_required": True, **verify, "tls_available": True}
+
+
 def python_version() -> str:
     """Return the value for the field that has the Go version in nats-server."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
@@ -387,10 +410,8 @@ def settings_from(options: Options) -> SessionSettings:
         max_pending=options.max_pending,
         max_subscriptions=options.max_subscriptions,
         max_sub_tokens=options.max_sub_tokens,
-        ping_interval_ns=options.ping_interval_ns,
         ping_max=options.ping_max,
         write_deadline_ns=options.write_deadline_ns,
-        auth_timeout_ns=options.authorization.timeout_ns,
         headers=not options.no_header_support,
         stall_producers=not options.no_fast_producer_stall,
     )
@@ -432,6 +453,25 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
     by_certificate = options.tls.verify_and_map and not (auth.user or auth.token)
     return Authenticator(
         users, auth.token, options.no_auth_user, rng.randbytes(32) if hashed else b"", by_certificate
+    )
+
+
+def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance:
+    """Return the logins of WebSocket clients: those of all clients, except what the block websocket says."""
+    block = options.websocket
+    authenticator = common.authenticator
+    if block.has_logins:
+        single = replace(
+            options.authorization, user=block.user, password=block.password, token=block.token
+        )
+        options = replace(options, authorization=single, no_auth_user=block.no_auth_user, tls=block.tls)
+        authenticator = authenticator_from(options, rng)
+    elif block.port and block.tls.verify_and_map != options.tls.verify_and_map:
+        authenticator = authenticator_from(replace(options, tls=block.tls), rng)
+    return Entrance(
+        authenticator,
+        block.auth_timeout_ns or common.auth_timeout_ns,
+        block.ping_interval_ns or common.ping_interval_ns,
     )
 
 

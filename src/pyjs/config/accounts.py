@@ -232,7 +232,7 @@ USERS = Kind("list of users", _read_users, "Sequence[{}]", USER)
 # The authorization block
 
 
-def _read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
+def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
     """Read a duration, or a number of seconds; neither causes a warning here."""
     data = value.data
     if isinstance(data, int | float) and not isinstance(data, bool):
@@ -270,7 +270,7 @@ AUTHORIZATION = Table(
         ),
         Key(
             "timeout",
-            Kind("duration", _read_auth_timeout, "Duration | float"),
+            Kind("duration", read_auth_timeout, "Duration | float"),
             "How long a client may take to authenticate; a number counts seconds.",
             reloadable=True,
             zero_is_default=True,

@@ -105,6 +105,7 @@ def _check_together(options: Options, places: Mapping[str, Place]) -> list[Probl
         options.authorization.timeout_ns = options.tls.timeout_ns + NS_PER_S
     problems += _check_monitoring(options, at)
     problems += _check_users(options, at("authorization"), at("no_auth_user"))
+    problems += _check_websocket(options, at)
     problems += _check_system_account(options, places, at("system_account"))
     if not problems:
         options.system_account = "" if options.no_system_account else options.system_account
@@ -130,12 +131,29 @@ def _check_users(options: Options, place: Place, no_auth_place: Place) -> list[P
         kind = "user" if single.user else "token"
         cause = f"a single {kind} and users in a list cannot be used together"
         return [Problem(place, cause, f"move the {kind} into the list, or drop the list")]
+    return _check_no_auth_user(options, options.no_auth_user, no_auth_place)
+
+
+def _check_no_auth_user(options: Options, name: str, place: Place) -> list[Problem]:
+    listed = [
+        *options.authorization.users,
+        *(user for account in options.accounts.values() for user in account.users),
+    ]
     names = [user.nkey or user.user for user in listed]
-    if options.no_auth_user and options.no_auth_user not in names:
-        cause = f'no_auth_user: "{options.no_auth_user}" is no user of authorization or accounts'
-        fix = suggestion(options.no_auth_user, names, "define that user in a users list")
-        return [Problem(no_auth_place, cause, fix)]
+    if name and name not in names:
+        cause = f'no_auth_user: "{name}" is no user of authorization or accounts'
+        fix = suggestion(name, names, "define that user in a users list")
+        return [Problem(place, cause, fix)]
     return []
+
+
+def _check_websocket(options: Options, at: Callable[[str], Place]) -> list[Problem]:
+    if not options.websocket.port:
+        return []
+    # Imported lazily: only for such a port.
+    from pyjs.config.websocket import check_websocket
+
+    return check_websocket(options, at, lambda name, place: _check_no_auth_user(options, name, place))
 
 
 def _check_system_account(options: Options, places: Mapping[str, Place], place: Place) -> list[Problem]:
@@ -187,12 +205,20 @@ def changes(old: Options, new: Options) -> list[Change]:
             if attr in ("jetstream", "authorization", "jetstream.limits") or (not path and "." in attr):
                 continue
             before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
+            if attr == "websocket":  # the certificates are read again, and nothing else may change
+                before, after = _without_tls(before), _without_tls(after)
             if before != after and attr not in (change.name for change in found):
-                hidden = key.secret or attr in ("accounts", "authorization.users")
+                hidden = key.secret or attr in ("accounts", "authorization.users", "websocket")
                 shown = ("***", "***") if hidden else (before, after)
                 reloadable = key.reloadable and not _is_fixed(attr, before, after)
                 found.append(Change(attr, *shown, reloadable or _is_idle(attr, old, new)))
     return found
+
+
+def _without_tls(block: object) -> object:
+    """Return a websocket block without what a reload may change, and without its place."""
+    assert isinstance(block, dict)
+    return {name: value for name, value in block.items() if name not in ("tls", "place")}
 
 
 def _is_idle(attr: str, old: Options, new: Options) -> bool:

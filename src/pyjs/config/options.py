@@ -182,6 +182,38 @@ class TlsOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class WebSocketOptions:
+    """The port for WebSocket clients, and their logins where these differ from those of other clients."""
+
+    host: str = "0.0.0.0"
+    port: int = 0  # 0: none; -1: any free one
+    advertise: str = ""  # shown in /varz
+    no_tls: bool = False
+    tls: TlsOptions = field(default_factory=TlsOptions)
+    same_origin: bool = False  # a page may only connect to the host that it comes from
+    allowed_origins: tuple[str, ...] = ()  # (): pages of every origin
+    compression: bool = False
+    handshake_timeout_ns: int = 0  # until the upgrade is complete; 0: see server/websocket/port.py
+    headers: dict[str, str] = field(default_factory=dict)  # of the answer to an upgrade
+    no_auth_user: str = ""
+    user: str = ""  # with `password`, in place of the single user of the block authorization
+    password: str = ""
+    token: str = ""
+    auth_timeout_ns: int = 0  # time limit for CONNECT; 0: that of the block authorization
+    jwt_cookie: str = ""  # names of cookies whose values stand in for what CONNECT lacks
+    user_cookie: str = ""
+    pass_cookie: str = ""
+    token_cookie: str = ""
+    ping_interval_ns: int = 0  # 0: that of other clients
+    place: str = ""  # file:line:column of the block, for later errors
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether WebSocket clients log in by this block, and not as other clients do."""
+        return bool(self.user or self.token or self.no_auth_user)
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Warnings:
     """Warnings about a configuration that can be used: file:line:column: cause; fix."""
 
@@ -213,6 +245,8 @@ class Options:
     ports_file_dir: str = ""
 
     monitoring: MonitoringOptions = field(default_factory=MonitoringOptions)
+    websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
+    proxy_protocol: bool = False  # clients may come through a proxy that says where from
 
     max_payload: int = 1 << 20  # -1: no limit
     max_pending: int = 64 << 20
@@ -252,6 +286,8 @@ class Options:
         single = self.authorization
         if single.user:
             yield UserOptions(single.user, single.password)
+        if self.websocket.user:
+            yield UserOptions(self.websocket.user, self.websocket.password)
         yield from single.users
         for account in self.accounts.values():
             yield from account.users
@@ -263,7 +299,7 @@ class Options:
 
     def has_plain_password(self) -> bool:
         """Return whether a password or token is in plain text."""
-        secrets = [self.authorization.token, *(user.password for user in self.users())]
+        secrets = [self.authorization.token, self.websocket.token, *(user.password for user in self.users())]
         return any(secret and not is_bcrypt(secret) for secret in secrets)
 
 

@@ -48,6 +48,7 @@ from pyjs.config.options import NS_PER_S, Options
 from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.tls import TLS, read_tls
 from pyjs.config.values import Value
+from pyjs.config.websocket import LOGINS, WEBSOCKET, read_websocket
 
 FEATURE_FLAGS = ["js_ack_fc_v2"]
 
@@ -336,6 +337,17 @@ TOP = Table(
             reloadable=True,
         ),
         Key(
+            "websocket",
+            Kind("map", read_websocket, "{}", WEBSOCKET),
+            "The port for WebSocket clients.",
+            ("ws",),
+        ),
+        Key(
+            "proxy_protocol",
+            BOOL,
+            "Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address.",
+        ),
+        Key(
             "allow_non_tls",
             BOOL,
             "Also accept clients without TLS.",
@@ -393,6 +405,8 @@ TABLES: dict[str, Table] = {
     "jetstream.limits": JETSTREAM_LIMITS,
     "authorization": AUTHORIZATION,
     "tls": TLS,
+    "websocket": WEBSOCKET,
+    "websocket.authorization": LOGINS,
     "accounts.*": ACCOUNT,
     "accounts.*.limits": ACCOUNT_LIMITS,
     "accounts.*.jetstream": ACCOUNT_JETSTREAM,

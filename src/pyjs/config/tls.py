@@ -199,9 +199,13 @@ TLS = Table(
 
 
 def read_tls(reading: Reading, key: Key, value: Value, target: object) -> TlsOptions:
-    """Read the block; it names at least one certificate."""
+    """Read the block of client connections."""
     assert isinstance(target, Options)
-    options = target.tls
+    return read_tls_into(target.tls, reading, key, value)
+
+
+def read_tls_into(options: TlsOptions, reading: Reading, key: Key, value: Value) -> TlsOptions:
+    """Read a block into `options`; it names at least one certificate."""
     options.place = str(value.place)
     read_block(reading, TLS, read_map(key, value, PAIR), options)
     if options.cert_file or options.key_file or not options.certs:

@@ -11,7 +11,7 @@ from pyjs.config.table import Unsupported
 _NO_OCSP = "certificate status is not asked for"
 _NO_CLUSTER = "the server runs alone"
 _NO_JWT = "there are no JWTs yet"
-_NO_PROXY = "the PROXY protocol is not there yet"
+_NO_PROXY = "signatures of trusted proxies are not checked yet"
 _NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queue up"
 _NO_META_GROUP = "there is no replicated metadata to compact"
 
@@ -19,7 +19,6 @@ TOP = (
     Unsupported(("cluster",), _NO_CLUSTER),
     Unsupported(("gateway",), _NO_CLUSTER),
     Unsupported(("leafnodes", "leaf"), "leafnode connections are not there yet"),
-    Unsupported(("websocket", "ws"), "there is no websocket listener yet"),
     Unsupported(("mqtt",), "there is no MQTT listener yet"),
     Unsupported(("connect_error_reports",), _NO_CLUSTER),
     Unsupported(("reconnect_error_reports",), _NO_CLUSTER),
@@ -33,7 +32,6 @@ TOP = (
     Unsupported(("resolver_preload",), _NO_JWT),
     Unsupported(("resolver_pinned_accounts",), _NO_JWT),
     Unsupported(("default_sentinel",), _NO_JWT),
-    Unsupported(("proxy_protocol",), _NO_PROXY),
     Unsupported(("proxies",), _NO_PROXY),
     Unsupported(("syslog",), "log_file and standard error are"),
     Unsupported(("remote_syslog",), "log_file and standard error are"),

@@ -18,6 +18,7 @@ from pyjs.core.sink import Turn
 
 if TYPE_CHECKING:
     from pyjs.core.account import Account
+    from pyjs.core.link import Peer
     from pyjs.core.session import ClientSession
 
 
@@ -30,12 +31,19 @@ class SessionSettings:
     max_pending: int = 64 * 1024 * 1024
     max_subscriptions: int = 0  # 0: unlimited
     max_sub_tokens: int = 0
-    ping_interval_ns: int = 120 * NS_PER_S
     ping_max: int = 2
     write_deadline_ns: int = 10 * NS_PER_S
-    auth_timeout_ns: int = 2 * NS_PER_S
     headers: bool = True
     stall_producers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """The logins and intervals of clients of one kind, which come through one port."""
+
+    authenticator: Authenticator
+    auth_timeout_ns: int
+    ping_interval_ns: int
 
 
 class SessionEvents(ABC):
@@ -66,6 +74,10 @@ class Host(ABC):
     slow_consumers: int
     stale_connections: int
     stalled_clients: int
+
+    @abstractmethod
+    def entrance(self, peer: Peer) -> Entrance:
+        """Return the logins and intervals of clients such as `peer`."""
 
     @abstractmethod
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Credentials outside of CONNECT; each stands in for one that CONNECT lacks."""
+
+    jwt: str = ""
+    user: str = ""
+    password: str = ""
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +22,20 @@ class Peer:
     ip: str
     port: int
     kind: str = "nats"  # nats | websocket | in_process
+    forwarded_for: str = ""  # the address that an HTTP proxy gives, for log lines
+    credentials: Credentials | None = field(default=None, repr=False)
+    disguised: bool = False  # the address is that of a proxy, until the proxy has said whose
+
+    def name_of(self, cid: int) -> str:
+        """Return the name of the connection `cid` in log lines."""
+        host = f"[{self.ip}]" if ":" in self.ip else self.ip
+        word = "wid" if self.kind == "websocket" else "cid"
+        return f"{self._before}{host}:{self.port} - {word}:{cid}"
+
+    @property
+    def _before(self) -> str:
+        first = self.forwarded_for
+        return (f"[{first}]/" if ":" in first else f"{first}/") if first else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +69,7 @@ class Link:
     """The writing half of a connection."""
 
     tls: TlsPeer | None = None  # None: nothing is encrypted, or not yet
+    closed_reason = ""  # of the session, which sets it before it calls `close`
     ready = True  # what is written may reach the client in the middle of nothing else
 
     def write(self, data: bytes) -> None:

@@ -33,7 +33,7 @@ class Pings:
     def begin(self) -> None:
         """Send the first PING soon."""
         host = self._session.host
-        interval = min(host.settings.ping_interval_ns, FIRST_PING_NS)
+        interval = min(self._interval_ns, FIRST_PING_NS)
         self._schedule(interval + host.rng.below(max(1, interval // 5)))
 
     def cancel(self) -> None:
@@ -52,6 +52,10 @@ class Pings:
             self.rtt_ns = max(1, self._session.turn.now - self._sent_at_ns)
         self._outstanding = 0
 
+    @property
+    def _interval_ns(self) -> int:
+        return self._session.host.entrance(self._session.peer).ping_interval_ns
+
     def _schedule(self, after_ns: int) -> None:
         self.cancel()
         host = self._session.host
@@ -65,7 +69,7 @@ class Pings:
             return
         now_ns = session.host.clock.now_ns()
         quiet_ns = now_ns - session.last_activity_ns
-        if quiet_ns >= settings.ping_interval_ns or now_ns - self._sent_at_ns > RTT_EVERY_NS:
+        if quiet_ns >= self._interval_ns or now_ns - self._sent_at_ns > RTT_EVERY_NS:
             if self._outstanding + 1 > settings.ping_max:
                 session.host.stale_connections += 1
                 session.close("Stale Connection", "Stale Connection")
@@ -73,4 +77,4 @@ class Pings:
             self._outstanding += 1
             self._sent_at_ns = now_ns
             session.send_line(b"PING\r\n")
-        self._schedule(settings.ping_interval_ns)
+        self._schedule(self._interval_ns)

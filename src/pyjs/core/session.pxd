@@ -38,7 +38,7 @@ cdef class ClientSession(Sink):
     cdef readonly Account account
     cdef readonly object host           # core.host.Host
     cdef readonly object link           # core.link.Link
-    cdef readonly object peer
+    cdef public object peer             # core.link.Peer; a proxy's header replaces it
     cdef readonly uint64_t cid
     cdef readonly str nonce             # what an nkey has to sign, "": no user has one
     cdef public object options          # ConnectOptions

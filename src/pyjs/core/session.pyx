@@ -100,7 +100,7 @@ cdef class ClientSession(Sink):
         self.timers = [None, None]          # authentication, write deadline
         self.closed_reason = ""
         self.started_at_ns = self.last_activity_ns = host.clock.now_ns()
-        self.entry = NEEDS_CONNECT if host.authenticator.required else MAY_CONNECT
+        self.entry = NEEDS_CONNECT if host.entrance(peer).authenticator.required else MAY_CONNECT
         self.apply_options()
         self.apply_settings()
 
@@ -108,14 +108,13 @@ cdef class ClientSession(Sink):
 
     def start(self) -> None:
         """Send INFO and start the timers; the client may be refused and closed at once."""
-        settings = self.host.settings
         refusal = self.host.refusal(self)
         self.send_info()
         if refusal is not None:
             self.close(refusal[1], refusal[0])
             return
         if self.entry == NEEDS_CONNECT:
-            deadline_ns = self.started_at_ns + settings.auth_timeout_ns
+            deadline_ns = self.started_at_ns + self.host.entrance(self.peer).auth_timeout_ns
             self.timers[0] = self.host.timers.at(deadline_ns, self.auth_timeout, self)
         else:
             self.account.sessions.add(self)
@@ -167,7 +166,7 @@ cdef class ClientSession(Sink):
             return
         if error:
             self.send_error(error)
-        self.closed_reason = reason
+        self.closed_reason = self.link.closed_reason = reason
         self.closing = True
         self.closed_at_ns = self.host.clock.now_ns()
         self.cancel_timers()
@@ -462,7 +461,7 @@ cdef class ClientSession(Sink):
 
     def awaited_connect(self) -> None:
         """Handle an operation before CONNECT: log in as no_auth_user, or close."""
-        user = self.host.authenticator.no_auth_user
+        user = self.host.entrance(self.peer).authenticator.no_auth_user
         if user is None:
             self.close(FAILURE, VIOLATION)
             return
@@ -800,4 +799,4 @@ cdef class ClientSession(Sink):
         return 0 if self.pings is None else self.pings.rtt_ns
 
     def __str__(self) -> str:
-        return f"{self.peer.ip}:{self.peer.port} - cid:{self.cid}"
+        return self.peer.name_of(self.cid)

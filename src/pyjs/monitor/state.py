@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjs.config.options import Options
+    from pyjs.config.options import Options, TlsOptions
     from pyjs.node import Node
+
+
+def no_certificate(tls: TlsOptions) -> str:
+    """Return no time: nobody reads certificates here."""
+    return ""
 
 
 class ProcessStats:
@@ -36,7 +41,7 @@ class Monitored:
     process: ProcessStats
     config_loaded_at_ns: int
     ready: bool = False  # clients are accepted
-    certificate_ends: Callable[[], str] = str  # when that of the client port does, "" if there is none
+    certificate_ends: Callable[[TlsOptions], str] = no_certificate  # of a port; "" if it has none
     request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, /varz http_req_stats
 
     def count_request(self, path: str) -> None:

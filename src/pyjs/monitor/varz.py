@@ -89,12 +89,36 @@ def _blocks(monitored: Monitored) -> JsonDict:
         "gateway": {},
         "leaf": {},
         "mqtt": {},
-        "websocket": {},
+        "websocket": _websocket(monitored),
         "jetstream": jetstream,
         "tls_timeout": number(tls.timeout_ns / NS_PER_S),
         "write_deadline": monitored.options.write_deadline_ns,
-        **filled({"tls_cert_not_after": monitored.certificate_ends()}),
+        **filled({"tls_cert_not_after": monitored.certificate_ends(tls)}),
     }
+
+
+def _websocket(monitored: Monitored) -> JsonDict:
+    block = monitored.options.websocket
+    if not block.port:
+        return {}
+    return filled(
+        {
+            "host": block.host,
+            "port": monitored.node.websocket_port,
+            "advertise": block.advertise,
+            "no_auth_user": block.no_auth_user,
+            "jwt_cookie": block.jwt_cookie,
+            "handshake_timeout": block.handshake_timeout_ns,
+            "auth_timeout": number(block.auth_timeout_ns / NS_PER_S),
+            "no_tls": block.no_tls,
+            "tls_map": block.tls.verify_and_map,
+            "tls_pinned_certs": list(block.tls.pinned_certs),
+            "same_origin": block.same_origin,
+            "allowed_origins": list(block.allowed_origins),
+            "compression": block.compression,
+            "tls_cert_not_after": monitored.certificate_ends(block.tls),
+        }
+    )
 
 
 def _runtime(monitored: Monitored, now_ns: int) -> JsonDict:

@@ -51,10 +51,11 @@ class Connection(asyncio.Protocol, Link):
         self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername") or ("", 0)  # gone again: connection_lost follows
+        peer = transport.get_extra_info("peer") or Peer(plain_ip(address[0]), address[1])
         self._listener.accepted(transport)
         self._connections.add(self)
         try:
-            self.session = self._driver.node.open_session(Peer(plain_ip(address[0]), address[1]), self)
+            self.session = self._driver.node.open_session(peer, self)
         except Exception as error:
             log_exception(self._log, f"Cannot take a connection from {address[0]}", error)
             self.transport.abort()
@@ -88,6 +89,12 @@ class Connection(asyncio.Protocol, Link):
         """Close the session after the turn that answers earlier input; the client may still read."""
         self._driver.endings.add(self.session.end_input)
         return True
+
+    def input_failed(self, cause: str) -> None:
+        """Close: the transport cannot read the input."""
+        self._log.error(f"{self.session} - read error: {cause}")
+        self.session.close("Read Error")
+        self._driver.wake()
 
     def pause_writing(self) -> None:
         """Let the session keep its output: the client reads slowly."""

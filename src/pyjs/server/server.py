@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pyjs.server.monitoring.endpoints import Monitoring
     from pyjs.server.monitoring.http import HttpConnection
     from pyjs.server.system.scratch import ScratchStore
+    from pyjs.server.websocket.port import WebSocketPort
 
 RECOVERY_S = 0.01  # of recovery between two iterations of the loop
 CLOSING_S = 1.0  # time for connections to take their last output when the server stops
@@ -85,6 +86,7 @@ class Server:
         self._client_listener: Listener | None = None
         self._tls: TlsPort
         self._monitoring: Monitoring | None = None  # None: there is no port for it
+        self._websocket: WebSocketPort | None = None  # None: there is no such port
         self._system_account: SystemAccount
         self._jetstream: JetStreamSwitch
         self._workers: Workers
@@ -123,8 +125,9 @@ class Server:
             await self._start_monitoring()
             await self._start_jetstream()
             self._system_account = SystemAccount(
-                self.driver, self.options, self._certificate_ends, self.reload
+                self.driver, self.options, certificate_ends, self.reload
             )
+            await self._start_websocket()
             await self._start_clients()
         except BaseException:
             await self._end()
@@ -176,11 +179,8 @@ class Server:
             return
         from pyjs.server.monitoring.endpoints import Monitoring
 
-        self._monitoring = Monitoring(self.driver, self.options, self._tls, self._certificate_ends)
+        self._monitoring = Monitoring(self.driver, self.options, self._tls, certificate_ends)
         await self._monitoring.start()
-
-    def _certificate_ends(self) -> str:
-        return certificate_ends(self.options.tls)
 
     async def _start_jetstream(self) -> None:
         """Recover the streams in steps; the loop serves monitoring and signals in between."""
@@ -193,6 +193,17 @@ class Server:
                 if self._stop_asked:
                     fail("stopped before the streams were recovered")
                 give_way_at = self.loop.time() + RECOVERY_S
+
+    async def _start_websocket(self) -> None:
+        if not self.options.websocket.port:
+            return
+        from pyjs.server.websocket.port import WebSocketPort
+
+        try:
+            self._websocket = WebSocketPort(self.driver, self.options, self.connections)
+        except TlsFailed as error:
+            fail(str(error))
+        await self._websocket.start()
 
     async def _start_clients(self) -> None:
         options = self.options
@@ -223,6 +234,16 @@ class Server:
     def monitor_port(self) -> int:
         """Return the monitoring port; 0: there is none."""
         return 0 if self._monitoring is None else self._monitoring.port
+
+    @property
+    def websocket_port(self) -> int:
+        """Return the port for WebSocket clients; 0: there is none."""
+        return 0 if self._websocket is None else self._websocket.port
+
+    @property
+    def websocket_url(self) -> str | None:
+        """Return a URL for WebSocket clients on this machine; None: there is no such port."""
+        return None if self._websocket is None else self._websocket.urls[0]
 
     @property
     def client_url(self) -> str:
@@ -264,6 +285,8 @@ class Server:
             listed["monitoring"] = urls(
                 self._monitor_scheme, options.monitoring.host or options.host, self.monitor_port
             )
+        if self._websocket is not None:
+            listed["websocket"] = self._websocket.urls
         try:
             files.write_ports_file(options.ports_file_dir, listed)
         except OSError as error:
@@ -277,6 +300,7 @@ class Server:
             new, changed = read_again(old)
             names = {change.name for change in changed}
             tls = read_tls_settings(new)
+            websocket_tls = None if self._websocket is None else self._websocket.read_reloaded(new)
             log = (
                 configured_logger(new)
                 if names.intersection(LOG_OPTIONS) and isinstance(self.log, Logger)
@@ -287,6 +311,8 @@ class Server:
             return str(error)
         self._apply_options(new)
         self._tls.settings = tls
+        if self._websocket is not None:
+            self._websocket.reloaded(new, websocket_tls)
         if log is not None and isinstance(self.log, Logger):
             self.log.adopt(log)
         for change in changed:
@@ -361,6 +387,8 @@ class Server:
         self.log.info("Entering lame duck mode, stop accepting new clients")
         assert self._client_listener is not None
         self._client_listener.close()
+        if self._websocket is not None:
+            self._websocket.listener.close()
         self._lame_duck = LameDuck(
             self.driver, options.lame_duck_duration_ns, options.lame_duck_grace_period_ns, self.request_stop
         )
@@ -423,6 +451,8 @@ class Server:
         await self._workers.finish()
         await self._close_connections()
         await self._tls.close()
+        if self._websocket is not None:
+            await self._websocket.close()
 
     async def _remove_scratch(self) -> None:
         """Remove a temporary store directory; in a thread, since it may have gigabytes."""
@@ -438,6 +468,9 @@ class Server:
     def _close_ports(self) -> None:
         if self._client_listener is not None:
             self._client_listener.close()
+        if self._websocket is not None:
+            self._websocket.listener.close()
+            self._websocket.stop()
         if self._monitoring is not None:
             self._monitoring.listener.close()
 

@@ -5,7 +5,7 @@ Knows nothing of sessions. Field names, order and defaults as nats-server 2.15: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -15,6 +15,8 @@ from pyjs.base.json_scan import JsonFault, documents
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from pyjs.core.link import Credentials
 
 
 class BadConnect(ValueError):
@@ -87,6 +89,19 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
         if name:
             values[name] = value
     return ConnectOptions(*values.values())
+
+
+def with_credentials(options: ConnectOptions, others: Credentials | None) -> ConnectOptions:
+    """Return `options` with `others` in place of missing credentials."""
+    if others is None:
+        return options
+    return replace(
+        options,
+        jwt=options.jwt or others.jwt,
+        user=options.user or others.user,
+        password=options.password or others.password,
+        auth_token=options.auth_token or others.token,
+    )
 
 
 def _read_any(line: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import printable, quoted, quoted_bytes
-from pyjs.core.auth.handshake import BadConnect, parse_connect
+from pyjs.core.auth.handshake import BadConnect, parse_connect, with_credentials
 from pyjs.core.auth.users import Claim, PasswordCheck, User
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ class Login:
         """Handle CONNECT: log in at once, or after a check of the password in a thread."""
         session = self._session
         try:
-            session.options = parse_connect(line, session.options)
+            session.options = with_credentials(
+                parse_connect(line, session.options), session.peer.credentials
+            )
         except BadConnect as error:
             session.host.log.error(f"{session} - {printable(str(error))}")
             session.close("Protocol Violation")
@@ -53,9 +55,9 @@ class Login:
 
     def _log_in(self) -> None:
         session = self._session
-        self._decide(
-            session.host.authenticator.claim(session.options, session.link.tls, session.nonce), self._welcome
-        )
+        authenticator = session.host.entrance(session.peer).authenticator
+        claim = authenticator.claim(session.options, session.link.tls, session.nonce)
+        self._decide(claim, self._welcome)
 
     def _welcome(self, user: User | None) -> None:
         session, options = self._session, self._session.options
@@ -69,7 +71,7 @@ class Login:
     def _decide(self, claim: Claim, then: Callable[[User | None], None]) -> None:
         """Verify `claim`; call `then` with the user or None, now or in a later turn."""
         session = self._session
-        authenticator = self._authenticator = session.host.authenticator
+        authenticator = self._authenticator = session.host.entrance(session.peer).authenticator
         holds = authenticator.decide(claim)
         if holds is not None:
             then(claim.user if holds else None)
@@ -85,7 +87,7 @@ class Login:
         if session.closed_reason:
             return
         session.have_verdict()
-        if session.host.authenticator is self._authenticator:
+        if session.host.entrance(session.peer).authenticator is self._authenticator:
             then(claim.user if holds else None)
         elif then == self._welcome:
             self._log_in()  # a reload changed the users meanwhile
@@ -100,10 +102,10 @@ class Login:
         if self._attempt is not None:
             return  # the verdict notices the new users
         if session.awaiting_auth:
-            if not session.host.authenticator.required:
+            if not session.host.entrance(session.peer).authenticator.required:
                 session.enter()
             return
-        claim = session.host.authenticator.claim(session.options, session.link.tls, session.nonce)
+        claim = session.host.entrance(session.peer).authenticator.claim(session.options, session.link.tls, session.nonce)
         if claim.user is None or claim.user.account != session.account.name:
             # nats-server says nothing to a user that is gone or has moved, see tests/conformance/test_reload.py
             named = bool(session.options.user or session.options.nkey) or claim.user is not None

@@ -19,7 +19,7 @@ from pyjs.server.system.process import SystemProcess
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjs.config.options import Options
+    from pyjs.config.options import Options, TlsOptions
     from pyjs.server.driver import Driver
     from pyjs.server.monitoring.http import HttpConnection
     from pyjs.server.open_connections import OpenConnections
@@ -30,7 +30,7 @@ class Monitoring:
     """The open monitoring port of one server."""
 
     def __init__(
-        self, driver: Driver, options: Options, tls: TlsPort, certificate_ends: Callable[[], str]
+        self, driver: Driver, options: Options, tls: TlsPort, certificate_ends: Callable[[TlsOptions], str]
     ) -> None:
         """Take the port that `options` name; new connections use the current settings of `tls`.
 

@@ -10,7 +10,7 @@ from pyjs.system_account.requests import SystemRequests
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjs.config.options import Options
+    from pyjs.config.options import Options, TlsOptions
     from pyjs.server.driver import Driver
     from pyjs.system_account.answers import Answers
 
@@ -19,7 +19,7 @@ class SystemAccount:
     """Answers system requests, in the turns of one server."""
 
     def __init__(
-        self, driver: Driver, options: Options, certificate_ends: Callable[[], str], reload: Callable[[], str]
+        self, driver: Driver, options: Options, certificate_ends: Callable[[TlsOptions], str], reload: Callable[[], str]
     ) -> None:
         """`reload` applies the configuration file again and returns the error, "": none."""
         self._driver = driver

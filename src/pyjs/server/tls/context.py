@@ -52,11 +52,20 @@ def read_tls_settings(options: Options) -> TlsSettings | None:
     """
     if not options.tls.certificates:
         return None
+    return tls_settings(options.tls, with_pages=bool(options.monitoring.https_port))
+
+
+def tls_settings(tls: TlsOptions, *, with_pages: bool = False) -> TlsSettings:
+    """Read the files of one block; `with_pages`: the monitoring port uses them too.
+
+    Raises:
+        TlsFailed: a file is unreadable or invalid.
+    """
     try:
-        pages = _context(options.tls, verify=False) if options.monitoring.https_port else None
-        return TlsSettings(options.tls, _context(options.tls, verify=options.tls.verify), pages)
+        pages = _context(tls, verify=False) if with_pages else None
+        return TlsSettings(tls, _context(tls, verify=tls.verify), pages)
     except TlsFailed as error:
-        raise TlsFailed(f"{options.tls.place or 'tls'}: {error}") from None
+        raise TlsFailed(f"{tls.place or 'tls'}: {error}") from None
 
 
 def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:

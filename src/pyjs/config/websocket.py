@@ -1,0 +1,209 @@
+"""The `websocket` block: the port for WebSocket clients.
+
+Source: nats.docs "WebSocket"; errors of nats-server 2.15.1, tests/conformance/test_websocket_config.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from pyjs.base.gotext import quoted
+from pyjs.config.accounts import read_auth_timeout
+from pyjs.config.errors import Place, Problem, Refused
+from pyjs.config.kinds import (
+    BOOL,
+    DURATION,
+    DURATION_OR_SECONDS,
+    INT,
+    STRING,
+    STRING_MAP,
+    STRINGS,
+    port_in_range,
+    read_listen,
+    read_map,
+)
+from pyjs.config.options import NS_PER_S, Options, WebSocketOptions
+from pyjs.config.table import Key, Kind, Reading, Table, read_block
+from pyjs.config.tls import TLS, read_tls_into
+from pyjs.config.values import Value
+
+HTTP_PORT, HTTPS_PORT = 80, 443
+RESERVED_HEADERS = ("host", "content-length", "connection", "upgrade", "nats-no-masking")
+RESERVED_PREFIX = "sec-websocket-"
+
+
+def _read_tls(reading: Reading, key: Key, value: Value, target: object) -> object:
+    assert isinstance(target, WebSocketOptions)
+    return read_tls_into(target.tls, reading, key, value)
+
+
+def _read_listen(reading: Reading, key: Key, value: Value, target: object) -> object:
+    host, port = read_listen(reading, key, value, target)
+    return host or WebSocketOptions().host, port
+
+
+def _read_handshake_timeout(reading: Reading, key: Key, value: Value, target: object) -> object:
+    """Read a duration, or a number of seconds, which causes no warning here."""
+    if isinstance(value.data, int) and not isinstance(value.data, bool):
+        return value.data * NS_PER_S
+    return DURATION.read(reading, key, value, target)
+
+
+def _read_logins(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, str, str, int]:
+    logins = WebSocketOptions()
+    read_block(reading, LOGINS, read_map(key, value, "user: alice, password: secret"), logins)
+    if logins.token and (logins.user or logins.password):
+        raise Refused(value.place, "authorization has a user and a token", "keep one of the two")
+    return logins.user, logins.password, logins.token, logins.auth_timeout_ns
+
+
+def _check_headers(reading: Reading, key: Key, value: Value, data: object) -> None:
+    assert isinstance(data, dict)
+    for name, text in data.items():
+        cause = ""
+        if name.lower() in RESERVED_HEADERS:
+            cause = f"websocket: invalid header {quoted(name)} not allowed"
+        elif name.lower().startswith(RESERVED_PREFIX):
+            cause = f'websocket: invalid header {quoted(name)}, "Sec-WebSocket-" prefix not allowed'
+        elif not name.isascii() or not name.replace("-", "").isalnum() or not text.isprintable():
+            cause = f"websocket: header {quoted(name)} cannot be sent"
+        if cause:
+            raise Refused(value.place, cause, "use another name, and one line of text")
+
+
+LOGINS = Table(
+    "websocket.authorization",
+    (
+        Key("user", STRING, "The name of the single user of this port.", ("username",)),
+        Key("password", STRING, "Its password, or the bcrypt hash of it.", ("pass",), secret=True),
+        Key("token", STRING, "The token of this port, or its bcrypt hash.", secret=True),
+        Key(
+            "timeout",
+            Kind("duration", read_auth_timeout, "Duration | float"),
+            "How long a client may take to authenticate; a number counts seconds.",
+            attrs=("auth_timeout_ns",),
+        ),
+    ),
+)
+WEBSOCKET = Table(
+    "websocket",
+    (
+        Key(
+            "listen",
+            Kind("host:port", _read_listen, "str | int"),
+            "The address and port, or a port alone.",
+            attrs=("host", "port"),
+        ),
+        Key("host", STRING, "The address.", ("net",), zero_is_default=True),
+        Key("port", INT, "The port; -1: any free one, 0: no WebSocket.", check=port_in_range),
+        Key("advertise", STRING, "The address that /varz shows to others."),
+        Key("no_tls", BOOL, "Allow a port without TLS."),
+        Key(
+            "tls",
+            Kind("map", _read_tls, "{}", TLS),
+            "Certificates and rules of encrypted connections to this port.",
+        ),
+        Key("same_origin", BOOL, "A page may only connect to the host that it comes from."),
+        Key(
+            "allowed_origins",
+            STRINGS,
+            "The origins whose pages may connect, as https://example.com; empty: all.",
+            ("allowed_origin", "allow_origins", "allow_origin", "origins", "origin"),
+        ),
+        Key("compression", BOOL, "Compress messages for clients that ask for it.", ("compress",)),
+        Key(
+            "handshake_timeout",
+            Kind("duration", _read_handshake_timeout, "Duration | int"),
+            "How long TLS and the upgrade may take; a number counts seconds; 0: 5s.",
+        ),
+        Key(
+            "headers",
+            STRING_MAP,
+            "More headers of the answer to an upgrade.",
+            check=_check_headers,
+        ),
+        Key(
+            "authorization",
+            Kind("map", _read_logins, "{}", LOGINS),
+            "The login of clients of this port, in place of the block authorization.",
+            ("authentication",),
+            attrs=("user", "password", "token", "auth_timeout_ns"),
+        ),
+        Key("no_auth_user", STRING, "The user of clients of this port that send no credentials."),
+        Key("jwt_cookie", STRING, "The cookie with the JWT of a client that sends none."),
+        Key("user_cookie", STRING, "The cookie with the user name of a client that sends none."),
+        Key("pass_cookie", STRING, "The cookie with the password of a client that sends none."),
+        Key("token_cookie", STRING, "The cookie with the token of a client that sends none."),
+        Key("ping_interval", DURATION_OR_SECONDS, "The time between two pings; 0: as for other clients."),
+    ),
+)
+
+
+def read_websocket(reading: Reading, key: Key, value: Value, target: object) -> WebSocketOptions:
+    """Read the block."""
+    assert isinstance(target, Options)
+    options = target.websocket
+    options.place = str(value.place)
+    read_block(reading, WEBSOCKET, read_map(key, value, "port: 8080, no_tls: true"), options)
+    return options
+
+
+def origin_of(text: str) -> tuple[str, str, int]:
+    """Return scheme, host in lower case and port of an origin.
+
+    Raises:
+        ValueError: it is no absolute URL; the text has the reason.
+    """
+    parts = urlsplit(text)
+    if not parts.scheme:
+        raise ValueError(f"parse {quoted(text)}: invalid URI for request")
+    default = HTTPS_PORT if parts.scheme == "https" else HTTP_PORT
+    try:
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"parse {quoted(text)}: invalid port") from None
+    return parts.scheme, (parts.hostname or "").lower(), default if port is None else port
+
+
+def check_websocket(
+    options: Options, at: Callable[[str], Place], no_auth_user: Callable[[str, Place], list[Problem]]
+) -> list[Problem]:
+    """Return the problems of the block with other options; `no_auth_user` checks such a user."""
+    block = options.websocket
+    if not block.port:
+        return []
+    place = at("websocket")
+    if not block.tls.certificates and not block.no_tls:
+        fix = "add tls { cert_file: ..., key_file: ... } to the block, or no_tls: true"
+        return [Problem(place, "websocket requires TLS configuration", fix)]
+    problems = _check_origins(block, at("websocket.allowed_origins"))
+    if block.no_auth_user:
+        problems += no_auth_user(block.no_auth_user, at("websocket.no_auth_user"))
+    listed = bool(options.authorization.users) or any(each.users for each in options.accounts.values())
+    for name, value in (("username", block.user), ("token", block.token)):
+        if listed and value:
+            cause = f"websocket authentication {name} not compatible with presence of users/nkeys"
+            problems.append(Problem(place, cause, "remove it, and add a user to the list"))
+    if block.jwt_cookie:
+        cause = "trusted operators or trusted keys configuration is required for JWT authentication via cookie"
+        fix = "remove jwt_cookie: there are no JWTs yet"
+        problems.append(Problem(at("websocket.jwt_cookie"), f"{cause} {quoted(block.jwt_cookie)}", fix))
+    return problems
+
+
+def _check_origins(block: WebSocketOptions, place: Place) -> list[Problem]:
+    fix = "write scheme and host: https://example.com"
+    for text in block.allowed_origins:
+        cause = ""
+        try:
+            scheme, host, _ = origin_of(text)
+        except ValueError as error:
+            return [Problem(place, f"unable to parse allowed origin: {error}", fix)]
+        if scheme not in ("http", "https"):
+            cause = "allowed origins must be absolute URLs with http or https scheme"
+        elif not host:
+            cause = "host is required"
+        if cause:
+            return [Problem(place, f"unable to parse allowed origin {quoted(text)}: {cause}", fix)]
+    return []

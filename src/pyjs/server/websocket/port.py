@@ -1,0 +1,156 @@
+"""The port for WebSocket clients: its socket, its connections before their upgrade, and their order.
+
+An upgrade takes some 0.2 ms. Each iteration of the loop answers one request, so that a flood of them delays clients by
+one at a time. A connection whose request is not complete in time is closed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyjs.server.addresses import ListenFailed, host_port, listen, urls
+from pyjs.server.connection import Connection
+from pyjs.server.failures import fail
+from pyjs.server.listener import Listener
+from pyjs.server.open_connections import OpenConnections
+from pyjs.server.tls.context import TlsSettings, tls_settings
+from pyjs.server.tls.port import TlsPort
+from pyjs.server.tls.transport import TlsTransport
+from pyjs.server.websocket.transport import WebSocketTransport
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pyjs.config.options import Options, WebSocketOptions
+    from pyjs.server.driver import Driver
+
+NS_PER_S = 1_000_000_000
+HANDSHAKE_S = 5.0  # for TLS and the request, without handshake_timeout
+
+
+class WebSocketPort:
+    """The port of one server; its clients are in the server's `connections` after the upgrade."""
+
+    def __init__(self, driver: Driver, options: Options, connections: OpenConnections[Connection]) -> None:
+        """Listen on the port of `options`.
+
+        Raises:
+            StartFailed: the port cannot be listened to.
+            TlsFailed: a certificate is unusable.
+        """
+        self.loop = driver.loop
+        self.log = driver.node.log
+        self.options: WebSocketOptions = options.websocket
+        self.handshake_s = self.options.handshake_timeout_ns / NS_PER_S or HANDSHAKE_S
+        self._driver = driver
+        self._connections = connections
+        self._tls = TlsPort(driver.loop, self.log)
+        self._tls.settings = self._read_tls(options)
+        self._pending: OpenConnections[WebSocketTransport] = OpenConnections()  # before their upgrade
+        self._complete: deque[WebSocketTransport] = deque()  # their requests are
+        self._answering = False  # `_answer` is scheduled
+        try:
+            sock = listen(self.options.host, self.options.port)
+        except ListenFailed as error:
+            fail(f"Unable to listen for websocket connections: {error}")
+        self.listener = Listener(driver.loop, sock, "Websocket", self.log)
+        self.port = driver.node.websocket_port = self.listener.port
+
+    @property
+    def scheme(self) -> str:
+        """Return the scheme of the port's URLs."""
+        return "ws" if self._tls.settings is None else "wss"
+
+    @property
+    def urls(self) -> list[str]:
+        """Return the URLs of the port on this machine."""
+        return urls(self.scheme, self.options.host, self.port)
+
+    @property
+    def max_payload(self) -> int:
+        """Return the most bytes of a message."""
+        return self._driver.node.settings.max_payload
+
+    async def start(self) -> None:
+        """Start accepting connections."""
+        await self.listener.start(self._protocol)
+        self.log.info(
+            f"Listening for websocket clients on {self.scheme}://{host_port(self.options.host, self.port)}"
+        )
+        if self._tls.settings is None:
+            self.log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+
+    def read_reloaded(self, options: Options) -> TlsSettings | None:
+        """Return the TLS settings of reloaded options, for `reloaded`.
+
+        Raises:
+            TlsFailed: a certificate is unusable.
+        """
+        return self._read_tls(options)
+
+    def reloaded(self, options: Options, tls: TlsSettings | None) -> None:
+        """Apply a reload, which changes only certificates."""
+        self.options = options.websocket
+        self._tls.settings = tls
+
+    def stop(self) -> None:
+        """Close the connections that have no client yet."""
+        self._complete.clear()
+        for transport in self._pending:
+            transport.abort()
+
+    async def close(self) -> None:
+        """Stop the thread; call it after all connections are closed."""
+        await self._pending.wait_empty()
+        await self._tls.close()
+
+    def _read_tls(self, options: Options) -> TlsSettings | None:
+        tls = options.websocket.tls
+        if not tls.certificates:
+            return None
+        limit_ns = options.websocket.handshake_timeout_ns or int(HANDSHAKE_S * NS_PER_S)
+        # The handshake comes first, for everybody.
+        tls = replace(tls, handshake_first_ns=0, allow_plain=False, timeout_ns=limit_ns, connection_rate_limit=0)
+        return tls_settings(tls)
+
+    def _protocol(self) -> asyncio.Protocol:
+        transport = WebSocketTransport(self)
+        settings = self._tls.settings
+        return transport if settings is None else TlsTransport(self._tls, settings, transport)
+
+    # -- called by a connection --------------------------------------------------------------------------------
+    def opened(self, transport: WebSocketTransport) -> None:
+        """Add a connection that waits for its request."""
+        self._pending.add(transport)
+        self.listener.accepted(transport.transport)
+
+    def enqueue(self, transport: WebSocketTransport) -> None:
+        """Queue a complete request."""
+        self._complete.append(transport)
+        if not self._answering:
+            self._answering = True
+            self.loop.call_soon(self._answer)
+
+    def upgraded(self, transport: WebSocketTransport) -> None:
+        """Note that a connection has a client now."""
+        self._pending.discard(transport)
+
+    def closed(self, transport: WebSocketTransport) -> None:
+        """Remove a connection."""
+        self._pending.discard(transport)
+
+    def new_connection(self) -> Connection:
+        """Return the connection of a new client."""
+        return Connection(self._driver, self._connections, self.listener)
+
+    def _answer(self) -> None:
+        self._answering = False
+        if not self._complete:
+            return
+        transport = self._complete.popleft()
+        if self._complete:
+            self._answering = True
+            self.loop.call_soon(self._answer)
+        transport.answer_request()

@@ -1,0 +1,373 @@
+"""The transport of a WebSocket client: between the loop's transport, or the TLS one, and the connection of a client.
+
+A protocol for the transport below, a transport for the Connection above. The Connection is made after the upgrade, so
+it never sees HTTP; its bytes are the payloads of frames. Work per iteration of the loop is bounded: frames that have a
+cost of their own (control frames, compressed messages) take turns with other connections.
+
+    REQUEST -> OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
+
+Source: RFC 6455; behaviour of nats-server, in tests/conformance/test_websocket.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from pyjs.core.link import Peer, TlsPeer
+from pyjs.server.addresses import host_port, plain_ip
+from pyjs.server.tls.transport import NO_TLS, TlsTransport
+from pyjs.server.websocket.closing import PROTOCOL_ERROR, BadClose, answer_to_close, close_frame, reason_frame
+from pyjs.server.websocket.inflate import InflateFailed, Inflater, packed_max
+from pyjs.server.websocket.outgoing import FIN, PONG, Terms, frame_head, frames_of
+from pyjs.wire.frames import CLOSE, FAULT, NEED, PACKED, PING, PLAIN, TOO_LARGE, FrameReader
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pyjs.server.connection import Connection
+    from pyjs.server.websocket.port import WebSocketPort
+    from pyjs.server.websocket.upgrade import Upgrade
+
+HEAD_END = b"\r\n\r\n"
+HEAD_SIZE_MAX = 64 * 1024  # bytes of a request
+EVENTS_MAX = 128  # control frames and pieces of compressed messages in one iteration
+INFLATE_COST = 32  # of a piece, in events
+NOT_ENCRYPTED = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+TOO_LARGE_TEXT = "maximum payload exceeded"
+
+
+class Phase(enum.Enum):
+    """The state of the connection."""
+
+    REQUEST = enum.auto()
+    OPEN = enum.auto()
+    CLOSED = enum.auto()
+
+
+class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
+    """One WebSocket connection."""
+
+    def __init__(self, port: WebSocketPort) -> None:
+        asyncio.Transport.__init__(self)
+        self.ready = True  # for a TlsTransport
+        self.transport: asyncio.Transport  # below
+        self._port = port
+        self._phase = Phase.REQUEST
+        self._tls: TlsPeer | None = None
+        self._connection: Connection | None = None  # above; None before the upgrade
+        self._head = b""  # of the request, as far as it is here
+        self._terms = Terms()
+        self._frames: FrameReader
+        self._inflater = Inflater()
+        self._waiting: deque[bytes] = deque()  # reads that are not in `_frames` yet
+        self._reading = True  # the reader may be asked for events; False: the session has enough
+        self._running = False  # `_run` will be called
+        self._paused = False  # the transport below
+        self._full = False  # the client does not read
+        self._pong = b""  # to be sent when it reads again
+        self._closing = b""  # the close frame, when it does not depend on the session
+        self._timer: asyncio.TimerHandle | None = None
+        self._peer: Peer | None = None
+
+    # -- called by the transport below -------------------------------------------------------------------------
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request."""
+        self.transport = cast("asyncio.Transport", transport)
+        self._timer = self._port.loop.call_later(self._port.handshake_s, self._timed_out)
+        self._port.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of the request, or frames."""
+        if self._phase is Phase.OPEN:
+            self._waiting.append(data)
+            if not self._running:
+                self._run()
+        elif self._phase is Phase.REQUEST:
+            start = max(0, len(self._head) - len(HEAD_END))
+            self._head += data
+            if self._head.find(HEAD_END, start) >= 0:
+                self._read_below(on=False)
+                self._port.enqueue(self)
+            elif len(self._head) > HEAD_SIZE_MAX:
+                self._refuse_text("431 Request Header Fields Too Large")
+
+    def eof_received(self) -> bool:
+        """Pass the end of the input to the Connection; before the upgrade, close."""
+        return self._connection is not None and self._connection.eof_received()
+
+    def pause_writing(self) -> None:
+        """Pause the Connection: the client does not read."""
+        self._full = True
+        if self._connection is not None:
+            self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Resume the Connection."""
+        self._full = False
+        if self._pong:
+            self.transport.write(self._pong)
+            self._pong = b""
+        if self._connection is not None:
+            self._connection.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Release everything."""
+        self._phase = Phase.CLOSED
+        self._port.closed(self)
+        self._cancel_timer()
+        self._waiting.clear()
+        if self._connection is not None:
+            self._connection.connection_lost(error)
+            self._connection = None
+
+    # -- called by a TlsTransport ------------------------------------------------------------------------------
+    def encrypted(self, peer: TlsPeer) -> None:
+        """Note the parameters of the handshake."""
+        self.ready = True
+        self._tls = replace(peer, first=False)  # it has no meaning here
+
+    def handshake_failed(self, cause: str, *, expected: bool) -> None:
+        """Log the cause, and close; a client without TLS gets it in plain HTTP."""
+        if cause == NO_TLS:
+            cause = "client sent an HTTP request to an HTTPS server"
+            cast("TlsTransport", self.transport).close_plainly(NOT_ENCRYPTED)
+        else:
+            self.transport.close()
+        self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
+
+    def throttled(self) -> None:
+        """Close now."""
+        self.transport.abort()
+
+    def note(self, text: str) -> None:
+        """Log nothing: it is no client yet."""
+
+    # -- the request -------------------------------------------------------------------------------------------
+    def answer_request(self) -> None:
+        """Answer the complete request; called by the port in the order of the requests."""
+        from pyjs.server.websocket.upgrade import NotHttp, UpgradeRefused, upgrade
+
+        if self._phase is not Phase.REQUEST or self.transport.is_closing():
+            return
+        head, _, rest = self._head.partition(HEAD_END)
+        self._head = b""
+        try:
+            accepted = upgrade(head + HEAD_END, self._port.options, encrypted=self._tls is not None)
+        except NotHttp:
+            self._refuse_text("400 Bad Request")
+            return
+        except UpgradeRefused as refused:
+            self._port.log.error(f"{self._address} - websocket handshake error: {refused}")
+            self._refuse(refused.status)
+            return
+        if rest:
+            cause = "client sent data before handshake is complete"
+            self._port.log.error(f"{self._address} - websocket handshake error: {cause}")
+            self._end()
+        elif accepted.is_leafnode:
+            self.transport.write(accepted.answer)
+            self._port.log.error("Not configured to accept leaf node connections")
+            self._end()
+        else:
+            self._open(accepted)
+
+    def _open(self, accepted: Upgrade) -> None:
+        """Connect the Connection with the frames."""
+        self._cancel_timer()
+        self._phase = Phase.OPEN
+        self._terms = accepted.terms
+        ip, port = self._ip_port
+        self._peer = Peer(plain_ip(ip), port, "websocket", accepted.forwarded_for, accepted.credentials)
+        self._frames = FrameReader(
+            accepted.terms.masked, bool(accepted.terms.window_bits), packed_max(self._port.max_payload)
+        )
+        connection = self._connection = self._port.new_connection()
+        connection.tls = self._tls
+        self.transport.write(accepted.answer)
+        self._port.upgraded(self)
+        connection.connection_made(self)
+        self._read_below(on=True)
+
+    def _refuse(self, status: int) -> None:
+        """Answer as Go's http.Error does, and close."""
+        from http import HTTPStatus
+
+        phrase = HTTPStatus(status).phrase
+        self.transport.write(
+            f"HTTP/1.1 {status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            "Sec-Websocket-Version: 13\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n"
+            f"Content-Length: {len(phrase) + 1}\r\n\r\n{phrase}\n".encode()
+        )
+        self._end()
+
+    def _refuse_text(self, reason: str) -> None:
+        """Answer as Go's HTTP server does to a request that it cannot read, and close."""
+        self.transport.write(
+            f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{reason}".encode()
+        )
+        self._end()
+
+    def _end(self) -> None:
+        self._phase = Phase.CLOSED
+        self.transport.close()
+
+    def _timed_out(self) -> None:
+        self._phase = Phase.CLOSED
+        self.transport.abort()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def _ip_port(self) -> tuple[str, int]:
+        address = self.transport.get_extra_info("peername") or ("", 0)
+        return address[0], address[1]
+
+    @property
+    def _address(self) -> str:
+        ip, port = self._ip_port
+        return host_port(plain_ip(ip), port)
+
+    # -- input -------------------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        """Handle waiting input, as much as one iteration of the loop allows."""
+        self._running = False
+        budget = EVENTS_MAX
+        while self._phase is Phase.OPEN and self._reading:
+            if self._inflater.busy:
+                self._inflate()
+                budget -= INFLATE_COST
+            else:
+                event = self._frames.next()
+                if event != NEED:
+                    self._handle(event)
+                    budget -= 1
+                elif self._waiting:
+                    self._frames.begin(self._waiting.popleft())
+                else:
+                    self._read_below(on=True)
+                    return
+            if budget <= 0:
+                break
+        if self._phase is Phase.OPEN:
+            self._read_below(on=False)
+            if self._reading:
+                self._run_later()
+
+    def _read_below(self, *, on: bool) -> None:
+        """Pause or resume the transport below."""
+        if on == self._paused:
+            self._paused = not on
+            if on:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def _run_later(self) -> None:
+        if not self._running:
+            self._running = True
+            self._port.loop.call_soon(self._run)
+
+    def _handle(self, event: int) -> None:
+        frames, connection = self._frames, self._connection
+        assert connection is not None
+        if event == PLAIN:
+            connection.data_received(frames.payload)
+        elif event == PACKED:
+            self._inflater.begin(frames.payload, self._port.max_payload)
+        elif event == PING:
+            pong = frame_head(FIN | PONG, len(frames.payload)) + frames.payload
+            if self._full:
+                self._pong = pong
+            else:
+                self.transport.write(pong)
+        elif event == CLOSE:
+            self._close_received(frames.payload)
+        elif event == FAULT:
+            self._fail(frames.fault, close_frame(PROTOCOL_ERROR, frames.fault))
+        elif event == TOO_LARGE:
+            self._fail(TOO_LARGE_TEXT, b"")
+
+    def _inflate(self) -> None:
+        assert self._connection is not None
+        try:
+            piece = self._inflater.next()
+        except InflateFailed as failure:
+            self._fail(str(failure), b"")
+            return
+        if piece:
+            self._connection.data_received(piece)
+
+    def _close_received(self, payload: bytes) -> None:
+        """Answer the client's close frame after the output that its input causes."""
+        assert self._connection is not None
+        try:
+            self._closing = answer_to_close(payload)
+        except BadClose as bad:
+            self._fail(str(bad), close_frame(PROTOCOL_ERROR, str(bad)))
+            return
+        self._reading = False
+        self._connection.eof_received()
+
+    def _fail(self, cause: str, frame: bytes) -> None:
+        """End a client whose frames cannot be read."""
+        assert self._connection is not None
+        self._closing = frame
+        self._reading = False
+        self._connection.input_failed(cause)
+
+    # -- the transport of the Connection -----------------------------------------------------------------------
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Send `data` as one message."""
+        self.writelines([bytes(data)])
+
+    def writelines(self, pieces: Any) -> None:
+        """Send `pieces` as one message."""
+        if self._phase is Phase.OPEN and any(pieces):
+            self.transport.writelines(frames_of(pieces, self._terms))
+
+    def close(self) -> None:
+        """Send a close frame, and close after everything is sent."""
+        if self._phase is Phase.OPEN and self._connection is not None:
+            self._phase = Phase.CLOSED
+            self.transport.write(self._closing or reason_frame(self._connection.closed_reason))
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._phase = Phase.CLOSED
+        self.transport.abort()
+
+    def pause_reading(self) -> None:
+        """Ask the reader for no more events."""
+        self._reading = False
+        if self._phase is Phase.OPEN:
+            self._read_below(on=False)
+
+    def resume_reading(self) -> None:
+        """Go on with the input, in the next iteration."""
+        if not self._closing:
+            self._reading = True
+            self._run_later()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return the client's end as "peer", and information of the transport below."""
+        return self._peer if name == "peer" else self.transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        """Return whether the transport is closing."""
+        return self.transport.is_closing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the marks of the transport below."""
+        self.transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the number of unsent bytes."""
+        return self.transport.get_write_buffer_size()

@@ -1,0 +1,41 @@
+"""WebSocket frames of a client as bytes of its protocol."""
+from libc.stdint cimport uint64_t
+
+cdef enum:
+    HEAD_MAX = 14               # bytes of the longest frame head
+    CONTROL_MAX = 125           # bytes of a control frame's payload
+
+cdef enum Place:
+    AT_HEAD
+    IN_FRAME
+    FAULTED                     # nothing more is read
+
+cdef class FrameReader:
+    cdef bytes data                     # the current read
+    cdef const unsigned char* bytes_in  # its bytes; valid while `data` is held
+    cdef size_t at, end
+    cdef Place place
+    cdef bint masked, deflates
+    cdef size_t packed_max
+    cdef unsigned char head[HEAD_MAX]   # of a frame, as far as it is here
+    cdef size_t head_len
+    cdef int opcode                     # of the frame
+    cdef uint64_t left                  # bytes of the frame that are missing
+    cdef unsigned char key[4]
+    cdef unsigned int key_at            # place in the key of the next byte
+    cdef bint fragmented                # a message has begun, and its last frame has not
+    cdef bint compressed                # the message is
+    cdef bytearray packed               # a compressed message that is not complete
+    cdef bytearray control              # the payload of a control frame that is not complete
+    cdef readonly bytes payload         # of the last event
+    cdef readonly str fault             # of the last FAULT
+
+    cdef bint read_head(self) except -1
+    cdef size_t head_size(self) noexcept nogil
+    cdef str objection(self)
+    cdef str begin_frame(self)
+    cdef size_t take(self, unsigned char* out) noexcept nogil
+    cdef int take_plain(self) except -1
+    cdef int collect(self, bytearray into) except -1
+    cdef int take_packed(self) except -1
+    cdef int take_control(self) except -1
