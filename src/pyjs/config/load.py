@@ -57,6 +57,7 @@ def _load_entries(
     from pyjs.config.tables import TOP
 
     reading = Reading()
+    reading.read_file = read
     entries = ConfigMap() if path is None else _load_file(options, path, read, environ, reading)
     for entry in (keys or {}).values():
         entries.put(entry)
@@ -105,10 +106,23 @@ def _check_together(options: Options, places: Mapping[str, Place]) -> list[Probl
         options.authorization.timeout_ns = options.tls.timeout_ns + NS_PER_S
     problems += _check_monitoring(options, at)
     problems += _check_users(options, at("authorization"), at("no_auth_user"))
-    problems += _check_system_account(options, places, at("system_account"))
+    problems += _check_operators(options, places, at)
+    if not options.operator_keys:
+        problems += _check_system_account(options, places, at("system_account"))
     if not problems:
         options.system_account = "" if options.no_system_account else options.system_account
     return problems
+
+
+def _check_operators(
+    options: Options, places: Mapping[str, Place], at: Callable[[str], Place]
+) -> list[Problem]:
+    keys = ("operators", "trusted_keys", "resolver", "resolver_preload", "default_sentinel")
+    if not any(key in places for key in (*keys, "resolver_pinned_accounts")):
+        return []
+    from pyjs.config.operators import check_operators  # only files with operators need the claims
+
+    return check_operators(options, "system_account" in places, at)
 
 
 def _check_monitoring(options: Options, at: Callable[[str], Place]) -> list[Problem]:
@@ -131,6 +145,9 @@ def _check_users(options: Options, place: Place, no_auth_place: Place) -> list[P
         cause = f"a single {kind} and users in a list cannot be used together"
         return [Problem(place, cause, f"move the {kind} into the list, or drop the list")]
     names = [user.nkey or user.user for user in listed]
+    if options.no_auth_user and options.operators:
+        cause = "no_auth_user not compatible with Trusted Operator"
+        return [Problem(no_auth_place, cause, "use default_sentinel for clients without credentials")]
     if options.no_auth_user and options.no_auth_user not in names:
         cause = f'no_auth_user: "{options.no_auth_user}" is no user of authorization or accounts'
         fix = suggestion(options.no_auth_user, names, "define that user in a users list")

@@ -92,6 +92,14 @@ class Permissions:
         self.responses = responses
         self._publish_cache: dict[bytes, bool] = {}
 
+    def denying(self, subject: str) -> Permissions:
+        """Return these permissions without the one to publish to `subject`."""
+        denied = Permissions(responses=self.responses)
+        denied.publish_allow = self.publish_allow
+        denied.publish_deny = _Filters([*self.publish_deny.entries, (subject.encode(), b"")])
+        denied.subscribe_allow, denied.subscribe_deny = self.subscribe_allow, self.subscribe_deny
+        return denied
+
     def same_as(self, other: Permissions | None) -> bool:
         """Return whether `other` has equal lists."""
         return other is not None and self._lists() == other._lists()

@@ -29,7 +29,9 @@ class SystemAccount:
         self._started_ns = self._loaded_ns = driver.node.clock.now_ns()
         self._requests = SystemRequests(driver.node, self._make_answers, self._reload_after_turn)
         self._requests.subscribe()
-        driver.node.events = SystemEvents(driver.node, lambda: self._requests.answers)
+        driver.node.events = SystemEvents(
+            driver.node, lambda: self._requests.answers, self._requests.subscribe
+        )
 
     def reloaded(self, options: Options) -> None:
         """Apply the options of a reload."""
