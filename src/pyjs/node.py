@@ -22,7 +22,7 @@ from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timer, Timers
 from pyjs.config.exchange.declared import Exchange
-from pyjs.config.options import AccountLimits
+from pyjs.config.options import AccountLimits, AccountOptions
 from pyjs.core.account import Account
 from pyjs.core.auth.permissions import Permissions, ResponsePermission
 from pyjs.core.auth.users import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
@@ -35,6 +35,7 @@ from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Turn
 from pyjs.subjects.routes import RouteCache
+from pyjs.wire.nkeys import ACCOUNT as NKEY_ACCOUNT
 from pyjs.wire.nkeys import USER as NKEY_USER
 from pyjs.wire.nkeys import public_key
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options, PermissionOptions, UserOptions
+    from pyjs.core.trust.accounts import TrustedAccounts
+    from pyjs.core.trust.callouts import Callouts
     from pyjs.jetstream.server import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
@@ -72,8 +75,11 @@ class Node(Host):
         self._routes_timer: Timer | None = None
         self.faults = Faults(log)
         self._scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
-        self.server_id = _public_key(rng, b"N")
-        self.xkey = _public_key(rng, b"X")
+        self.server_id, self.xkey = _public_key(rng, b"N"), _public_key(rng, b"X")
+        self.trust: TrustedAccounts | None = None
+        self.callouts: Callouts | None = None
+        if options.operator_keys or options.authorization.auth_callout is not None:
+            self._take_keys(options)
         self.server_name = options.server_name or self.server_id
         self.started_at_ns = clock.now_ns()
         self.host, self.port = options.host, options.port
@@ -96,19 +102,37 @@ class Node(Host):
 
     # -- configuration -------------------------------------------------------------------------------------
 
+    def _take_keys(self, options: Options) -> None:
+        """Make the keys with which the server signs and decrypts, and the parts that need them."""
+        # Only servers with tokens pay for the import of the cryptography.
+        from pyjs.core.trust.accounts import TrustedAccounts
+        from pyjs.core.trust.callouts import Callouts
+        from pyjs.core.trust.resolvers import resolver_from
+        from pyjs.wire.nkeys import SERVER, KeyPair
+        from pyjs.wire.xkeys import CurveKeyPair
+
+        key, xkey = KeyPair(self.rng.randbytes(32), SERVER), CurveKeyPair(self.rng.randbytes(32))
+        self.server_id, self.xkey = key.public, xkey.public
+        self.callouts = Callouts(self, key, xkey, options.authorization.auth_callout)
+        if options.operator_keys:
+            resolver = resolver_from(options, self.disk, self.clock, self.log)
+            self.trust = self.callouts.trust = TrustedAccounts(self, options, resolver)
+
     def apply_options(self, options: Options) -> None:
         """Apply limits, accounts and users; called at the start and after a reload."""
-        self.options = options
+        claimed: dict[str, AccountOptions] = {}
+        if self.trust is not None:  # the accounts are those of tokens
+            claimed = {
+                name: each for name, each in self.options.accounts.items() if name in self.trust.accounts
+            }
+        self.options = replace(options, accounts={**options.accounts, **claimed})
         self.settings = settings_from(options)
         for name in (GLOBAL_ACCOUNT, options.system_account, *options.accounts):
-            if name and name not in self.accounts:
-                seed = int.from_bytes(self.rng.randbytes(8), "little")
-                account = self.accounts[name] = Account(name, self.turn_state, seed, self.routes)
-                if options.disable_sublist_cache:
-                    account.subs.caching = False
+            if name:
+                self._add_account(name)
         for name, account_options in options.accounts.items():
             self.accounts[name].limits = account_options.limits
-        self._share(options)
+        self._share(self.options)
         self.system_account = self.accounts.get(options.system_account)
         self.authenticator = authenticator_from(options, self.rng)
         self._entrance = Entrance(
@@ -124,7 +148,9 @@ class Node(Host):
     def _share(self, options: Options) -> None:
         """Apply imports, exports and mappings of accounts where they have changed."""
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
-        changed = [name for name, exchange in declared.items() if self._exchanges.get(name, Exchange()) != exchange]
+        changed = [
+            name for name, exchange in declared.items() if self._exchanges.get(name, Exchange()) != exchange
+        ]
         self.system_account = self.accounts.get(options.system_account)
         self._exchanges = declared
         if changed:
@@ -132,6 +158,58 @@ class Node(Host):
 
             self.turn_state.now = self.clock.now_ns()
             apply(self, declared, changed)
+
+    def _add_account(self, name: str) -> Account:
+        """Return an account, a new one if there is none of that name."""
+        account = self.accounts.get(name)
+        if account is None:
+            seed = int.from_bytes(self.rng.randbytes(8), "little")
+            account = self.accounts[name] = Account(name, self.turn_state, seed, self.routes)
+            if self.options.disable_sublist_cache:
+                account.subs.caching = False
+            if self.events is not None:
+                self.events.account_added()
+        return account
+
+    def apply_account(self, options: AccountOptions, tag: str) -> None:
+        """Add an account, or change its limits and JetStream; `tag` is its name for people."""
+        account = self._add_account(options.name)
+        account.tag = tag or options.name
+        account.limits = options.limits
+        self.options.accounts[options.name] = options
+        if options.name == self.options.system_account:
+            self.system_account = account
+            options.jetstream = None  # it can have none
+        if self.jetstream is not None:
+            self.jetstream.apply_account(account)
+
+    def disable_account(self, name: str) -> None:
+        """Stop JetStream of an account and let in no clients."""
+        self.apply_account(AccountOptions(name, limits=AccountLimits(0, 0, 0)), self.accounts[name].tag)
+
+    def start_trust(self) -> None:
+        """Load the accounts that must be known before clients come: the system account, and those with streams.
+
+        Raises:
+            TokenFault: there is no system account.
+        """
+        assert self.trust is not None
+        self.trust.start()
+        stored = self.options.jetstream.store_dir if self.options.jetstream.enabled else ""
+        for name in self.disk.list_dir(stored) if stored else ():
+            if name not in self.trust.accounts and public_key(name, NKEY_ACCOUNT) is not None:
+                self.trust.load(name)
+
+    def server_fields(self) -> dict[str, object]:
+        """Return how the server describes itself to a service that decides about clients."""
+        fields: dict[str, object] = {
+            "name": self.server_name,
+            "host": self.host,
+            "id": self.server_id,
+            "version": PEER_VERSION,
+        }
+        tags = [*self.options.server_tags]
+        return fields | {"tags": tags} if tags else fields
 
     def start_jetstream(self) -> None:
         """Run all steps of `start_jetstream_steps`. Raises the same errors."""
@@ -435,7 +513,8 @@ def user_from(options: UserOptions, account: str, default: Permissions | None) -
     """Return the user for an entry of `users`."""
     permissions = permissions_from(options.permissions) or default
     key = public_key(options.nkey, NKEY_USER) or b""
-    return User(options.nkey or options.user, options.password, account, permissions, key)
+    types = frozenset(options.connection_types)
+    return User(options.nkey or options.user, options.password, account, permissions, key, types)
 
 
 def authenticator_from(options: Options, rng: Rng) -> Authenticator:
@@ -452,7 +531,12 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
     # A single user has a password too, as in nats-server.
     by_certificate = options.tls.verify_and_map and not (auth.user or auth.token)
     return Authenticator(
-        users, auth.token, options.no_auth_user, rng.randbytes(32) if hashed else b"", by_certificate
+        users,
+        auth.token,
+        options.no_auth_user,
+        rng.randbytes(32) if hashed else b"",
+        by_certificate,
+        bool(options.operator_keys),
     )
 
 
@@ -461,9 +545,7 @@ def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:
-        single = replace(
-            options.authorization, user=block.user, password=block.password, token=block.token
-        )
+        single = replace(options.authorization, user=block.user, password=block.password, token=block.token)
         options = replace(options, authorization=single, no_auth_user=block.no_auth_user, tls=block.tls)
         authenticator = authenticator_from(options, rng)
     elif block.port and block.tls.verify_and_map != options.tls.verify_and_map:

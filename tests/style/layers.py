@@ -13,6 +13,7 @@ from tests.style.tree import module_name, source_files
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("base",),
     ("wire", "subjects"),
+    ("claims",),
     ("store", "config"),
     ("core",),
     ("jetstream",),
@@ -31,6 +32,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("auth", "lane", "sink"),
         ("account", "closed", "host", "scheduler"),
         ("session",),
+        ("trust",),
     ),
     "store": (
         ("crypt", "index", "open_files", "sync_set"),

@@ -15,7 +15,7 @@ from pyjs.base.units import INT64_MAX
 from pyjs.config import unsupported
 from pyjs.config.errors import Place, Refused, suggestion
 from pyjs.config.exchange.read import EXPORTS, IMPORTS, MAPPINGS, check_exchanges
-from pyjs.config.kinds import BOOL, DURATION, INT, INT32_MAX, SIZE, STRING, Between, read_map
+from pyjs.config.kinds import BOOL, DURATION, INT, INT32_MAX, SIZE, STRING, STRINGS, Between, read_map
 from pyjs.config.options import (
     GLOBAL_ACCOUNT,
     NS_PER_S,
@@ -23,6 +23,7 @@ from pyjs.config.options import (
     AccountLimits,
     AccountOptions,
     AuthorizationOptions,
+    CalloutOptions,
     Options,
     PermissionOptions,
     ResponsePermission,
@@ -31,10 +32,12 @@ from pyjs.config.options import (
 )
 from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
 from pyjs.config.values import Value, describe
+from pyjs.wire.nkeys import ACCOUNT as NKEY_ACCOUNT
+from pyjs.wire.nkeys import CURVE, public_key
 from pyjs.wire.nkeys import USER as NKEY_USER
-from pyjs.wire.nkeys import public_key
 
 _limit = Between(-1, INT32_MAX, "use a number from 0, or -1 for no limit")
+CONNECTION_TYPES = "STANDARD WEBSOCKET LEAFNODE LEAFNODE_WS MQTT MQTT_WS IN_PROCESS".split()
 _size_limit = Between(-1, INT64_MAX, "use a size, or -1 for no limit")
 
 
@@ -180,6 +183,18 @@ def _check_nkey(reading: Reading, key: Key, value: Value, data: object) -> None:
         )
 
 
+def _read_connection_types(reading: Reading, key: Key, value: Value, target: object) -> object:
+    types = STRINGS.read(reading, key, value, target)
+    assert isinstance(types, tuple)
+    given = tuple(each.upper() for each in types)
+    unknown = [each for each in given if each not in CONNECTION_TYPES]
+    if unknown:
+        shown = " ".join(f'"{each}"' for each in unknown)
+        fix = suggestion(unknown[0], CONNECTION_TYPES, f"use {', '.join(CONNECTION_TYPES)}")
+        raise Refused(value.place, f"invalid connection types [{shown}]", fix)
+    return given
+
+
 USER = Table(
     "user",
     (
@@ -191,6 +206,13 @@ USER = Table(
             PERMISSION_BLOCK,
             "The permissions of the user; without them, the default permissions of the block.",
             ("permission", "authorization"),
+        ),
+        Key(
+            "allowed_connection_types",
+            Kind("list of strings", _read_connection_types, "str | Sequence[str]"),
+            "The kinds of connections that the user may use: STANDARD, WEBSOCKET, IN_PROCESS, ...",
+            ("connection_types", "clients"),
+            attrs=("connection_types",),
         ),
     ),
     unsupported.USER,
@@ -249,6 +271,52 @@ def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) 
     return timeout_ns
 
 
+def _read_key(reading: Reading, key: Key, value: Value, target: object) -> str:
+    """Read the public key of an account, or an xkey."""
+    text = str(STRING.read(reading, key, value, target))
+    kind, name = (CURVE, "callout xkey") if key.name == "xkey" else (NKEY_ACCOUNT, "callout user")
+    if public_key(text, kind) is None:
+        shown = "xkey" if kind == CURVE else "account nkey"
+        cause = f'Expected {name} to be a valid public {shown}, got "{text}"'
+        raise Refused(value.place, cause, f"use a public key: {'X' if kind == CURVE else 'A'}...")
+    return text
+
+
+def _read_names(reading: Reading, key: Key, value: Value, target: object) -> object:
+    if not isinstance(value.data, list):
+        name = "auth_users" if key.name == "auth_users" else "allowed accounts"
+        cause = f"Expected {name} field to be an array, got {describe(value)}"
+        raise Refused(value.place, cause, f"write {key.name}: [a]")
+    return STRINGS.read(reading, key, value, target)
+
+
+CALLOUT_KEY = Kind("string", _read_key, "str")
+CALLOUT_NAMES = Kind("list of strings", _read_names, "Sequence[str]")
+CALLOUT = Table(
+    "authorization.auth_callout",
+    (
+        Key("issuer", CALLOUT_KEY, "The public key of an account; the service signs its answers with it."),
+        Key("account", STRING, "The account of the service.", ("acc",), zero_is_default=True),
+        Key("auth_users", CALLOUT_NAMES, "Users that the service is not asked about.", ("users",)),
+        Key("xkey", CALLOUT_KEY, "The public xkey of the service: requests are encrypted.", ("key",)),
+        Key("allowed_accounts", CALLOUT_NAMES, "Accounts whose users it is asked about; without them, all."),
+    ),
+)
+
+
+def _read_callout(reading: Reading, key: Key, value: Value, target: object) -> CalloutOptions:
+    callout = CalloutOptions()
+    found = len(reading.problems)
+    read_block(reading, CALLOUT, read_map(key, value, "issuer: A..., auth_users: [auth]"), callout)
+    if len(reading.problems) == found and not callout.issuer:
+        cause = "Authorization callouts require an issuer to be specified"
+        raise Refused(value.place, cause, "add issuer: A...")
+    if len(reading.problems) == found and not callout.auth_users:
+        cause = "Authorization callouts require authorized users to be specified"
+        raise Refused(value.place, cause, "add auth_users: [auth]")
+    return callout
+
+
 AUTHORIZATION = Table(
     "authorization",
     (
@@ -282,6 +350,12 @@ AUTHORIZATION = Table(
             "The permissions of users without their own.",
             ("default_permission", "permissions"),
             reloadable=True,
+        ),
+        Key(
+            "auth_callout",
+            Kind("map", _read_callout, "{}", CALLOUT),
+            "A service that decides about clients.",
+            ("auth_hook",),
         ),
     ),
     unsupported.AUTHORIZATION,

@@ -57,6 +57,7 @@ def _load_entries(
     from pyjs.config.tables import TOP
 
     reading = Reading()
+    reading.read_file = read
     entries = ConfigMap() if path is None else _load_file(options, path, read, environ, reading)
     for entry in (keys or {}).values():
         entries.put(entry)
@@ -106,10 +107,23 @@ def _check_together(options: Options, places: Mapping[str, Place]) -> list[Probl
     problems += _check_monitoring(options, at)
     problems += _check_users(options, at("authorization"), at("no_auth_user"))
     problems += _check_websocket(options, at)
-    problems += _check_system_account(options, places, at("system_account"))
+    problems += _check_operators(options, places, at)
+    if not options.operator_keys:
+        problems += _check_system_account(options, places, at("system_account"))
     if not problems:
         options.system_account = "" if options.no_system_account else options.system_account
     return problems
+
+
+def _check_operators(
+    options: Options, places: Mapping[str, Place], at: Callable[[str], Place]
+) -> list[Problem]:
+    keys = ("operators", "trusted_keys", "resolver", "resolver_preload", "default_sentinel")
+    if not any(key in places for key in (*keys, "resolver_pinned_accounts")):
+        return []
+    from pyjs.config.operators import check_operators  # only files with operators need the claims
+
+    return check_operators(options, "system_account" in places, at)
 
 
 def _check_monitoring(options: Options, at: Callable[[str], Place]) -> list[Problem]:
@@ -140,6 +154,9 @@ def _check_no_auth_user(options: Options, name: str, place: Place) -> list[Probl
         *(user for account in options.accounts.values() for user in account.users),
     ]
     names = [user.nkey or user.user for user in listed]
+    if name and options.operators:
+        cause = "no_auth_user not compatible with Trusted Operator"
+        return [Problem(place, cause, "use default_sentinel for clients without credentials")]
     if name and name not in names:
         cause = f'no_auth_user: "{name}" is no user of authorization or accounts'
         fix = suggestion(name, names, "define that user in a users list")

@@ -18,6 +18,7 @@ from pyjs.config.exchange.declared import Exchange
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyjs.claims.operator import OperatorClaims
     from pyjs.config.exchange.declared import Export, Import, SubjectMapping
 
 NS_PER_S = 1_000_000_000
@@ -59,6 +60,18 @@ class UserOptions:
     permissions: PermissionOptions | None = None  # its own, else the default permissions of its block
     account: str = GLOBAL_ACCOUNT
     nkey: str = ""  # a public key, in place of user and password
+    connection_types: tuple[str, ...] = ()  # that it may use, upper case; (): all
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class CalloutOptions:
+    """The authorization callout: a service decides about the clients."""
+
+    issuer: str = ""  # the public key of an account, which signs the answers of the service
+    account: str = GLOBAL_ACCOUNT  # of the service
+    auth_users: tuple[str, ...] = ()  # users and nkeys that are not asked about: the service itself
+    xkey: str = ""  # the public key that requests are encrypted for; "": they are not
+    allowed_accounts: tuple[str, ...] = ()  # accounts whose configured users are asked about too; (): all
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -71,6 +84,29 @@ class AuthorizationOptions:
     timeout_ns: int = 2 * NS_PER_S  # time limit for CONNECT
     users: tuple[UserOptions, ...] = ()  # of the global account
     default_permissions: PermissionOptions | None = None
+    auth_callout: CalloutOptions | None = None
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class OperatorOptions:
+    """One operator: its token, and the claims in it."""
+
+    jwt: str
+    claims: OperatorClaims
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class ResolverOptions:
+    """Where the tokens of accounts come from."""
+
+    kind: str = "memory"  # memory: `resolver_preload`; url; full, cache: files of a directory
+    url: str = ""  # the name of the account follows it
+    dir: str = ""
+    allow_delete: bool = False
+    hard_delete: bool = False  # otherwise a removed file is renamed
+    limit: int = 0  # the most files; 0: no limit (full) or 1000 (cache)
+    ttl_ns: int = 0  # cache: how long a file stays that nobody needs; 0: until its token expires
+    timeout_ns: int = 2 * NS_PER_S  # url: how long a request may take
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -273,6 +309,13 @@ class Options:
     system_account: str = SYSTEM_ACCOUNT  # "": none (no_system_account)
     no_system_account: bool = False
 
+    operators: tuple[OperatorOptions, ...] = ()
+    trusted_keys: tuple[str, ...] = ()  # of operators, in place of `operators`
+    resolver: ResolverOptions | None = None
+    resolver_preload: dict[str, str] = field(default_factory=dict)  # tokens by account
+    resolver_pinned_accounts: tuple[str, ...] = ()  # the only accounts that users may come from; (): all
+    default_sentinel: str = ""  # the token of clients that send none
+
     jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
 
     # The sources of the options; no key sets these.
@@ -280,6 +323,11 @@ class Options:
     config_digest: str = ""  # "sha256:..."; "" without a file
     flags: dict[str, str | int | bool] = field(default_factory=dict)  # the command line, see flags.py
     warnings: Warnings = field(default_factory=Warnings)
+
+    @property
+    def operator_keys(self) -> tuple[str, ...]:
+        """The keys that may sign accounts; (): accounts and users are those of the file."""
+        return self.trusted_keys or tuple(key for each in self.operators for key in each.claims.trusted_keys)
 
     def users(self) -> Iterator[UserOptions]:
         """Yield every configured user, of all blocks."""

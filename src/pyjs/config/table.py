@@ -83,6 +83,9 @@ class Reading:
         self.twice: list[Problem] = []
         self.places: dict[str, Place] = {}  # by dotted attribute of Options
         self.user_places: dict[str, Place] = {}  # where each user name was given first
+        self.read_file: Callable[[str], str] | None = (
+            None  # for files that a value names; None: there are none
+        )
 
     def warn(self, place: Place, cause: str, fix: str) -> None:
         """Add a warning about a valid setting that is probably a mistake."""

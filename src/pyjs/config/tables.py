@@ -15,6 +15,7 @@ from pyjs.config.accounts import (
     ACCOUNT_JETSTREAM,
     ACCOUNT_LIMITS,
     AUTHORIZATION,
+    CALLOUT,
     PERMISSIONS,
     RESPONSES,
     USER,
@@ -44,6 +45,7 @@ from pyjs.config.kinds import (
     read_listen,
     read_map,
 )
+from pyjs.config.operators import OPERATOR_KEYS, RESOLVER
 from pyjs.config.options import NS_PER_S, Options
 from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.tls import TLS, read_tls
@@ -375,6 +377,7 @@ TOP = Table(
             zero_is_default=True,
         ),
         Key("no_system_account", BOOL, "Turn the system account off.", ("no_system", "no_sys_acc")),
+        *OPERATOR_KEYS,
         Key(
             "feature_flags",
             Kind("map of bools", _read_feature_flags, "Mapping[str, bool]"),
@@ -404,9 +407,11 @@ TABLES: dict[str, Table] = {
     "jetstream": JETSTREAM,
     "jetstream.limits": JETSTREAM_LIMITS,
     "authorization": AUTHORIZATION,
+    "authorization.auth_callout": CALLOUT,
     "tls": TLS,
     "websocket": WEBSOCKET,
     "websocket.authorization": LOGINS,
+    "resolver": RESOLVER,
     "accounts.*": ACCOUNT,
     "accounts.*.limits": ACCOUNT_LIMITS,
     "accounts.*.jetstream": ACCOUNT_JETSTREAM,

@@ -10,7 +10,6 @@ from pyjs.config.table import Unsupported
 
 _NO_OCSP = "certificate status is not asked for"
 _NO_CLUSTER = "the server runs alone"
-_NO_JWT = "there are no JWTs yet"
 _NO_PROXY = "signatures of trusted proxies are not checked yet"
 _NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queue up"
 _NO_META_GROUP = "there is no replicated metadata to compact"
@@ -25,13 +24,9 @@ TOP = (
     Unsupported(("default_js_domain",), "leafnode connections are not there yet"),
     Unsupported(("ocsp",), _NO_OCSP),
     Unsupported(("ocsp_cache",), _NO_OCSP),
-    Unsupported(("operator", "operators", "roots", "root", "root_operators", "root_operator"), _NO_JWT),
-    Unsupported(("trusted_keys", "trusted"), _NO_JWT),
-    Unsupported(("resolver", "account_resolver", "accounts_resolver"), _NO_JWT),
-    Unsupported(("resolver_tls",), _NO_JWT),
-    Unsupported(("resolver_preload",), _NO_JWT),
-    Unsupported(("resolver_pinned_accounts",), _NO_JWT),
-    Unsupported(("default_sentinel",), _NO_JWT),
+    Unsupported(
+        ("resolver_tls",), "an account server is checked with the authorities that the machine trusts"
+    ),
     Unsupported(("proxies",), _NO_PROXY),
     Unsupported(("syslog",), "log_file and standard error are"),
     Unsupported(("remote_syslog",), "log_file and standard error are"),
@@ -60,10 +55,7 @@ JETSTREAM_LIMITS = (
     Unsupported(("batch",), "atomic batch publish is not there yet"),
 )
 
-AUTHORIZATION = (
-    Unsupported(("auth_callout", "auth_hook"), "there is no authorization callout yet"),
-    Unsupported(("proxy_required",), _NO_PROXY),
-)
+AUTHORIZATION = (Unsupported(("proxy_required",), _NO_PROXY),)
 
 ACCOUNT = (
     Unsupported(("nkey",), "accounts are known by their names"),
@@ -74,9 +66,4 @@ ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connecti
 
 ACCOUNT_JETSTREAM = (Unsupported(("cluster_traffic",), _NO_CLUSTER),)
 
-USER = (
-    Unsupported(
-        ("allowed_connection_types", "connection_types", "clients"), "there are only plain connections"
-    ),
-    Unsupported(("proxy_required",), _NO_PROXY),
-)
+USER = (Unsupported(("proxy_required",), _NO_PROXY),)

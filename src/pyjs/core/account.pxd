@@ -9,6 +9,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef class Account:
     cdef readonly str name
+    cdef public str tag                 # the name for people
     cdef readonly Sublist subs
     cdef readonly Turn turn
     cdef uint64_t random_state

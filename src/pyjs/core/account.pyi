@@ -8,6 +8,7 @@ from pyjs.subjects.sublist import Sublist, Subscription
 
 class Account:
     name: str
+    tag: str
     subs: Sublist
     turn: Turn
     jetstream: object

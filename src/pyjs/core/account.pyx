@@ -26,7 +26,7 @@ cdef class Account:
 
     def __cinit__(self, str name, Turn turn, uint64_t seed=0x9E3779B97F4A7C15,
                   RouteCache routes=None):
-        self.name = name
+        self.name = self.tag = name
         self.subs = Sublist(routes)
         self.turn = turn
         self.random_state = seed | 1

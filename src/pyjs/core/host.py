@@ -17,9 +17,12 @@ from pyjs.core.auth.users import Authenticator
 from pyjs.core.sink import Turn
 
 if TYPE_CHECKING:
+    from pyjs.config.options import AccountOptions
     from pyjs.core.account import Account
     from pyjs.core.link import Peer
     from pyjs.core.session import ClientSession
+    from pyjs.core.trust.accounts import TrustedAccounts
+    from pyjs.core.trust.callouts import Callouts
 
 
 @dataclass(slots=True)
@@ -57,6 +60,10 @@ class SessionEvents(ABC):
     def closed(self, session: ClientSession) -> None:
         """Record that `session` has ended; its `closed_reason` is set."""
 
+    @abstractmethod
+    def account_added(self) -> None:
+        """Record that there is a new account."""
+
 
 class Host(ABC):
     """The node as its sessions see it."""
@@ -69,7 +76,10 @@ class Host(ABC):
     settings: SessionSettings
     authenticator: Authenticator
     accounts: dict[str, Account]
+    sessions: dict[int, ClientSession]  # by cid, the oldest first
     system_account: Account | None
+    trust: TrustedAccounts | None  # None: accounts and users are those of the configuration file
+    callouts: Callouts | None  # None: no service decides about clients
     server_name: str
     slow_consumers: int
     stale_connections: int
@@ -90,6 +100,18 @@ class Host(ABC):
     @abstractmethod
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
         """Return (-ERR text, close reason) if `account` takes no more clients; None: accepted."""
+
+    @abstractmethod
+    def apply_account(self, options: AccountOptions, tag: str) -> None:
+        """Add an account, or change its limits and JetStream; `tag` is its name for people."""
+
+    @abstractmethod
+    def disable_account(self, name: str) -> None:
+        """Stop JetStream of an account and let in no clients."""
+
+    @abstractmethod
+    def server_fields(self) -> dict[str, object]:
+        """Return how the server describes itself to a service that decides about clients."""
 
     @abstractmethod
     def session_entered(self, session: ClientSession) -> None:

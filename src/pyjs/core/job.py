@@ -22,7 +22,8 @@ class Lane(Enum):
 
     FILES = "files"  # metadata: waits for the disk, and a client waits for it
     REMOVALS = "removals"  # retired files and unused memory: no client waits for it
-    COMPUTE = "compute"  # uses a processor without the GIL: bcrypt
+    COMPUTE = "compute"  # uses a processor without the GIL: bcrypt, signatures
+    ACCOUNTS = "accounts"  # tokens of accounts: waits for a directory or an account server
 
 
 class Job:

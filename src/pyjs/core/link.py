@@ -53,6 +53,7 @@ class Shown:
 
     chain: tuple[ShownCertificate, ...] = ()
     names: tuple[str, ...] = ()
+    pem: tuple[str, ...] = ()  # the chain, for a service that decides about the client
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,13 @@ from pyjs.wire.parser cimport Parser
 
 from pyjs.base.gotext import printable, quoted_bytes
 from pyjs.core.auth.handshake import ConnectOptions, info_line
+from pyjs.core.auth.limits import limits_of
 from pyjs.core.auth.login import FAILURE, VIOLATION, Login
 from pyjs.wire.nkeys import make_nonce
 from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
 
 cdef enum:
-    SUBSCRIPTIONS_MAX = 0x7fffffff      # no limit
     FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer does not fit in the L2 cache
     WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each 256 bytes
     WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
@@ -90,7 +90,7 @@ cdef class ClientSession(Sink):
         self.peer = peer
         self.link = link
         self.cid = cid
-        self.nonce = make_nonce(host.rng) if host.authenticator.nkeys else ""
+        self.nonce = make_nonce(host.rng) if host.authenticator.wants_nonce else ""
         self.parser = Parser()
         self.out = OutBuf()
         self.options = ConnectOptions()
@@ -137,14 +137,8 @@ cdef class ClientSession(Sink):
     def apply_settings(self) -> None:
         """Apply the node's limits; called again after a reload."""
         settings = self.host.settings
-        self.parser.max_payload = settings.max_payload
         self.parser.max_control_line = settings.max_control_line
-        limits = self.account.limits
-        self.subscriptions_max = settings.max_subscriptions or SUBSCRIPTIONS_MAX
-        if limits is not None and limits.max_payload >= 0:
-            self.parser.max_payload = min(settings.max_payload, limits.max_payload)
-        if limits is not None and limits.max_subscriptions >= 0:
-            self.subscriptions_max = min(self.subscriptions_max, limits.max_subscriptions)
+        self.parser.max_payload, self.subscriptions_max = limits_of(settings, self.account.limits, self.user)
         self.out.set_limit(settings.max_pending)
 
     def send_info(self, bint connected=False) -> None:
@@ -495,6 +489,10 @@ cdef class ClientSession(Sink):
         self.cancel_timers()
         self.account.sessions.add(self)
         self.pings.begin()
+
+    def change_permissions(self, object permissions) -> None:
+        """Give a connected client other permissions, and end what they do not allow."""
+        self.login.change_permissions(permissions)
 
     def take_permissions(self, object user) -> None:
         """Apply the permissions of `user`."""

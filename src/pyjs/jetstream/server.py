@@ -161,14 +161,22 @@ class JetStreamServer:
         for _ in self._apply_to_accounts():
             pass
 
+    def apply_account(self, account: Account) -> None:
+        """Start, stop or limit JetStream of one account as its options say."""
+        for _ in self._apply_to(account):
+            pass
+
     def _apply_to_accounts(self) -> Iterator[None]:
         """Start, stop or limit JetStream of each account as the options say, in steps."""
-        for name, account in self._host.accounts.items():
-            limits, engine = self._limits_of(name), self.accounts.get(name)
-            if limits is None or engine is None:
-                yield from self._switch(account, limits)
-            else:
-                engine.change_limits(limits)
+        for account in list(self._host.accounts.values()):
+            yield from self._apply_to(account)
+
+    def _apply_to(self, account: Account) -> Iterator[None]:
+        limits, engine = self._limits_of(account.name), self.accounts.get(account.name)
+        if limits is None or engine is None:
+            yield from self._switch(account, limits)
+        else:
+            engine.change_limits(limits)
 
     def _switch(self, account: Account, limits: AccountJetStreamOptions | None) -> Iterator[None]:
         """Start JetStream of an account, or stop it if `limits` is None, in steps."""
@@ -268,6 +276,8 @@ class JetStreamServer:
             return configured.jetstream
         system = self._host.options.system_account
         others = [each for each in self._host.options.accounts if each not in (GLOBAL_ACCOUNT, system)]
+        if self._host.options.operator_keys:
+            return None  # all accounts are those of tokens
         if name == GLOBAL_ACCOUNT and (not others or name in self.accounts):
             return AccountJetStreamOptions()
         return None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.base.gotext import time_text
+from pyjs.base.gotext import NS_PER_S, time_text
+from pyjs.claims.account import account_issues
+from pyjs.claims.token import decode
 from pyjs.monitor.arguments import Arguments, BadArgument
-from pyjs.monitor.json_text import JsonDict
+from pyjs.monitor.json_text import JsonDict, filled
 from pyjs.monitor.subsz import sublist_stats
 
 if TYPE_CHECKING:
     from pyjs.core.account import Account
+    from pyjs.core.trust.accounts import TrustedAccounts
     from pyjs.monitor.state import Monitored
 
 
@@ -30,23 +33,52 @@ def accountz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDic
     account = node.accounts.get(wanted)
     if account is None:
         raise BadArgument(f"Account {wanted} does not exist")
-    return answer | {"account_detail": _detail(monitored, account)}
+    return answer | {"account_detail": _detail(monitored, account, now_ns)}
 
 
-def _detail(monitored: Monitored, account: Account) -> JsonDict:
+def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
     detail: JsonDict = {"account_name": account.name, "update_time": time_text(monitored.config_loaded_at_ns)}
     if account is monitored.node.system_account:
         detail["is_system"] = True
+    trusted = None if monitored.node.trust is None else monitored.node.trust.accounts.get(account.name)
+    if trusted is not None:
+        detail["update_time"] = time_text(trusted.updated_ns)
     return detail | {
-        "expired": False,
+        "expired": trusted is not None and trusted.is_expired,
         "complete": True,
         "jetstream_enabled": account.jetstream is not None,
         "leafnode_connections": 0,
         "client_connections": len(account.sessions),
         "subscriptions": len(account.subs),
-        "name_tag": account.name,
+        **_of_token(monitored.node.trust, account, now_ns),
         "sublist_stats": sublist_stats([account]),
     }
+
+
+def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> JsonDict:
+    """Return what the token of an account says."""
+    fields: JsonDict = {"name_tag": account.tag}
+    trusted = None if trust is None else trust.accounts.get(account.name)
+    if trusted is None or not trusted.text:
+        return fields
+    claims = trusted.claims
+    issues = account_issues(claims, now_ns // NS_PER_S)
+    revoked: JsonDict = {key: time_text(at * NS_PER_S) for key, at in claims.revocations.items()}
+    token = decode(trusted.text)
+    return filled(
+        {
+            "jwt": trusted.text,
+            "issuer_key": claims.head.issuer,
+            "name_tag": account.tag,
+            "tags": [*claims.head.tags],
+            "decoded_jwt": token.claims,
+            "validation_result_jwt": [
+                {"description": each.description, "blocking": each.blocking, "time_check": each.time_check}
+                for each in issues
+            ],
+            "revoked_user": revoked,
+        }
+    )
 
 
 def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
@@ -71,7 +103,7 @@ def account_statz(monitored: Monitored, account: Account) -> JsonDict:
     connections = sum(session.account is account for session in monitored.node.sessions.values())
     return {
         "acc": account.name,
-        "name": account.name,
+        "name": account.tag,
         "conns": connections,
         "leafnodes": 0,
         "total_conns": connections,

@@ -205,7 +205,11 @@ def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Gene
     entry |= _tls(c.tls if isinstance(c, ClosedSession) else c.link.tls, with_certificates=options.auth)
     if options.auth:
         account = c.account.name if c.account.name != GLOBAL_ACCOUNT else ""
-        entry |= filled({"authorized_user": user_name(c), "account": account})
+        token = None if c.user is None else c.user.token
+        of_token = (
+            {} if token is None else {"jwt": token.text, "issuer_key": token.issuer, "tags": [*token.tags]}
+        )
+        entry |= filled({"authorized_user": user_name(c), "account": account, **of_token})
     if c.subscriptions and options.subs_detail:
         account = c.account.name if c.closed_at_ns else ""
         details: list[JsonValue] = []
@@ -218,7 +222,7 @@ def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Gene
     elif c.subscriptions and options.subs:
         entry["subscriptions_list"] = [text(sub.subject) for sub in c.subscriptions.values()]
     if options.auth and (c.user is not None or not c.closed_at_ns):
-        entry["name_tag"] = c.account.name
+        entry["name_tag"] = c.account.tag
 
 
 def _tls(tls: TlsPeer | None, *, with_certificates: bool) -> JsonDict:

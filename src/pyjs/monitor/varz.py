@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjs import __version__
 from pyjs.base.gotext import time_text, uptime_text
+from pyjs.claims.token import decode
 from pyjs.monitor.json_text import JsonDict, filled, number
 from pyjs.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
 from pyjs.node import PEER_VERSION, python_version
@@ -168,7 +169,16 @@ def _configuration(monitored: Monitored) -> JsonDict:
     }
     answer |= filled({"tags": [*options.server_tags], "metadata": dict(options.server_metadata)})
     answer["feature_flags"] = {name: options.feature_flags.get(name, False) for name in FEATURE_FLAGS}
-    return answer | filled({"system_account": options.system_account})
+    operators = options.operators
+    trust = monitored.node.trust
+    return answer | filled(
+        {
+            "trusted_operators_jwt": [each.jwt for each in operators],
+            "trusted_operators_claim": [decode(each.jwt).claims for each in operators],
+            "system_account": options.system_account,
+            "pinned_account_fails": 0 if trust is None else trust.pinned_failures,
+        }
+    )
 
 
 def _stats(monitored: Monitored) -> JsonDict:

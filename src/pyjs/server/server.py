@@ -122,11 +122,10 @@ class Server:
         try:
             self._start_tls()
             self._write_pid_file()
+            await self._start_trust()
             await self._start_monitoring()
             await self._start_jetstream()
-            self._system_account = SystemAccount(
-                self.driver, self.options, certificate_ends, self.reload
-            )
+            self._system_account = SystemAccount(self.driver, self.options, certificate_ends, self.reload)
             await self._start_websocket()
             await self._start_clients()
         except BaseException:
@@ -173,6 +172,25 @@ class Server:
             self._tls.settings = read_tls_settings(self.options)
         except TlsFailed as error:
             fail(str(error))
+
+    async def _start_trust(self) -> None:
+        """Load the accounts that have to be known before clients come."""
+        trust = self.node.trust
+        if trust is None:
+            return
+        from pyjs.claims.token import TokenFault
+        from pyjs.core.trust.resolvers import ResolverFault, UrlResolver
+        from pyjs.server.account_server import get
+
+        try:
+            if isinstance(trust.resolver, UrlResolver):
+                trust.resolver.get = get
+                await asyncio.to_thread(trust.resolver.fetch, "")  # is it there?
+                await asyncio.to_thread(self.node.start_trust)  # nothing else uses the node yet
+            else:
+                self.node.start_trust()
+        except (TokenFault, ResolverFault) as fault:
+            fail(str(fault))
 
     async def _start_monitoring(self) -> None:
         if not self.options.monitoring.http_port and not self.options.monitoring.https_port:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from pyjs.base.gotext import time_text
+from pyjs.base.gotext import NS_PER_S, time_text
 from pyjs.base.nuid import nuid
 from pyjs.core.auth.handshake import info_line
 from pyjs.core.auth.identity import user_name
@@ -23,7 +23,7 @@ from pyjs.monitor.accountz import account_statz, accountz
 from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.connz import connz, connz_options
 from pyjs.monitor.healthz import healthz
-from pyjs.monitor.json_text import JsonDict, compact_json, filled
+from pyjs.monitor.json_text import JsonDict, JsonValue, compact_json, filled
 from pyjs.monitor.jsz import (
     JszOptions,
     account_detail,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from pyjs.config.options import PermissionOptions, SubjectPermissions
     from pyjs.core.account import Account
+    from pyjs.core.auth.permissions import Filters, Permissions
     from pyjs.core.session import ClientSession
     from pyjs.monitor.state import Monitored
 
@@ -111,6 +112,10 @@ class Answers:
         """Return an answer with an error."""
         return self._composed({"error": {"code": code, "description": text}})
 
+    def content(self, fields: Mapping[str, object]) -> bytes:
+        """Return an answer with `fields`."""
+        return compact_json({"server": self._server(), **fields})
+
     def done(self) -> bytes:
         """Return the answer to a request that changed something."""
         return self._composed({})
@@ -141,9 +146,19 @@ class Answers:
         """Return who a client is, and what it may do."""
         account, user = session.account.name, session.user
         name = (user.name if user is not None else "") or user_name(session)
-        data: JsonDict = {"user": name, "account": account, "account_name": account}
+        data: JsonDict = {"user": name, "account": account, "account_name": session.account.tag}
+        token = None if user is None else user.token
+        if token is not None:
+            data |= {"user": token.subject} | filled({"user_name": token.name})
+            shown = filled({"permissions": lists_of(session.permissions)})
+            return self._composed({"data": data | shown | self._expiry(token.expires_at_ns)})
         permissions = self._permissions(name, account)
         return self._composed({"data": data | filled({"permissions": permissions})})
+
+    def _expiry(self, at_ns: int) -> JsonDict:
+        """Return for how many whole seconds, in ns, a token is still valid."""
+        left_ns = (at_ns - self._now_ns) // NS_PER_S * NS_PER_S if at_ns else 0
+        return {"expires": left_ns} if left_ns > 0 else {}
 
     # -- changes -----------------------------------------------------------------------------------------------
     def kick(self, body: bytes) -> bytes:
@@ -300,6 +315,23 @@ def permission_fields(permissions: PermissionOptions | None) -> JsonDict | None:
     if (responses := permissions.allow_responses) is not None:
         answer["responses"] = {"max": responses.max_msgs, "ttl": responses.expires_ns}
     return answer
+
+
+def lists_of(permissions: Permissions | None) -> JsonDict | None:
+    """Return the permissions of a session as JSON; None: everything is allowed."""
+    if permissions is None:
+        return None
+    publish = {"allow": _texts(permissions.publish_allow), "deny": _texts(permissions.publish_deny)}
+    subscribe = {"allow": _texts(permissions.subscribe_allow), "deny": _texts(permissions.subscribe_deny)}
+    answer: JsonDict = {"publish": filled(publish), "subscribe": filled(subscribe)}
+    if (responses := permissions.responses) is not None:
+        answer["responses"] = {"max": responses.messages_max, "ttl": responses.expires_ns}
+    return answer
+
+
+def _texts(filters: Filters | None) -> list[JsonValue]:
+    entries = () if filters is None else filters.entries
+    return [b" ".join(part for part in entry if part).decode() for entry in entries]
 
 
 def _lists(subjects: SubjectPermissions | None) -> JsonDict:

@@ -47,8 +47,11 @@ class _Event:
 class SystemEvents(SessionEvents):
     """Publishes the events of one server."""
 
-    def __init__(self, node: Node, answers: Callable[[], Answers]) -> None:
+    def __init__(
+        self, node: Node, answers: Callable[[], Answers], subscribe: Callable[[], None] = lambda: None
+    ) -> None:
         self._node = node
+        self._subscribe = subscribe  # in accounts that are new
         self._answers = answers
         # An event, or the name of an account whose connections changed.
         self._queue: deque[_Event | str] = deque(maxlen=QUEUE_MAX)
@@ -57,6 +60,10 @@ class SystemEvents(SessionEvents):
         self._interval_ns = FIRST_STATSZ_NS
         self._conns_due_ns = node.clock.now_ns() + CONNS_NS
         self._arm()
+
+    def account_added(self) -> None:
+        """Answer the requests of a new account."""
+        self._subscribe()
 
     # -- sessions ----------------------------------------------------------------------------------------------
     def entered(self, session: ClientSession) -> None:
@@ -160,7 +167,7 @@ def client_fields(session: ClientSession) -> dict[str, object]:
     del fields["server"]
     if session.closed_at_ns:
         fields["stop"] = time_text(session.closed_at_ns)
-    return fields | {"name_tag": account}
+    return fields | {"name_tag": session.account.tag}
 
 
 def _conns_subjects(account: str) -> tuple[str, str]:

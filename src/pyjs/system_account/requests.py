@@ -89,6 +89,10 @@ class SystemRequests:
         self._on(system, control + "KICK", lambda request: self.answers.kick(request.payload))
         self._on(system, control + "LDM", lambda request: self.answers.start_lame_duck(request.payload))
         self._on(system, control + "RELOAD", lambda request: self._reloaded(system, request))
+        if self._node.trust is not None:
+            from pyjs.system_account.claims import ClaimsRequests  # only servers with operators need it
+
+            ClaimsRequests(self._node, system, lambda: self.answers).subscribe()
 
     def _subscribe_member(self, account: Account) -> None:
         self._on(account, "$SYS.REQ.USER.INFO", self._user_info)

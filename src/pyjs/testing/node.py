@@ -169,6 +169,8 @@ class VirtualNode:
         self.node = Node(self.options, self.clock, SeededRng(seed), disk, self.log)
 
     def __enter__(self) -> Self:
+        if self.node.trust is not None:
+            self.node.start_trust()
         self.node.start_jetstream()
         return self
 

@@ -1,6 +1,7 @@
-"""Nkeys: Ed25519 public keys as texts with their kind (user, account, ...), and checks of signatures.
+"""Nkeys: Ed25519 keys as texts with their kind (user, account, ...), signatures and their checks.
 
-The text is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
+The text of a public key is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
+That of a seed has two bytes before the key: the kind of a seed and the kind of its key share them.
 
 Source: https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt and the nkeys library's README;
 tests/conformance/test_nkeys.py.
@@ -15,9 +16,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyjs.base.rng import Rng
 
-USER = 20 << 3  # kind of a user: the text begins with U
+# Kinds: five bits, which are the first letter of the text.
+ACCOUNT = 0 << 3  # A
+OPERATOR = 14 << 3  # O
+SERVER = 13 << 3  # N
+USER = 20 << 3  # U
+CURVE = 23 << 3  # X: a key for encryption, see xkeys.py
+SEED = 18 << 3  # S
 KEY_SIZE = 32  # bytes of an Ed25519 public key
 TEXT_SIZE = 56  # characters: 35 bytes in base 32
+SEED_TEXT_SIZE = 58  # 36 bytes
+SIGNATURE_SIZE = 64
 NONCE_SIZE = 11  # bytes; 15 characters in INFO
 
 
@@ -35,22 +44,82 @@ def public_key(text: str, kind: int) -> bytes | None:
     return body[1:]
 
 
+def key_text(key: bytes, kind: int) -> str:
+    """Return the text of a public key."""
+    return _checked_text(bytes([kind]) + key)
+
+
+def seed_text(seed: bytes, kind: int) -> str:
+    """Return the text of a seed."""
+    return _checked_text(bytes([SEED | kind >> 5, (kind & 31) << 3]) + seed)
+
+
+def seed_of(text: str, kind: int) -> bytes | None:
+    """Return the 32 bytes of the seed in `text`; None: not a seed of that kind."""
+    if len(text) != SEED_TEXT_SIZE or not text.isascii():
+        return None
+    try:
+        data = base64.b32decode(text + "=" * 6)
+    except binascii.Error:
+        return None
+    body, crc = data[:-2], int.from_bytes(data[-2:], "little")
+    if binascii.crc_hqx(body, 0) != crc or body[:2] != bytes([SEED | kind >> 5, (kind & 31) << 3]):
+        return None
+    return body[2:]
+
+
+def _checked_text(body: bytes) -> str:
+    crc = binascii.crc_hqx(body, 0).to_bytes(2, "little")
+    return base64.b32encode(body + crc).rstrip(b"=").decode()
+
+
+class KeyPair:
+    """A private key for signatures, and the text of its public key."""
+
+    def __init__(self, seed: bytes, kind: int) -> None:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        self._private = Ed25519PrivateKey.from_private_bytes(seed)
+        raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+        self.public = key_text(self._private.public_key().public_bytes(*raw), kind)
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature of `data`."""
+        return self._private.sign(data)
+
+
 def make_nonce(rng: Rng) -> str:
     """Return a nonce for one client to sign."""
     return base64.urlsafe_b64encode(rng.randbytes(NONCE_SIZE)).rstrip(b"=").decode()
 
 
-def is_signed(nonce: str, signature: str, key: bytes) -> bool:
-    """Return whether `signature` (base 64 of either alphabet) is that of `nonce` under `key`."""
+def verifies(data: bytes, signature: bytes, key: bytes) -> bool:
+    """Return whether `signature` is that of `data` under `key`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if not nonce or not signature.isascii() or len(signature) > 128:
+    if len(signature) != SIGNATURE_SIZE:
         return False
-    text = signature.rstrip("=").replace("+", "-").replace("/", "_")
     try:
-        made = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
-        Ed25519PublicKey.from_public_bytes(key).verify(made, nonce.encode())
-    except (binascii.Error, ValueError, InvalidSignature):
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, data)
+    except (ValueError, InvalidSignature):
         return False
     return True
+
+
+def signature_bytes(text: str) -> bytes | None:
+    """Return the bytes of a signature as clients send it, base 64 of either alphabet; None: invalid."""
+    if not text.isascii() or len(text) > 128:
+        return None
+    plain = text.rstrip("=").replace("+", "-").replace("/", "_")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def is_signed(nonce: str, signature: str, key: bytes) -> bool:
+    """Return whether `signature` (base 64 of either alphabet) is that of `nonce` under `key`."""
+    made = signature_bytes(signature)
+    return bool(nonce) and made is not None and verifies(nonce.encode(), made, key)

@@ -145,8 +145,7 @@ class Check:
         if not any(is_subset(subject.encode(), each.subject.encode()) for each in exports):
             return False
         return any(
-            each.account in visited
-            or self._stream_cycle(each.account, narrowed, _with(visited, name))
+            each.account in visited or self._stream_cycle(each.account, narrowed, _with(visited, name))
             for each, narrowed in _met(self.streams.get(name, []), subject)
         )
 
@@ -193,6 +192,4 @@ def _with(visited: set[str], name: str) -> set[str]:
 
 
 def _no_transform(kind: str, subject: str, to: str, error: TransformError) -> str:
-    return (
-        f'failed to create mapping transform for {kind} import subject from "{subject}" to "{to}": {error}'
-    )
+    return f'failed to create mapping transform for {kind} import subject from "{subject}" to "{to}": {error}'

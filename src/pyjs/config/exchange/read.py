@@ -170,7 +170,9 @@ EXPORT = Table(
 )
 
 
-def _list_of(kind: str, read_one: Callable[[Reading, Key, Value], object]) -> Callable[..., tuple[object, ...]]:
+def _list_of(
+    kind: str, read_one: Callable[[Reading, Key, Value], object]
+) -> Callable[..., tuple[object, ...]]:
     def read(reading: Reading, key: Key, value: Value, target: object) -> tuple[object, ...]:
         if not isinstance(value.data, list):
             cause = f"{kind} should be an array, found {describe(value)}"
@@ -234,7 +236,9 @@ def _read_remote(reading: Reading, key: Key, value: Value, target: object) -> _R
     remote = _Remote()
     read_block(reading, REMOTE, read_map(key, value, 'account: A, subject: "a.>"'), remote)
     if not remote.account or not remote.subject:
-        raise Refused(value.place, "Expect an account name and a subject", 'write {account: A, subject: "a.>"}')
+        raise Refused(
+            value.place, "Expect an account name and a subject", 'write {account: A, subject: "a.>"}'
+        )
     return remote
 
 
@@ -293,7 +297,9 @@ DESTINATION = Table(
     (
         Key("destination", STRING, "The subject that a message gets.", ("dest",)),
         Key(
-            "weight", Kind("percentage", _read_weight, "int | str"), "Percent of the messages that get this one."
+            "weight",
+            Kind("percentage", _read_weight, "int | str"),
+            "Percent of the messages that get this one.",
         ),
     ),
     (Unsupported(("cluster",), "the server runs alone"),),
@@ -317,7 +323,9 @@ def _read_mappings(reading: Reading, key: Key, value: Value, target: object) -> 
         if entry.used:
             continue
         if not is_valid_subject(source.encode()):
-            raise Refused(entry.place, f'Subject "{source}" is not a valid subject', 'write "a.*" for instance')
+            raise Refused(
+                entry.place, f'Subject "{source}" is not a valid subject', 'write "a.*" for instance'
+            )
         data = entry.value.data
         if isinstance(data, list) and any(isinstance(element.data, str) for element in data):
             raise wrong_type(key, entry.value, "a list of maps", "write [ {destination: b, weight: 100%} ]")
@@ -354,9 +362,7 @@ def mapping_fault(source: str, destinations: tuple[MapDestination, ...]) -> str:
 
 EXPORTS = Kind("list of maps", _list_of("Exports", _read_export), "Sequence[{}]", EXPORT)
 IMPORTS = Kind("list of maps", _list_of("Imports", _read_import), "Sequence[{}]", IMPORT)
-MAPPINGS = Kind(
-    "map of subjects", _read_mappings, "Mapping[str, str | {0} | Sequence[{0}]]", DESTINATION
-)
+MAPPINGS = Kind("map of subjects", _read_mappings, "Mapping[str, str | {0} | Sequence[{0}]]", DESTINATION)
 
 
 def check_exchanges(reading: Reading, declared: dict[str, Exchange]) -> None:

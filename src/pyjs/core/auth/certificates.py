@@ -28,7 +28,8 @@ def read_chain(chain: tuple[bytes, ...]) -> Shown:
     if not chain:
         return Shown()
     parsed = [x509.load_der_x509_certificate(each) for each in chain[:SHOWN_MAX]]
-    return Shown(tuple(_shown(each) for each in parsed), _names(parsed[0]))
+    pem = tuple(each.public_bytes(serialization.Encoding.PEM).decode() for each in parsed)
+    return Shown(tuple(_shown(each) for each in parsed), _names(parsed[0]), pem)
 
 
 def _shown(certificate: x509.Certificate) -> ShownCertificate:

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 def user_name(session: ClientSession) -> str:
     """Return the name under which the client logged in; never a token, which is a secret."""
-    options = session.options
-    return options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")
+    options, user = session.options, session.user
+    token = None if user is None else user.token
+    shown = options.nkey or options.user or ("" if token is None else token.subject)
+    return shown or ("[REDACTED]" if options.auth_token else "")
 
 
 def client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
@@ -32,5 +34,9 @@ def client_info(session: ClientSession, account: str, server: str) -> dict[str, 
     }
     if session.rtt_ns:
         fields["rtt"] = session.rtt_ns
+    token = None if session.user is None else session.user.token
+    if token is not None:
+        of_token = {"jwt": token.text, "issuer_key": token.issuer, "tags": [*token.tags]}
+        fields |= {key: value for key, value in of_token.items() if value}
     kind = session.peer.kind if session.peer.kind != "in_process" else "nats"
     return fields | {"server": server, "kind": "Client", "client_type": kind}

@@ -7,39 +7,58 @@ tests/conformance/scenarios/auth.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.gotext import printable, quoted, quoted_bytes
 from pyjs.core.auth.handshake import BadConnect, parse_connect, with_credentials
-from pyjs.core.auth.users import Claim, PasswordCheck, User
+from pyjs.core.auth.users import Claim, User
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyjs.base.timers import Timer
+    from pyjs.core.auth.permissions import Permissions
     from pyjs.core.auth.users import Authenticator
     from pyjs.core.session import ClientSession
 
 VIOLATION = "Authorization Violation"
 FAILURE = "Authentication Failure"
+EXPIRED = "Authentication Expired", "User Authentication Expired"  # close reason, -ERR
+TOO_MANY_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded", "maximum subscriptions exceeded"
+TYPES = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_PROCESS"}
+
+
+class Attempt(Protocol):
+    """Work that a login waits for."""
+
+    def cancel(self) -> None:
+        """Forget the login: its session has ended."""
+
+
+class Started(Attempt, Protocol):
+    """The same, before it begins."""
+
+    def begin(self) -> None:
+        """Start the work; it calls back, perhaps at once."""
 
 
 class Login:
     """The login of one session."""
 
-    __slots__ = ("_attempt", "_authenticator", "_session")
+    __slots__ = ("_attempt", "_authenticator", "_expiry", "_session")
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self._attempt: PasswordCheck | None = None  # the running check
+        self._attempt: Attempt | None = None  # the running check
         self._authenticator: Authenticator | None = None  # of `_attempt`
+        self._expiry: Timer | None = None  # the end of the user's token
 
     def connect(self, line: bytes) -> None:
-        """Handle CONNECT: log in at once, or after a check of the password in a thread."""
+        """Handle CONNECT: log in at once, or after a check in a thread."""
         session = self._session
         try:
-            session.options = with_credentials(
-                parse_connect(line, session.options), session.peer.credentials
-            )
+            session.options = with_credentials(parse_connect(line, session.options), session.peer.credentials)
         except BadConnect as error:
             session.host.log.error(f"{session} - {printable(str(error))}")
             session.close("Protocol Violation")
@@ -51,22 +70,78 @@ class Login:
     def cancel(self) -> None:
         """Cancel the running check: the session has ended."""
         if self._attempt is not None:
-            self._attempt.cancelled = True
+            self._attempt.cancel()
+        if self._expiry is not None:
+            self._expiry.cancel()
 
     def _log_in(self) -> None:
         session = self._session
-        authenticator = session.host.entrance(session.peer).authenticator
-        claim = authenticator.claim(session.options, session.link.tls, session.nonce)
-        self._decide(claim, self._welcome)
+        if session.host.trust is not None:
+            self._wait_for(session.host.trust.log_in(session, self._answered))
+        else:
+            self._decide(self._claim(), self._welcome)
+
+    def _claim(self) -> Claim:
+        session = self._session
+        kind = TYPES[session.peer.kind]
+        return session.host.entrance(session.peer).authenticator.claim(
+            session.options, session.link.tls, session.nonce, kind
+        )
 
     def _welcome(self, user: User | None) -> None:
+        """Let in the user of the configuration file, unless a service decides about it."""
+        session, callouts = self._session, self._session.host.callouts
+        rules = None if callouts is None else callouts.rules_for(session, user)
+        if callouts is None or rules is None:
+            self._finish(user)
+        else:
+            self._wait_for(callouts.ask(session, rules, "", self._answered))
+
+    def _wait_for(self, attempt: Started) -> None:
+        """Parse nothing until `_answered`; the attempt has not been started."""
+        self._session.await_verdict()
+        self._attempt = attempt
+        attempt.begin()
+
+    def _answered(self, user: User | None) -> None:
+        self._attempt = None
+        if not self._session.closed_reason:
+            self._session.have_verdict()
+            self._finish(user)
+
+    def _finish(self, user: User | None) -> None:
         session, options = self._session, self._session.options
         if user is None or options.account or options.new_account:
-            who = f"Nkey {quoted(options.nkey)}" if options.nkey else f"User {quoted(options.user)}"
-            session.host.log.error(f"{session} - authentication error - {who}")
+            session.host.log.error(f"{session} - authentication error{self._who()}")
             session.close(FAILURE, VIOLATION)
-        else:
-            session.log_in(user)
+            return
+        if session.host.callouts is not None:
+            user = session.host.callouts.guarded(user)
+        session.log_in(user)
+        if not session.closed_reason:
+            self._take_token(user)
+
+    def _who(self) -> str:
+        options = self._session.options
+        if options.nkey:
+            return f" - Nkey {quoted(options.nkey)}"
+        return "" if options.jwt and not options.user else f" - User {quoted(options.user)}"
+
+    def _take_token(self, user: User) -> None:
+        """Close the session when the token of its user ends."""
+        session, token = self._session, user.token
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if token is None:
+            return
+        if token.expires_at_ns:
+            self._expiry = session.host.timers.at(token.expires_at_ns, self._expire, session)
+        if session.num_subscriptions >= session.subscriptions_max:
+            session.close(*TOO_MANY_SUBSCRIPTIONS)
+
+    def _expire(self) -> None:
+        self._session.close(*EXPIRED)
 
     def _decide(self, claim: Claim, then: Callable[[User | None], None]) -> None:
         """Verify `claim`; call `then` with the user or None, now or in a later turn."""
@@ -76,10 +151,11 @@ class Login:
         if holds is not None:
             then(claim.user if holds else None)
             return
-        self._attempt = authenticator.check(claim, lambda matches: self._verdict(claim, matches, then))
-        self._attempt.owner = (session.peer.ip, session.cid)
+        check = authenticator.check(claim, lambda matches: self._verdict(claim, matches, then))
+        check.owner = (session.peer.ip, session.cid)
+        self._attempt = check
         session.await_verdict()
-        session.turn.jobs.append(self._attempt)
+        session.turn.jobs.append(check)
 
     def _verdict(self, claim: Claim, holds: bool, then: Callable[[User | None], None]) -> None:
         session = self._session
@@ -101,11 +177,13 @@ class Login:
         session = self._session
         if self._attempt is not None:
             return  # the verdict notices the new users
+        if session.user is not None and session.user.token is not None:
+            return  # changed by a new token of its account
         if session.awaiting_auth:
             if not session.host.entrance(session.peer).authenticator.required:
                 session.enter()
             return
-        claim = session.host.entrance(session.peer).authenticator.claim(session.options, session.link.tls, session.nonce)
+        claim = self._claim()
         if claim.user is None or claim.user.account != session.account.name:
             # nats-server says nothing to a user that is gone or has moved, see tests/conformance/test_reload.py
             named = bool(session.options.user or session.options.nkey) or claim.user is not None
@@ -116,6 +194,13 @@ class Login:
         self._drop_forbidden()
         if not claim.free and (before is None or before.secret != claim.secret):
             self._decide(claim, self._stay)
+
+    def change_permissions(self, permissions: Permissions | None) -> None:
+        """Give the user other permissions, and end what they do not allow."""
+        user = self._session.user
+        assert user is not None
+        self._session.take_permissions(replace(user, permissions=permissions))
+        self._drop_forbidden()
 
     def _stay(self, user: User | None) -> None:
         if user is None:

@@ -41,7 +41,7 @@ def _plain(entries: Iterable[str]) -> list[tuple[bytes, bytes]]:
     return [(entry.encode(), b"") for entry in entries]
 
 
-class _Filters:
+class Filters:
     """One list of entries: few are compared one by one, more are found in a trie."""
 
     __slots__ = ("_trie", "entries")
@@ -85,12 +85,20 @@ class Permissions:
         subscribe_deny: Iterable[str] = (),
         responses: ResponsePermission | None = None,
     ) -> None:
-        self.publish_allow = None if publish_allow is None else _Filters(_plain(publish_allow))
-        self.publish_deny = _Filters(_plain(publish_deny))
-        self.subscribe_allow = _Filters([_split(entry) for entry in subscribe_allow or ()])
-        self.subscribe_deny = _Filters([_split(entry) for entry in subscribe_deny])
+        self.publish_allow = None if publish_allow is None else Filters(_plain(publish_allow))
+        self.publish_deny = Filters(_plain(publish_deny))
+        self.subscribe_allow = Filters([_split(entry) for entry in subscribe_allow or ()])
+        self.subscribe_deny = Filters([_split(entry) for entry in subscribe_deny])
         self.responses = responses
         self._publish_cache: dict[bytes, bool] = {}
+
+    def denying(self, subject: str) -> Permissions:
+        """Return these permissions without the one to publish to `subject`."""
+        denied = Permissions(responses=self.responses)
+        denied.publish_allow = self.publish_allow
+        denied.publish_deny = Filters([*self.publish_deny.entries, (subject.encode(), b"")])
+        denied.subscribe_allow, denied.subscribe_deny = self.subscribe_allow, self.subscribe_deny
+        return denied
 
     def same_as(self, other: Permissions | None) -> bool:
         """Return whether `other` has equal lists."""
@@ -134,7 +142,7 @@ class Permissions:
         return allowed
 
     @staticmethod
-    def _matching(filters: _Filters, subject: bytes) -> tuple[bool, list[bytes]]:
+    def _matching(filters: Filters, subject: bytes) -> tuple[bool, list[bytes]]:
         """Return whether a plain entry covers `subject`, and the queue names of entries that cover it."""
         held = filters.queues_holding(subject)
         return any(not queue for queue in held), [queue for queue in held if queue]

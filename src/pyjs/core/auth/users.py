@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyjs.core.auth.handshake import ConnectOptions
@@ -37,6 +37,24 @@ SALT = "." * 22  # for checks that only take time
 
 
 @dataclass(frozen=True, slots=True)
+class UserToken:
+    """What is known of a user by its token. Limits of -1: none."""
+
+    subject: str  # its public key
+    issued_at: int  # in seconds
+    issuer: str  # the key that signed it
+    signing_key: str  # the issuer, if that is not the account itself
+    expires_at_ns: int  # of the monotonic clock; 0: never
+    subs: int
+    payload: int
+    default_permissions: bool  # it has those of its account
+    bearer: bool
+    text: str  # the token; "": a service gave it
+    name: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class User:
     """One identity. `secret` is its password or, for the token of the server, the token."""
 
@@ -45,6 +63,8 @@ class User:
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
     nkey: bytes = b""  # the public key that its signature is checked with; b"": it has a password
+    connection_types: frozenset[str] = frozenset()  # kinds of connections that it may use; empty: all
+    token: UserToken | None = None  # None: it is of the configuration file
 
 
 ANONYMOUS = User("", "")
@@ -83,6 +103,10 @@ class PasswordCheck(Job):
         self.matches = False
         self._cost = cost  # a refusal takes as long as a check of this cost
         self._decided = decided
+
+    def cancel(self) -> None:
+        """Forget the check: nobody needs its result."""
+        self.cancelled = True
 
     def run(self) -> None:
         """Do one check, in the time of `cost`."""
@@ -138,11 +162,13 @@ class Authenticator:
         no_auth_user: str = "",
         hash_key: bytes = b"",
         by_certificate: bool = False,
+        by_token: bool = False,
     ) -> None:
         self.users = {user.name: user for user in users if not user.nkey}
         self.nkeys = {user.name: user for user in users if user.nkey}
         self._mapped = CertificateUsers(users) if by_certificate else None
         self.token = token
+        self.by_token = by_token  # users are those of accounts that operators signed
         self.no_auth_user = self.users.get(no_auth_user) or self.nkeys.get(no_auth_user)
         self._cost = max(
             (bcrypt_cost(secret) for secret in (token, *(user.secret for user in users))), default=0
@@ -153,10 +179,25 @@ class Authenticator:
     @property
     def required(self) -> bool:
         """Whether a client has to say who it is."""
-        return bool(self.users or self.nkeys or self.token)
+        return bool(self.users or self.nkeys or self.token or self.by_token)
 
-    def claim(self, connect: ConnectOptions, tls: TlsPeer | None = None, nonce: str = "") -> Claim:
-        """Return the client's claim of identity, from CONNECT or its certificate; it signs the `nonce`."""
+    @property
+    def wants_nonce(self) -> bool:
+        """Whether clients sign a nonce."""
+        return bool(self.nkeys or self.by_token)
+
+    def claim(
+        self, connect: ConnectOptions, tls: TlsPeer | None = None, nonce: str = "", kind: str = "STANDARD"
+    ) -> Claim:
+        """Return the client's claim of identity, from CONNECT or its certificate; it signs the `nonce`.
+
+        `kind` is that of the connection, as users list it.
+        """
+        claim = self._claim(connect, tls, nonce)
+        types = frozenset() if claim.user is None else claim.user.connection_types
+        return replace(claim, user=None) if types and kind not in types else claim
+
+    def _claim(self, connect: ConnectOptions, tls: TlsPeer | None, nonce: str) -> Claim:
         if not self.required:
             return Claim(ANONYMOUS, free=True)
         if self._mapped is not None:

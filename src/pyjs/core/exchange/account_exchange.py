@@ -77,7 +77,9 @@ class AccountExchange:
             each.calls.stop()
         self._subs, self.services = [], []
 
-    def add_service(self, host: Host, exporter: Account, wanted: ServiceImport, export: ServiceExport) -> None:
+    def add_service(
+        self, host: Host, exporter: Account, wanted: ServiceImport, export: ServiceExport
+    ) -> None:
         """Subscribe a service import."""
         for account in (exporter, self.account):  # a response may have a reply of its own
             share_responses(account, host.rng)
@@ -148,7 +150,9 @@ def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -
 def mappings_of(declared: Iterable[SubjectMapping], rng: Rng) -> Mappings | None:
     """Return the mappings at work; None: there are none."""
     entries = [
-        Destinations([(Rewrite(SubjectTransform(each.source, to, rng)), weight) for to, weight in each.weighted()])
+        Destinations(
+            [(Rewrite(SubjectTransform(each.source, to, rng)), weight) for to, weight in each.weighted()]
+        )
         for each in declared
     ]
     return Mappings(entries, int.from_bytes(rng.randbytes(8), "little")) if entries else None

@@ -134,7 +134,9 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
     for line in block.split(b"\r\n")[1 : HEADERS_MAX + 1]:
         name, colon, value = line.decode("utf-8", "replace").partition(":")
         if colon:
-            fields.setdefault("-".join(part.capitalize() for part in name.split("-")), []).append(value.strip())
+            fields.setdefault("-".join(part.capitalize() for part in name.split("-")), []).append(
+                value.strip()
+            )
     return fields
 
 

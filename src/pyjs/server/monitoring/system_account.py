@@ -19,7 +19,11 @@ class SystemAccount:
     """Answers system requests, in the turns of one server."""
 
     def __init__(
-        self, driver: Driver, options: Options, certificate_ends: Callable[[TlsOptions], str], reload: Callable[[], str]
+        self,
+        driver: Driver,
+        options: Options,
+        certificate_ends: Callable[[TlsOptions], str],
+        reload: Callable[[], str],
     ) -> None:
         """`reload` applies the configuration file again and returns the error, "": none."""
         self._driver = driver
@@ -29,7 +33,9 @@ class SystemAccount:
         self._started_ns = self._loaded_ns = driver.node.clock.now_ns()
         self._requests = SystemRequests(driver.node, self._make_answers, self._reload_after_turn)
         self._requests.subscribe()
-        driver.node.events = SystemEvents(driver.node, lambda: self._requests.answers)
+        driver.node.events = SystemEvents(
+            driver.node, lambda: self._requests.answers, self._requests.subscribe
+        )
 
     def reloaded(self, options: Options) -> None:
         """Apply the options of a reload."""

@@ -112,7 +112,9 @@ class WebSocketPort:
             return None
         limit_ns = options.websocket.handshake_timeout_ns or int(HANDSHAKE_S * NS_PER_S)
         # The handshake comes first, for everybody.
-        tls = replace(tls, handshake_first_ns=0, allow_plain=False, timeout_ns=limit_ns, connection_rate_limit=0)
+        tls = replace(
+            tls, handshake_first_ns=0, allow_plain=False, timeout_ns=limit_ns, connection_rate_limit=0
+        )
         return tls_settings(tls)
 
     def _protocol(self) -> asyncio.Protocol:

@@ -207,7 +207,8 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
     def _refuse_text(self, reason: str) -> None:
         """Answer as Go's HTTP server does to a request that it cannot read, and close."""
         self.transport.write(
-            f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{reason}".encode()
+            f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Connection: close\r\n\r\n{reason}".encode()
         )
         self._end()
 

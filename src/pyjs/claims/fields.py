@@ -1,0 +1,147 @@
+"""Typed readers of decoded claims, and what all kinds of claims share.
+
+A missing field, and null, is the zero of its type, as in nats-server. Counts are bounded by the size of a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.base.bounds import INT64
+from pyjs.claims.token import TokenFault
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pyjs.claims.token import Token
+
+    Map = dict[str, Any]
+
+
+def text(fields: Map, name: str) -> str:
+    """Return a string."""
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _wrong(value, name, "string")
+    return value
+
+
+def number(fields: Map, name: str, default: int = 0) -> int:
+    """Return an integer of 64 bits."""
+    value = fields.get(name)
+    if value is None:
+        return default
+    if type(value) is not int or not INT64.low <= value <= INT64.high:
+        raise _wrong(value, name, "int64")
+    return value
+
+
+def flag(fields: Map, name: str) -> bool:
+    """Return a bool."""
+    value = fields.get(name)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise _wrong(value, name, "bool")
+    return value
+
+
+def texts(fields: Map, name: str) -> tuple[str, ...]:
+    """Return a list of strings."""
+    value = fields.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise _wrong(value, name, "[]string")
+    return tuple(value)
+
+
+def block(fields: Map, name: str) -> Map:
+    """Return an object."""
+    value = fields.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong(value, name, "struct")
+    return value
+
+
+def blocks(fields: Map, name: str) -> tuple[Map, ...]:
+    """Return a list of objects."""
+    value = fields.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise _wrong(value, name, "[]struct")
+    return tuple(value)
+
+
+def numbers(fields: Map, name: str) -> dict[str, int]:
+    """Return an object whose values are integers."""
+    found = block(fields, name)
+    return {key: number(found, key) for key in found}
+
+
+def _wrong(value: object, name: str, kind: str) -> TokenFault:
+    names = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return TokenFault(
+        f"json: cannot unmarshal {names[type(value)]} into Go struct field {name} of type {kind}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What all claims begin with; times are in seconds, 0: not set."""
+
+    issuer: str = ""
+    subject: str = ""
+    name: str = ""
+    audience: str = ""
+    id: str = ""
+    issued_at: int = 0
+    not_before: int = 0
+    expires: int = 0
+    tags: tuple[str, ...] = ()
+
+
+def head_of(token: Token) -> Head:
+    """Return the common fields of a token."""
+    claims = token.claims
+    return Head(
+        text(claims, "iss"),
+        text(claims, "sub"),
+        text(claims, "name"),
+        text(claims, "aud"),
+        text(claims, "jti"),
+        number(claims, "iat"),
+        number(claims, "nbf"),
+        number(claims, "exp"),
+        texts(token.nats, "tags"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """Something wrong with valid claims; blocking: they must not be used."""
+
+    description: str
+    blocking: bool = True
+    time_check: bool = False
+
+
+def time_issues(head: Head, now_s: int) -> list[Issue]:
+    """Return whether the claims are expired, or not valid yet."""
+    issues = []
+    if 0 < head.expires < now_s:
+        issues.append(Issue("claim is expired", False, True))
+    if head.not_before > 0 and head.not_before > now_s:
+        issues.append(Issue("claim is not yet valid", False, True))
+    return issues
+
+
+def are_blocking(issues: list[Issue], *, times: bool) -> bool:
+    """Return whether claims with these issues are invalid; `times`: also because of the time."""
+    return any(each.blocking or (times and each.time_check) for each in issues)

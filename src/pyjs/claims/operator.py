@@ -1,0 +1,71 @@
+"""Claims of an operator: the keys that may sign accounts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.claims.fields import Head, flag, head_of, text, texts
+from pyjs.claims.token import TokenFault
+
+if TYPE_CHECKING:
+    from pyjs.claims.token import Token
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorClaims:
+    """An operator."""
+
+    head: Head
+    signing_keys: tuple[str, ...] = ()
+    account_server_url: str = ""
+    service_urls: tuple[str, ...] = ()
+    system_account: str = ""
+    assert_server_version: str = ""  # the lowest version of a server, "": any
+    strict_signing_key_usage: bool = False  # its own key signs no accounts
+
+    @property
+    def trusted_keys(self) -> tuple[str, ...]:
+        """The keys that may sign accounts."""
+        own = () if self.strict_signing_key_usage else (self.head.subject,)
+        return (*own, *self.signing_keys)
+
+
+def operator_of(token: Token) -> OperatorClaims:
+    """Return the claims of an operator.
+
+    Raises:
+        TokenFault: they are those of something else, or of wrong types.
+    """
+    if token.kind != "operator":
+        raise TokenFault("not operator claim")
+    nats = token.nats
+    return OperatorClaims(
+        head_of(token),
+        texts(nats, "signing_keys"),
+        text(nats, "account_server_url"),
+        texts(nats, "operator_service_urls"),
+        text(nats, "system_account"),
+        text(nats, "assert_server_version"),
+        flag(nats, "strict_signing_key_usage"),
+    )
+
+
+def version_parts(version: str) -> tuple[int, int, int]:
+    """Return the parts of an asserted version.
+
+    Raises:
+        TokenFault: it is not a version.
+    """
+    if not version:
+        return 0, 0, 0
+    parts = version.split(".")
+    if len(parts) != 3:
+        raise TokenFault("asserted server version must be of the form <major>.<minor>.<update>")
+    for part in parts:
+        if not part.removeprefix("-").removeprefix("+").isdecimal():
+            raise TokenFault(f"asserted server version cant parse {part} to int")
+    major, minor, update = (int(part) for part in parts)
+    if min(major, minor, update) < 0:
+        raise TokenFault(f"asserted server version can'b contain negative values: {version}")
+    return major, minor, update

@@ -1,0 +1,1 @@
+"""Operator mode: accounts and users that come from tokens, which trusted operators and their accounts signed."""

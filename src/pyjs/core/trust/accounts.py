@@ -1,0 +1,329 @@
+"""The accounts of a server in operator mode.
+
+An account is known from the moment its token was fetched and verified: an operator key must have signed it, and its
+claims must be valid. A new token of a known account is applied to its connected clients. Fetching and decoding run in
+a thread (AccountFetch); several logins that wait for one account share a fetch, and the number of fetches is bounded.
+
+Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_updates.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.claims.account import AccountClaims, account_issues, account_of
+from pyjs.claims.fields import Head, are_blocking
+from pyjs.claims.token import TokenFault, decode
+from pyjs.core.job import Job, Lane
+from pyjs.core.trust.convert import account_options, permissions_of
+from pyjs.core.trust.login import TokenLogin
+from pyjs.core.trust.resolvers import ResolverFault
+from pyjs.wire.nkeys import ACCOUNT, public_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.base.timers import Timer
+    from pyjs.claims.account import UserScope
+    from pyjs.config.options import Options
+    from pyjs.core.auth.permissions import Permissions
+    from pyjs.core.auth.users import User
+    from pyjs.core.host import Host
+    from pyjs.core.session import ClientSession
+    from pyjs.core.trust.resolvers import Resolver
+
+    Known = Callable[["TrustedAccount | None"], None]
+
+VALIDATION = "account validation failed"
+FETCHES_MAX = 1024  # accounts that are being fetched
+FETCH_AGAIN_NS = NS_PER_S  # an expired account is fetched again after this time
+EXPIRED = "Authentication Expired", "Account Authentication Expired"  # close reason, -ERR
+REVOKED = "Credentials Revoked", "User Authentication Revoked"
+REFUSED = "Authentication Failure", "Authorization Violation"
+FULL = "Maximum Account Connections Exceeded", "maximum account active connections exceeded"
+TOO_MANY_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded", "maximum subscriptions exceeded"
+
+
+@dataclass(slots=True)
+class TrustedAccount:
+    """One account, with its present claims."""
+
+    name: str
+    claims: AccountClaims
+    text: str  # the token; "": the system account before its token is there
+    keys: dict[str, UserScope | None]  # that may sign its users, with their roles
+    default_permissions: Permissions | None = None
+    is_expired: bool = False
+    updated_ns: int = 0
+    timer: Timer | None = None  # of the expiry
+
+    def knows(self, issuer: str) -> bool:
+        """Return whether `issuer` may sign users of the account."""
+        return issuer in self.keys
+
+
+class AccountFetch(Job):
+    """Fetches and decodes the token of an account."""
+
+    lane = Lane.ACCOUNTS
+
+    def __init__(self, trust: TrustedAccounts, name: str) -> None:
+        self._trust = trust
+        self._name = name
+        self._text = ""
+        self._claims: AccountClaims | None = None
+
+    def run(self) -> None:
+        """Do both; an error reaches `finish`."""
+        self._text = self._trust.resolver.fetch(self._name)
+        self._claims = account_of(decode(self._text))
+
+    def finish(self, failure: Exception | None) -> None:
+        """Apply the claims, and answer all that wait."""
+        self._trust.fetched(self._name, self._text, self._claims, failure)
+
+
+class TrustedAccounts:
+    """The accounts whose tokens are known."""
+
+    def __init__(self, host: Host, options: Options, resolver: Resolver) -> None:
+        self._host = host
+        self.options = options
+        self.resolver = resolver
+        self.accounts: dict[str, TrustedAccount] = {}
+        self.pinned_failures = 0  # logins of accounts that are not pinned
+        self._waiting: dict[str, list[Known]] = {}
+
+    def log_in(self, session: ClientSession, decided: Callable[[User | None], None]) -> TokenLogin:
+        """Return the login of a client; it calls `decided`."""
+        assert self._host.callouts is not None
+        return TokenLogin(session, self, self._host.callouts, decided)
+
+    # -- lookup ------------------------------------------------------------------------------------------------
+    @property
+    def _now_s(self) -> int:
+        return self._host.clock.wall_ns() // NS_PER_S
+
+    def is_pinned(self, name: str) -> bool:
+        """Return whether users of the account may connect."""
+        pinned = self.options.resolver_pinned_accounts
+        return not pinned or name in pinned or name == self.options.system_account
+
+    def find(self, name: str, then: Known) -> None:
+        """Call `then` with the account, now or in a later turn; None: there is none, or it has expired."""
+        account = self.accounts.get(name)
+        if account is not None and not account.is_expired:
+            then(account)
+            return
+        now_ns = self._host.clock.now_ns()
+        if account is not None and now_ns - account.updated_ns < FETCH_AGAIN_NS:
+            then(None)
+            return
+        if public_key(name, ACCOUNT) is None:
+            self._host.log.warn("Account fetch failed: will only fetch valid account keys")
+            then(None)
+            return
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            waiting.append(then)
+        elif len(self._waiting) >= FETCHES_MAX:
+            self._host.log.warn("Account fetch failed: too many accounts are being fetched")
+            then(None)
+        else:
+            self._waiting[name] = [then]
+            self._host.turn_state.jobs.append(AccountFetch(self, name))
+
+    def fetched(self, name: str, text: str, claims: AccountClaims | None, failure: Exception | None) -> None:
+        """Take the result of a fetch."""
+        found: TrustedAccount | None = None
+        if claims is None:
+            reason = failure if isinstance(failure, ResolverFault | TokenFault) else f"{failure!r}"
+            self._host.log.warn(f"Account fetch failed: {reason}")
+        else:
+            try:
+                found = self.apply(name, text, claims)
+            except TokenFault as fault:
+                self._host.log.debug(f"Account JWT lookup error: {fault}")
+        if found is not None and found.is_expired:
+            found = None
+        for then in self._waiting.pop(name, ()):
+            then(found)
+
+    def load(self, name: str) -> TrustedAccount | None:
+        """Fetch an account at once, which may block; for the start of the server."""
+        try:
+            text = self.resolver.fetch(name)
+            return self.apply(name, text, account_of(decode(text)))
+        except (ResolverFault, TokenFault) as fault:
+            self._host.log.debug(f"Account [{name}] is not there yet: {fault}")
+            return None
+
+    def start(self) -> None:
+        """Load the system account; a directory or server that does not have it yet trusts its own key.
+
+        Raises:
+            TokenFault: there is no system account, and its token can only come from the configuration.
+        """
+        self._log_preload_issues()
+        name = self.options.system_account
+        if public_key(name, ACCOUNT) is None or self.load(name) is not None:
+            return
+        if not self.resolver.bootstraps:
+            raise TokenFault("error resolving system account: account missing")
+        self._host.log.info("Using bootstrapping system account")
+        self.accounts[name] = TrustedAccount(name, AccountClaims(_head_of(name)), "", {name: None})
+
+    def _log_preload_issues(self) -> None:
+        for name, text in self.options.resolver_preload.items():
+            issues = account_issues(account_of(decode(text)), self._now_s)
+            if are_blocking(issues, times=True):
+                self._host.log.warn(f"Account [{name}] has validation issues:")
+                for issue in issues:
+                    self._host.log.warn(f"  - {issue.description}")
+
+    # -- changes -----------------------------------------------------------------------------------------------
+    def apply_options(self, options: Options, resolver: Resolver | None) -> None:
+        """Take reloaded options; tokens of the file that are new are applied."""
+        self.options = options
+        if resolver is None:
+            return
+        self.resolver = resolver
+        for name in list(self.accounts):
+            self.load(name)
+
+    def apply(self, name: str, text: str, claims: AccountClaims) -> TrustedAccount:
+        """Verify claims and apply them to the account and its clients.
+
+        Raises:
+            TokenFault: no operator signed them, or they are invalid.
+        """
+        before = self.accounts.get(name)
+        if before is not None and before.text == text and text:
+            return before
+        if claims.head.issuer not in self.options.operator_keys or claims.head.subject != name:
+            raise TokenFault(VALIDATION)
+        if are_blocking(account_issues(claims, self._now_s), times=True):
+            raise TokenFault(VALIDATION)
+        self._host.log.debug(f"Updating account claims: {name}/{claims.head.name}")
+        self._warn_of_exchange(claims)
+        account = before or TrustedAccount(name, claims, text, {})
+        old_keys, old_permissions = account.keys, account.default_permissions
+        account.claims, account.text = claims, text
+        account.keys = self._keys_of(claims)
+        account.updated_ns = self._host.clock.now_ns()
+        account.default_permissions = permissions_of(claims.default_permissions)
+        self.accounts[name] = account
+        self._set_expiry(account)
+        self._host.apply_account(account_options(claims), claims.head.name)
+        self._apply_to_sessions(account, old_keys, old_permissions)
+        return account
+
+    def _keys_of(self, claims: AccountClaims) -> dict[str, UserScope | None]:
+        """Return the keys that may sign users: those in the claims, and its own unless the operator is strict."""
+        keys = dict(claims.signing_keys)
+        issuer = claims.head.issuer
+        strict = any(
+            each.claims.strict_signing_key_usage and issuer in each.claims.signing_keys
+            for each in self.options.operators
+        )
+        return keys if strict else keys | {claims.head.subject: None}
+
+    def _warn_of_exchange(self, claims: AccountClaims) -> None:
+        parts = {
+            "imports": claims.imports,
+            "exports": claims.exports,
+            "mappings": claims.mappings,
+            "trace": claims.trace_subject,
+        }
+        given = [name for name, value in parts.items() if value]
+        if given:
+            named = f"{claims.head.subject}/{claims.head.name}"
+            self._host.log.warn(f"Account [{named}]: {', '.join(given)} in its token have no effect yet")
+
+    def _set_expiry(self, account: TrustedAccount) -> None:
+        if account.timer is not None:
+            account.timer.cancel()
+            account.timer = None
+        expires, now_s = account.claims.head.expires, self._now_s
+        account.is_expired = 0 < expires <= now_s
+        if expires > now_s:
+            due_ns = self._host.clock.now_ns() + (expires - now_s) * NS_PER_S
+            account.timer = self._host.timers.at(due_ns, lambda: self._expire(account))
+
+    def _expire(self, account: TrustedAccount) -> None:
+        account.timer = None
+        account.is_expired = True
+        self._close_all(account.name)
+
+    def _close_all(self, name: str) -> None:
+        for session in self._sessions_of(name):
+            session.close(*EXPIRED)
+
+    def disable(self, name: str) -> None:
+        """Close the clients of an account whose token was removed, and let in no others."""
+        account = self.accounts.get(name)
+        if account is None:
+            return
+        self._host.log.debug(f"Disable account {name} due to remove")
+        if account.timer is not None:
+            account.timer.cancel()
+        account.timer = None
+        account.is_expired = True
+        account.updated_ns = self._host.clock.now_ns()
+        account.text = ""
+        self._close_all(name)
+        self._host.disable_account(name)
+
+    def _sessions_of(self, name: str) -> list[ClientSession]:
+        """Return the clients of an account, the oldest first."""
+        account = self._host.accounts.get(name)
+        if account is None or not account.sessions:
+            return []
+        return [session for session in self._host.sessions.values() if session.account is account]
+
+    def _apply_to_sessions(
+        self,
+        account: TrustedAccount,
+        old_keys: dict[str, UserScope | None],
+        old_permissions: Permissions | None,
+    ) -> None:
+        limit, count = account.claims.limits.connections, 0
+        changed = {key for key, scope in old_keys.items() if account.keys.get(key, ()) != scope}
+        for session in self._sessions_of(account.name):
+            if limit >= 0 and count >= limit:
+                self._host.log.error(f"{session} - {FULL[1]}")
+                session.close(*FULL)
+                continue
+            count += 1
+            self._apply_to(session, account, old_permissions)
+            token = None if session.user is None else session.user.token
+            if not session.closed_reason and token is not None and token.signing_key in changed:
+                session.close(REFUSED[0])
+
+    def _apply_to(
+        self, session: ClientSession, account: TrustedAccount, old_permissions: Permissions | None
+    ) -> None:
+        user = session.user
+        session.apply_settings()
+        if session.num_subscriptions >= session.subscriptions_max:
+            session.close(*TOO_MANY_SUBSCRIPTIONS)
+            return
+        token = None if user is None else user.token
+        if user is None or token is None:
+            return
+        if token.bearer and account.claims.limits.disallow_bearer:
+            session.close(*REFUSED)
+        elif account.claims.is_revoked(token.subject, token.issued_at):
+            session.close(*REVOKED)
+        elif token.default_permissions and not _same(old_permissions, account.default_permissions):
+            session.change_permissions(account.default_permissions)
+
+
+def _same(one: Permissions | None, other: Permissions | None) -> bool:
+    return one is other if one is None or other is None else one.same_as(other)
+
+
+def _head_of(name: str) -> Head:
+    return Head(subject=name)

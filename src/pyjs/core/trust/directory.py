@@ -1,0 +1,214 @@
+"""A directory with the token of each account in a file, `<public key>.jwt`.
+
+A file is written under another name, synced and renamed, so that it is whole or not there. A file that holds no
+token of its account is named in the log and not used. A cache has a limit, beyond which the file that was not used
+for the longest time goes, and may have a time after which an unused file goes.
+
+Called from one thread. Knows nothing of who asks. Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+from pyjs.base.disk import write_file
+from pyjs.base.errors import reason_of
+from pyjs.claims.fields import head_of
+from pyjs.claims.token import TOKEN_SIZE_MAX, TokenFault, decode
+from pyjs.wire.nkeys import ACCOUNT, public_key
+
+if TYPE_CHECKING:
+    from pyjs.base.clock import Clock
+    from pyjs.base.disk import Disk
+    from pyjs.base.log import Log
+    from pyjs.config.options import ResolverOptions
+
+ENDING = ".jwt"
+DELETED = ".deleted"
+CACHE_MAX = 1000  # files of a cache without a limit
+HASH_SIZE = 32
+
+
+class DirectoryFault(Exception):
+    """A file cannot be written or removed; the text is nats-server's."""
+
+
+class TokenDirectory:
+    """The files of one directory."""
+
+    def __init__(self, disk: Disk, options: ResolverOptions, clock: Clock, log: Log) -> None:
+        self.path = os.path.abspath(options.dir)
+        self._disk = disk
+        self._clock = clock
+        self._log = log
+        self._evicts = options.kind == "cache"
+        self._limit = options.limit if options.limit > 0 else CACHE_MAX if self._evicts else 0
+        self._ttl_ns = options.ttl_ns
+        self._removable = options.allow_delete or self._evicts
+        self._renames = options.allow_delete and not options.hard_delete
+        self._digests: dict[str, bytes] = {}  # of each file, by account; the least recently used first
+        self._used_ns: dict[str, int] = {}
+
+    def open(self) -> None:
+        """Create the directory if it is missing, and look at its files.
+
+        Raises:
+            OSError: it cannot be used.
+        """
+        self._disk.make_dirs(self.path)
+        for entry in self._disk.list_dir(self.path):
+            name = entry.removesuffix(ENDING)
+            if not entry.endswith(ENDING) or public_key(name, ACCOUNT) is None:
+                continue
+            text = self._read(name)
+            if text is not None:
+                self._note(name, text)
+
+    @property
+    def names(self) -> list[str]:
+        """The accounts with a file, sorted."""
+        return sorted(self._digests)
+
+    def load(self, name: str) -> str | None:
+        """Return the token of an account; None: it has none."""
+        if public_key(name, ACCOUNT) is None:
+            return None
+        self.drop_unused()
+        text = self._read(name)
+        if text is None:
+            self._digests.pop(name, None)
+        else:
+            self._note(name, text)
+        return text
+
+    def save(self, name: str, token: str) -> bool:
+        """Write the token of an account; return whether it is another one than before.
+
+        Raises:
+            DirectoryFault: the directory is full, or the file cannot be written.
+        """
+        if public_key(name, ACCOUNT) is None:
+            raise DirectoryFault("invalid public key")
+        if not token:
+            raise DirectoryFault("invalid JWT")
+        if self._digests.get(name) == _digest(token):
+            return False
+        if name not in self._digests and 0 < self._limit <= len(self._digests):
+            self._make_room()
+        path = self._path(name)
+        try:
+            write_file(self._disk, f"{path}.tmp", [token.encode()])
+            self._disk.rename(f"{path}.tmp", path)
+            self._disk.sync_dir(self.path)
+        except OSError as error:
+            raise DirectoryFault(f"open {path}: {reason_of(error)}") from None
+        self._note(name, token)
+        return True
+
+    def save_newer(self, name: str, token: str) -> None:
+        """Write a token unless there is one that was issued later."""
+        before = self.load(name)
+        if before is not None and _issued_at(before) >= _issued_at(token):
+            return
+        try:
+            self.save(name, token)
+        except DirectoryFault as fault:
+            self._log.error(f"Account [{name}] cannot be stored: {fault}")
+
+    def delete(self, name: str) -> bool:
+        """Remove the token of an account; return whether there was one.
+
+        Raises:
+            DirectoryFault: the options do not allow it, or the file cannot be removed.
+        """
+        if not self._removable:
+            raise DirectoryFault("store is not set up to for delete")
+        path = self._path(name)
+        try:
+            if self._renames:
+                self._disk.rename(path, path + DELETED)
+            else:
+                self._disk.unlink(path)
+            self._disk.sync_dir(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise DirectoryFault(f"remove {path}: {reason_of(error)}") from None
+        self._forget(name)
+        return True
+
+    def digest(self) -> bytes:
+        """Return a digest of all files, whatever their order."""
+        sums = 0
+        for each in self._digests.values():
+            sums ^= int.from_bytes(each, "big")
+        return sums.to_bytes(HASH_SIZE, "big")
+
+    def drop_unused(self) -> None:
+        """Remove the files of a cache that nobody used for its time to live."""
+        if not self._ttl_ns:
+            return
+        due_ns = self._clock.now_ns() - self._ttl_ns
+        for name in [name for name in self._digests if self._used_ns[name] <= due_ns]:
+            self._evict(name)
+
+    # -- parts -------------------------------------------------------------------------------------------------
+    def _path(self, name: str) -> str:
+        return f"{self.path}/{name}{ENDING}"
+
+    def _read(self, name: str) -> str | None:
+        """Return the token in a file; None: there is none, or it is damaged."""
+        path = self._path(name)
+        try:
+            data = self._disk.read_file(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._log.error(f"{path} cannot be read: {reason_of(error)}")
+            return None
+        try:
+            text = data[: TOKEN_SIZE_MAX + 1].decode("ascii")
+            subject = head_of(decode(text)).subject
+        except (TokenFault, UnicodeDecodeError) as fault:
+            self._log.error(f"{path} is damaged and not used: {fault}")
+            return None
+        if subject != name:
+            self._log.error(f"{path} is not used: its token is of {subject[:60]!r}")
+            return None
+        return text
+
+    def _note(self, name: str, token: str) -> None:
+        self._digests.pop(name, None)
+        self._digests[name] = _digest(token)
+        self._used_ns[name] = self._clock.now_ns()
+
+    def _forget(self, name: str) -> None:
+        self._digests.pop(name, None)
+        self._used_ns.pop(name, None)
+
+    def _make_room(self) -> None:
+        if not self._evicts:
+            raise DirectoryFault("jwt store is full")
+        self._evict(next(iter(self._digests)))
+
+    def _evict(self, name: str) -> None:
+        try:
+            self._disk.unlink(self._path(name))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise DirectoryFault(f"remove {self._path(name)}: {reason_of(error)}") from None
+        self._forget(name)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _issued_at(token: str) -> int:
+    try:
+        return head_of(decode(token)).issued_at
+    except TokenFault:
+        return 0

@@ -1,0 +1,99 @@
+"""Resolvers: where the tokens of accounts come from. Their calls run in a thread."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from pyjs.core.trust.directory import TokenDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.base.clock import Clock
+    from pyjs.base.disk import Disk
+    from pyjs.base.log import Log
+    from pyjs.config.options import Options, ResolverOptions
+
+MISSING = "account missing"
+
+
+class ResolverFault(Exception):
+    """There is no token of that account; the text has the reason."""
+
+
+class Resolver(ABC):
+    """A source of tokens."""
+
+    bootstraps = True  # without the token of the system account, its own key is trusted
+
+    @abstractmethod
+    def fetch(self, name: str) -> str:
+        """Return the token of an account.
+
+        Raises:
+            ResolverFault: there is none.
+        """
+
+
+class MemoryResolver(Resolver):
+    """The tokens of the configuration file."""
+
+    bootstraps = False
+
+    def __init__(self, tokens: dict[str, str]) -> None:
+        self._tokens = tokens
+
+    def fetch(self, name: str) -> str:
+        """Return the token of an account."""
+        token = self._tokens.get(name)
+        if token is None:
+            raise ResolverFault(MISSING)
+        return token
+
+
+class DirectoryResolver(Resolver):
+    """The files of a directory."""
+
+    def __init__(self, options: ResolverOptions, directory: TokenDirectory) -> None:
+        self.options = options
+        self.directory = directory
+
+    def fetch(self, name: str) -> str:
+        """Return the token of an account."""
+        token = self.directory.load(name)
+        if token is None:
+            raise ResolverFault("account jwt not found")
+        return token
+
+
+class UrlResolver(Resolver):
+    """An account server, asked over HTTP."""
+
+    def __init__(self, options: ResolverOptions) -> None:
+        self._url, self._timeout_ns = options.url, options.timeout_ns
+        self.get: Callable[[str, int], str] | None = None  # returns the body of a URL; the shell sets it
+
+    def fetch(self, name: str) -> str:
+        """Return the token of an account."""
+        if self.get is None:
+            raise ResolverFault("there is no network")
+        return self.get(self._url + name, self._timeout_ns)
+
+
+def resolver_from(options: Options, disk: Disk, clock: Clock, log: Log) -> Resolver:
+    """Return the resolver of the options; creates a missing directory.
+
+    Raises:
+        OSError: the directory cannot be used.
+    """
+    given = options.resolver
+    if given is None or given.kind == "memory":
+        return MemoryResolver(options.resolver_preload)
+    if given.kind == "url":
+        return UrlResolver(given)
+    directory = TokenDirectory(disk, given, clock, log)
+    directory.open()
+    for name, token in options.resolver_preload.items():
+        directory.save_newer(name, token)
+    return DirectoryResolver(given, directory)
