@@ -180,7 +180,7 @@ def test_batches_are_counted(metrics: QueryMetrics) -> None:
         "phase_seconds_total,addBatch,orders": 1.088, "observed,bytes,jetstream,orders": 80,
         "next_sequence,orders,ORDERS": 101, "lag_sequences,orders,ORDERS": 0, "lost_sequences_total,orders,ORDERS": 0,
     }  # fmt: skip
-    assert (found["batch_seconds_bucket,orders,0.5"], found["batch_seconds_bucket,orders,1.0"]) == (0, 2)
+    assert (found["batch_seconds_bucket,0.5,orders"], found["batch_seconds_bucket,1.0,orders"]) == (0, 2)
 
 
 def test_losses_are_counted_once_and_again_in_the_next_run(metrics: QueryMetrics) -> None:

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from spark.tests.conftest import Filler
@@ -98,7 +98,9 @@ def s3() -> Iterator[S3Server]:
 def test_json_and_dead_letters(run: Run, streams: Streams, spark: SparkSession, tmp_path: Path) -> None:
     streams.make("ORDERS", "orders.>")
     streams.make("DEAD", "dead.>")
-    streams.publish("orders.new", {"order": 1, "customer": "ann", "amount": 12.5}, b"no JSON", {"customer": "bob"})
+    streams.publish(
+        "orders.new", {"order": 1, "customer": "ann", "amount": 12.5}, b"no JSON", {"customer": "bob"}
+    )
 
     said = run("json")
 
@@ -180,9 +182,9 @@ def test_dead_letters_of_consumers(run: Run, streams: Streams) -> None:
     streams.publish("jobs.a", b"fine", b"bad")
     config = {"durable_name": "worker", "ack_policy": "explicit"}
     streams.raw.api("CONSUMER.DURABLE.CREATE.JOBS.worker", stream_name="JOBS", config=config)
-    streams.raw.send(b"SUB _D d\r\nPUB $JS.API.CONSUMER.MSG.NEXT.JOBS.worker _D 11\r\n{\"batch\":2}\r\n")
+    streams.raw.send(b'SUB _D d\r\nPUB $JS.API.CONSUMER.MSG.NEXT.JOBS.worker _D 11\r\n{"batch":2}\r\n')
     replies = [reply for _, (_, reply, _, _) in zip(range(2), streams.raw.frames(), strict=False)]
-    streams.raw.send(b"PUB %b 14\r\n+TERM no reason\r\n" % replies[1])
+    streams.raw.send(b"PUB %b 15\r\n+TERM no reason\r\n" % replies[1])
     wait_for_messages(streams, "ADVISORIES", 1)
 
     assert run("dead-letters") == "[('worker', 2, 1, 'bad')]"
@@ -226,7 +228,7 @@ def avro(schema_id: int, sensor: str, degrees: float) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + out.getvalue()
 
 
-def protobuf_file() -> object:
+def protobuf_file() -> Any:
     """Return the descriptor of a file with a message, and a second one with a message in it."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -240,7 +242,8 @@ def protobuf_file() -> object:
 
 
 def protobuf_schema() -> dict[str, str]:
-    return {"schemaType": "PROTOBUF", "schema": "", "serialized": base64.b64encode(protobuf_file().SerializeToString()).decode()}  # type: ignore[attr-defined]
+    serialized = protobuf_file().SerializeToString()
+    return {"schemaType": "PROTOBUF", "schema": "", "serialized": base64.b64encode(serialized).decode()}
 
 
 def protobuf(schema_id: int) -> list[bytes]:

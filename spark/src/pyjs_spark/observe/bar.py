@@ -12,8 +12,8 @@ import sys
 from typing import Any, TextIO
 
 from pyjs_spark.errors import SparkMissing
-from pyjs_spark.observe.prometheus import INSTALL
 from pyjs_spark.observe.progress import BatchDone, QueryKey
+from pyjs_spark.observe.prometheus import INSTALL
 
 
 class ProgressBar:
