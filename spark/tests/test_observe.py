@@ -208,6 +208,16 @@ def test_a_report_without_a_batch_counts_none(metrics: QueryMetrics) -> None:
     assert "batches_total,orders" not in scraped(metrics)
 
 
+def test_closed_metrics_may_be_made_again(metrics: QueryMetrics) -> None:
+    metrics.serve(0)
+    metrics.close()
+
+    again = QueryMetrics(metrics.registry)
+    again.started(QUERY)
+
+    assert scraped(again)["running,orders"] == 1
+
+
 @pytest.mark.parametrize("kind", [QueryMetrics, ProgressBar])
 def test_a_missing_library_is_named(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (prometheus, bars):

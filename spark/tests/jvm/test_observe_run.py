@@ -57,7 +57,7 @@ def test_a_query_is_seen_in_metrics_log_and_bar(
     filler.create()
     filler.fill(100, size=10)
     metrics, shown, ends = QueryMetrics(library.CollectorRegistry()), io.StringIO(), Ends()
-    serving, thread = metrics.serve(0)
+    port = metrics.serve(0)
     listener = attach(spark, metrics, LogLines(), ProgressBar(shown), ends)
 
     def run() -> None:
@@ -75,13 +75,11 @@ def test_a_query_is_seen_in_metrics_log_and_bar(
         filler.fill(50, size=10)
         filler.api(f"STREAM.PURGE.{filler.name}", seq=121)
         run()
-        with urllib.request.urlopen(f"http://127.0.0.1:{serving.server_port}/metrics") as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
             text = page.read().decode()
     finally:
         spark.streams.removeListener(listener)
-        serving.shutdown()
-        thread.join(WAIT_S)
-        serving.server_close()
+        metrics.close()
 
     found = {
         sample.name.removeprefix("pyjs_spark_"): sample.value

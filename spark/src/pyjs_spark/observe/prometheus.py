@@ -61,10 +61,22 @@ class QueryMetrics:
         }
         self._lost: dict[tuple[str, str], int] = {}  # run and stream: the losses that are counted
         self._streams: dict[str, set[str]] = {}  # run: the streams that have a lag
+        self._serving: list[tuple[Any, Any]] = []  # the library's servers, each with its thread
 
-    def serve(self, port: int, address: str = "127.0.0.1") -> Any:
-        """Serve the metrics under http://address:port/metrics; return the library's server and its thread."""
-        return self._library.start_http_server(port, addr=address, registry=self.registry)
+    def serve(self, port: int, address: str = "127.0.0.1") -> int:
+        """Serve the metrics under http://address:port/metrics; return the port, which is a free one for port 0."""
+        self._serving.append(self._library.start_http_server(port, addr=address, registry=self.registry))
+        return int(self._serving[-1][0].server_port)
+
+    def close(self) -> None:
+        """Stop serving and take the metrics out of the registry, as before they are made a second time."""
+        for server, thread in self._serving:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+        self._serving.clear()
+        for each in self._of.values():
+            self.registry.unregister(each)
 
     def started(self, query: QueryKey) -> None:
         """Count a query that runs, and show its counters as 0."""
