@@ -19,7 +19,7 @@ COMMA := ,
 CONF ?= conf/jetstream.conf
 ARGS ?=
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -45,6 +45,9 @@ spark-demo: build ## a million messages through sink, archive, aggregate and rep
 
 spark-kills: dev ## Spark killed with -9, every message counted: WHAT=stream SERVER=peer ARGS="--kills 20"
 	@.ci/spark run -m spark.tests.kills $(or $(WHAT),all) --server $(or $(SERVER),ours) $(ARGS)
+
+spark-restarts: dev ## a query stopped with 2 cores, continued with 4 and another minPartitions (ARGS="--times 20 --server peer")
+	@.ci/spark run -m spark.tests.restarts $(ARGS)
 
 spark-size: dev ## ten million messages through Spark, each checked, and the memory of the workers (ARGS="--rows 1000000")
 	@.ci/spark run benchmarks/spark_size.py --ours "$(PY) -m pyjs" $(ARGS)

@@ -76,13 +76,14 @@ SPARK_LAYERS: tuple[tuple[str, ...], ...] = (
     ("options",),
     ("read",),
     ("kv", "write"),
-    ("datasource",),
+    ("datasource", "observe"),
     ("lake",),
     ("cli",),
 )
 SPARK_INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "datasource": (("readers", "sink"), ("tables",), ("source",), ("sessions",)),
     "kv": (("entries", "objects"),),
+    "observe": (("progress",), ("prometheus", "lines", "listener"), ("bar",)),
 }
 SHELL = (
     "server",

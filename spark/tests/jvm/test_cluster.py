@@ -1,6 +1,7 @@
 """A standalone cluster of a master and two workers: what `submit-args` prints runs there.
 
-Six small JVMs: master, two workers, driver, two executors. Where memory is short it is skipped with that reason.
+Six small JVMs: master, two workers, driver, two executors. Where memory is short it is skipped with that reason. In
+`make spark-matrix` an executor and a worker are killed while a query runs.
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler
-from spark.tests.jvm.conftest import QUICK_JAVA
+from spark.tests.jvm.conftest import IS_MATRIX, QUICK_JAVA
 from spark.tests.places import PYTHONPATH
+from spark.tests.test_deploy import DEPLOY, job
 from tests.conformance.harness.process import ServerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -42,6 +47,25 @@ sums = messages.selectExpr("count(*)", "count(DISTINCT seq)", "sum(CAST(CAST(dat
 print("rows", *sums.first())
 spark.stop()
 """
+
+# A copy in many small batches, so that there is time to kill something.
+COPY = """
+import sys
+import pyjs_spark
+spark = pyjs_spark.session("copy", "local[1]")
+servers, source, target, checkpoint = sys.argv[1:]
+messages = spark.readStream.format("jetstream").options(
+    servers=servers, stream=source, startingOffsets="earliest", maxRowsPerTrigger=40, minPartitions=4
+).load()
+query = (
+    messages.selectExpr(f"'{target.lower()}.x' AS subject", "data").writeStream.format("jetstream")
+    .options(servers=servers, stream=target, checkpointLocation=checkpoint).trigger(availableNow=True).start()
+)
+query.awaitTermination()
+spark.stop()
+"""
+COPIED = 800
+WAIT_S = 240.0
 
 
 class Cluster:
@@ -89,6 +113,23 @@ class Cluster:
             "PYSPARK_PYTHON": sys.executable,
         }
 
+    def executors(self, worker: int) -> list[int]:
+        """Return the processes of the executors of a worker."""
+        work = self._folder / f"work{worker}"
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                command, cwd = (path / "cmdline").read_bytes(), (path / "cwd").readlink()
+            except OSError:
+                continue  # it ended meanwhile, or is not ours
+            if b"CoarseGrainedExecutorBackend" in command and cwd.is_relative_to(work):
+                found.append(int(path.name))
+        return found
+
+    def kill_worker(self, worker: int) -> None:
+        """Kill a worker; its executors end when they notice."""
+        self._running[worker].kill()
+
     def stop(self) -> None:
         """End all of it."""
         for running in reversed(self._running):
@@ -110,26 +151,32 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.stop()
 
 
+def line_of(cluster: Cluster, folder: Path, *argv: str, more: str = "", cores: int = 2) -> str:
+    """Return the line that submit-args prints, with settings for small machines."""
+    command = [
+        sys.executable, "-m", "pyjs_spark.cli", "submit-args", "--master", cluster.address, "--to", str(folder),
+    ]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH}
+    said = subprocess.run([*command, *argv], env=env, capture_output=True, text=True, check=True)
+    (line,) = said.stdout.splitlines()
+    return line.replace(" --py-files ", f" {settings(cores)} --py-files ") + more
+
+
+def settings(cores: int) -> str:
+    """Return the settings for small machines; each core is an executor, and a JVM."""
+    conf = {**SMALL, "spark.cores.max": cores}
+    return " ".join(f"--conf {shlex.quote(f'{name}={value}')}" for name, value in conf.items())
+
+
 def submitted(
     cluster: Cluster, folder: Path, *argv: str, more: str = "", cores: int = 2
 ) -> subprocess.CompletedProcess[str]:
     """Run what submit-args prints, as it stands there, from a folder that has nothing of this tree."""
-    command = [
-        sys.executable,
-        "-m",
-        "pyjs_spark.cli",
-        "submit-args",
-        "--master",
-        cluster.address,
-        "--to",
-        str(folder),
-    ]
-    env = {**os.environ, "PYTHONPATH": PYTHONPATH}
-    said = subprocess.run([*command, *argv], env=env, capture_output=True, text=True, check=True)
-    conf = {**SMALL, "spark.cores.max": cores}  # each core is an executor, and a JVM
-    settings = " ".join(f"--conf {shlex.quote(f'{name}={value}')}" for name, value in conf.items())
-    (line,) = said.stdout.splitlines()
-    line = line.replace(" --py-files ", f" {settings} --py-files ") + more
+    return run(cluster, folder, line_of(cluster, folder, *argv, more=more, cores=cores))
+
+
+def run(cluster: Cluster, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell as a user of the cluster."""
     return subprocess.run(
         line,
         shell=True,
@@ -182,3 +229,115 @@ def test_an_archive_is_written_by_the_workers(
     assert "messages 13 to 14 were removed before they were archived" in lost.stdout
     table = deltalake.DeltaTable(f"{lake}/{filler.name}").to_pyarrow_table()
     assert sorted(table.column("seq").to_pylist()) == list(range(1, 13))
+
+
+def test_the_wheel_is_a_package_for_py_files(
+    cluster: Cluster, server: ServerProcess, filler: Filler, tmp_path: Path
+) -> None:
+    filler.create()
+    filler.fill(12)
+    source = tmp_path / "source"
+    shutil.copytree(
+        DEPLOY.parent, source, ignore=shutil.ignore_patterns("tests", "fast", "docs", "*.pyc", "*.egg-info")
+    )
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+        str(source),
+    ]
+    subprocess.run(pip, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    wheel.rename(tmp_path / "pyjs_spark.zip")
+    shutil.copy2(DEPLOY / "pipeline.py", tmp_path)
+    program = shlex.quote(str(Path(cluster.env()["SPARK_HOME"]) / "bin/spark-submit"))
+    archive = shlex.join(
+        ["archive", filler.name, str(tmp_path / "lake"), "-s", f"nats://127.0.0.1:{server.port}"]
+    )
+
+    done = run(
+        cluster,
+        tmp_path,
+        f"{program} --master {cluster.address} {settings(1)} --py-files pyjs_spark.zip "
+        f"--conf spark.pyspark.python={shlex.quote(sys.executable)} pipeline.py {archive}",
+    )
+
+    assert (done.returncode, "12 rows" in done.stdout) == (0, True), done.stderr
+
+
+def test_the_command_of_the_kubernetes_job_runs_without_kubernetes(
+    cluster: Cluster, server: ServerProcess, filler: Filler, tmp_path: Path
+) -> None:
+    filler.create()
+    filler.fill(12)
+    (container,) = job()["containers"]
+    args = [each for each in container["args"] if "kubernetes" not in each and "driver.host" not in each]
+    words = [word for at, word in enumerate(args) if word != "--conf" or "=" in args[at + 1]]
+    file = tmp_path / "pipeline.toml"
+    file.write_text(
+        f'[pipeline]\nkind = "archive"\nstream = "{filler.name}"\ntarget = "{tmp_path}/lake"\n'
+        f'[options]\nservers = "nats://127.0.0.1:{server.port}"\n'
+    )
+    places = {"/opt/pyjs/pipeline.py": str(DEPLOY / "pipeline.py"), "/etc/pyjs/pipeline.toml": str(file)}
+    words = [places.get(word, word) for word in words if word != "--master"]
+    line = shlex.join(["--master", "local[2]", *words])
+    program = shlex.quote(str(Path(cluster.env()["SPARK_HOME"]) / "bin/spark-submit"))
+
+    done = run(cluster, tmp_path, f"PYTHONPATH={PYTHONPATH} {program} {settings(1)} {line}")
+
+    assert (done.returncode, "12 rows" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.skipif(not IS_MATRIX, reason="a cluster of its own, for minutes: make spark-matrix runs it")
+def test_a_query_goes_on_when_an_executor_and_a_worker_are_killed(
+    server: ServerProcess, filler: Filler, tmp_path: Path
+) -> None:
+    target = Filler(server.port, f"{filler.name}COPY")
+    filler.create(subjects=[f"{filler.name.lower()}.>"])
+    target.create(duplicate_window=100_000_000, allow_direct=True)
+    filler.fill(COPIED)
+    (tmp_path / "copy.py").write_text(COPY)
+    argv = [f"nats://127.0.0.1:{server.port}", filler.name, target.name, str(tmp_path / "checkpoint")]
+    own = Cluster(tmp_path / "cluster")
+
+    def copied() -> int:
+        return int(target.api(f"STREAM.INFO.{target.name}")["state"]["messages"])  # type: ignore[index]
+
+    def wait_until(count: int) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        while copied() < count:
+            assert query.poll() is None, log.read_text()
+            assert time.monotonic() < deadline_s, log.read_text()
+            time.sleep(0.05)  # between two looks at the target: there is no event to wait for
+
+    log = tmp_path / "query.log"
+    try:
+        own.start()
+        line = line_of(own, tmp_path, "--app", str(tmp_path / "copy.py"), more=f" {shlex.join(argv)}")
+        with log.open("wb") as out:
+            query = subprocess.Popen(line, shell=True, cwd=tmp_path, env=own.env(), stdout=out, stderr=out)
+        wait_until(80)
+        (executor,) = own.executors(1)
+        os.kill(executor, signal.SIGKILL)
+        wait_until(copied() + 160)
+        own.kill_worker(2)
+        for lost in own.executors(2):
+            os.kill(lost, signal.SIGKILL)
+        code = query.wait(WAIT_S)
+    finally:
+        own.stop()
+
+    assert code == 0, log.read_text()
+    payloads = [
+        target.raw.request(f"$JS.API.DIRECT.GET.{target.name}".encode(), b'{"seq":%d}' % seq)
+        for seq in range(1, copied() + 1)
+    ]
+    assert sorted(map(int, payloads)) == list(range(1, COPIED + 1))
+    target.api(f"STREAM.DELETE.{target.name}")
+    target.raw.close()

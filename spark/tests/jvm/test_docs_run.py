@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from spark.tests.conftest import Filler
-from spark.tests.documents import NOTEBOOKS, SPARK, examples
+from spark.tests.documents import NOTEBOOKS, SPARK, examples, quoted, table
 from tests.conformance.harness.process import ServerProcess
 from tests.style.tree import ROOT
 
@@ -130,6 +130,31 @@ SAID = {
     "pipelines": "4 rows archived\n[(1, 5)]\nReplayed(low=1, high=5, rows=4, duplicates=0)\n4 messages replayed\n"
     "{'messages': 4, 'late': 0, 'open': 2}\n",
 }
+
+
+def test_the_examples_of_monitoring_run(
+    spark: SparkSession, orders: Filler, here: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    library = pytest.importorskip("prometheus_client")
+    caplog.set_level("INFO", "pyjs_spark.query")
+    names: dict[str, object] = {}
+    for _, text in examples((NOTEBOOKS / "monitoring.md").read_text()):
+        for there, instead in {**here, "serve(9108)": "serve(0)"}.items():
+            text = text.replace(there, instead)
+        exec(compile(text, "monitoring", "exec"), names)
+
+    assert library.REGISTRY.get_sample_value("pyjs_spark_rows_total", {"query": "orders"}) is not None
+    spark.streams.removeListener(names["listener"])  # type: ignore[arg-type]
+    names["metrics"].close()  # type: ignore[attr-defined]
+    listed = table((NOTEBOOKS / "monitoring.md").read_text(), "metric")
+    found = {quoted(line[0]).removesuffix("_total") for line in listed}
+    assert found == {f"pyjs_spark_{name}" for name, *_ in metric_table()}
+
+
+def metric_table() -> tuple[tuple[object, ...], ...]:
+    from pyjs_spark.observe.prometheus import TABLE
+
+    return TABLE
 
 
 @pytest.mark.parametrize("name", SAID)

@@ -189,8 +189,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target = self._planner.newest()
 
     def reportLatestOffset(self) -> dict[str, object]:
-        """Return the end of the streams, for the query's progress."""
-        return offsets.to_json(self._planner.newest(), self._planner.cut)
+        """Return the end of the streams, and what is lost, for the query's progress; no offset of a checkpoint."""
+        newest = offsets.to_json(self._planner.newest(), self._planner.cut)
+        lost = self._planner.losses.counts
+        return {**newest, "lost": dict(lost)} if lost else newest
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
         """Cut the range between two offsets into tasks; after a crash Spark passes the same two again."""

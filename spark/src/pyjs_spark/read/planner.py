@@ -17,6 +17,7 @@ from pyjs_spark.options.reading import EARLIEST, LATEST, Options
 from pyjs_spark.options.values import Position
 from pyjs_spark.read import lookup, plan
 from pyjs_spark.read.lookup import Api
+from pyjs_spark.read.lost import LossCount
 from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 from pyjs_spark.read.plan import Gap, Span, StreamState
 from pyjs_spark.read.pushdown import Bounds
@@ -44,6 +45,7 @@ class Planner:
             options.max_records_per_partition,
         )
         self._api = api
+        self.losses = LossCount()
         self._told: set[str] = set()  # losses that stand in the log; a query asks many times a second
 
     # -- batch ------------------------------------------------------------------------------------------------------
@@ -157,6 +159,9 @@ class Planner:
                 for name, state in states.items()
                 if name in target or name in start
             }
+        for name, at in start.items():
+            if name in states and states[name].created != at.created:
+                self.losses.begin_again(name)
         base, gaps = plan.reconcile(start, states)
         self._lost(gaps)
         counts = plan.backlog(base, states)
@@ -216,10 +221,12 @@ class Planner:
         return plan.partitions(kept, cut)
 
     def _lost(self, gaps: Iterable[Gap]) -> None:
-        told = [str(gap) for gap in gaps]
+        found = list(gaps)
+        told = [str(gap) for gap in found]
         if told and self.options.fail_on_data_loss:
             raise DataLoss(f"{'; '.join(told)}. {ADVICE}")
-        for line in told:
+        for gap, line in zip(found, told, strict=True):
+            self.losses.add(gap)
             self._tell(line)
 
     def _tell(self, line: str) -> None:

@@ -1,0 +1,50 @@
+"""A progress bar for a query that reads what there is and ends (Trigger.AvailableNow), by the library tqdm.
+
+    orders:  60%|######    | 60000/100000 [00:12<00:08, 5000 sequences/s]
+
+The total is what the streams had when a batch ended, so it grows if messages come meanwhile.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any, TextIO
+
+from pyjs_spark.errors import SparkMissing
+from pyjs_spark.observe.progress import BatchDone, QueryKey
+from pyjs_spark.observe.prometheus import INSTALL
+
+
+class ProgressBar:
+    """One bar for each query. Raises SparkMissing."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        if importlib.util.find_spec("tqdm") is None:
+            raise SparkMissing(f"the package tqdm is not installed; {INSTALL}")
+        from tqdm.auto import tqdm
+
+        self._tqdm = tqdm
+        self._file = sys.stderr if file is None else file
+        self._bars: dict[str, Any] = {}  # by run
+
+    def started(self, query: QueryKey) -> None:
+        """Show an empty bar."""
+        self._bars[query.run] = self._tqdm(desc=query.label, unit=" sequences", file=self._file, total=None)
+
+    def batch(self, done: BatchDone) -> None:
+        """Advance the bar by one batch."""
+        bar = self._bars.get(done.query.run)
+        if bar is None:
+            return
+        known = [part.sequences for part in done.streams if part.sequences is not None]
+        count = sum(known) if known and len(known) == len(done.streams) else done.rows
+        bar.total = bar.n + count + done.lag
+        bar.update(count)
+        bar.refresh()
+
+    def ended(self, query: QueryKey, error: str) -> None:
+        """Close the bar; it stays on the screen."""
+        bar = self._bars.pop(query.run, None)
+        if bar is not None:
+            bar.close()

@@ -1,0 +1,100 @@
+"""Listener to the streaming queries of a session: passes each report on to reporters.
+
+    from pyjs_spark.observe.listener import attach
+    from pyjs_spark.observe.lines import LogLines
+    attach(spark, LogLines())
+
+Spark calls it in a thread of its own, one event after another, some time after the batch. An error in a reporter is
+logged and does not reach the query. It works in a local session and over Spark Connect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql.streaming import StreamingQueryListener
+
+from pyjs_spark.observe.progress import OBSERVED, BatchDone, QueryKey, batch_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LOG = logging.getLogger("pyjs_spark")
+
+
+class Reporter(Protocol):
+    """Receives what happens to queries."""
+
+    def started(self, query: QueryKey) -> None:
+        """Receive the start of a query."""
+
+    def batch(self, done: BatchDone) -> None:
+        """Receive the end of a batch."""
+
+    def ended(self, query: QueryKey, error: str) -> None:
+        """Receive the end of a query; `error` is "" if it was stopped or had read everything."""
+
+
+class QueryListener(StreamingQueryListener):
+    """Passes events on to reporters."""
+
+    def __init__(self, *reporters: Reporter) -> None:
+        super().__init__()
+        self._reporters = reporters
+        self._running: dict[str, QueryKey] = {}  # by the id of the run
+
+    # The names of the methods are Spark's.
+    def onQueryStarted(self, event: Any) -> None:
+        """Receive the start of a query."""
+        query = QueryKey(str(event.id), str(event.runId), event.name or "")
+        self._running[query.run] = query
+        self._each(lambda reporter: reporter.started(query))
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Receive the end of a batch."""
+        done = batch_of(event.progress.json)
+        self._each(lambda reporter: reporter.batch(done))
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Receive that a query waits: nothing has changed."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Receive the end of a query."""
+        run = str(event.runId)
+        query = self._running.pop(run, None) or QueryKey(str(event.id), run, "")
+        self._each(lambda reporter: reporter.ended(query, event.exception or ""))
+
+    def _each(self, call: Callable[[Reporter], None]) -> None:
+        for reporter in self._reporters:
+            try:
+                call(reporter)
+            except Exception:
+                LOG.exception("reporter %s failed; the query is not affected", type(reporter).__name__)
+
+
+def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
+    """Report on all queries of a session from now on; `spark.streams.removeListener` ends that."""
+    listener = QueryListener(*reporters)
+    spark.streams.addListener(listener)
+    return listener
+
+
+def measured(messages: DataFrame) -> DataFrame:
+    """Return messages of the format `jetstream` with their bytes and the newest `ts` counted as they pass.
+
+    Call it directly after `load()`: rows that a filter before it removes are not counted. Spark counts in its own
+    operators (`DataFrame.observe`), in a batch as well as in a streaming query.
+    """
+    from pyspark.sql import functions as fn
+
+    names = set(messages.columns)
+    payload = next((each for each in ("data", "value") if each in names), None)
+    size = fn.col("size") if "size" in names else fn.length(payload) if payload else None
+    found = [fn.count(fn.lit(1)).alias("rows")]
+    if size is not None:
+        found.append(fn.coalesce(fn.sum(size), fn.lit(0)).alias("bytes"))
+    if "ts" in names:
+        found.append(fn.unix_micros(fn.max("ts")).alias("newest_us"))
+    return messages.observe(OBSERVED, *found)

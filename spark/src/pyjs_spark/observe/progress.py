@@ -1,0 +1,139 @@
+"""One batch of a streaming query, from the progress that Spark reports as JSON. Knows nothing of who reads it.
+
+    {"name": "orders", "batchId": 5, "numInputRows": 40, "batchDuration": 945, "durationMs": {"addBatch": 544, ...},
+     "sources": [{"startOffset": {...}, "endOffset": {...}, "latestOffset": {...}}], "observedMetrics": {...}, ...}
+
+The offsets are those of `read/offsets.py`; sources with other offsets are left out. `latestOffset` is the end of each
+stream after the batch, and has under `lost` how many sequences this run of the query has lost.
+
+Source: StreamingQueryProgress of pyspark 4.2 and 4.3, checked in spark/tests/jvm/test_observe_run.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyjs_spark.errors import SparkError
+from pyjs_spark.read import offsets
+from pyjs_spark.read.offsets import Offsets
+
+OBSERVED = "jetstream"  # the observation that `measured` adds
+
+
+@dataclass(frozen=True, slots=True)
+class QueryKey:
+    """One run of one query."""
+
+    id: str  # the same after a restart from its checkpoint
+    run: str
+    name: str  # "" if its user gave none
+
+    @property
+    def label(self) -> str:
+        """Return the name, or else the id."""
+        return self.name or self.id
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPart:
+    """One stream in one batch."""
+
+    stream: str
+    next: int  # after the last sequence of the batch
+    lag: int  # sequences in the stream after it
+    sequences: int | None  # of the batch; None in the first batch of a query, which reports no start
+    lost: int  # sequences that this run has lost so far, as its plans found
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """One batch of one query."""
+
+    query: QueryKey
+    batch: int
+    rows: int
+    seconds: float
+    is_work: bool = True  # False: a report without a batch, of a query that waits
+    size: int | None = None  # bytes of the payloads, where `measured` counted them
+    late_rows: int = 0  # behind the watermark: counted by Spark after it aggregated a part
+    state_rows: int = 0
+    streams: tuple[StreamPart, ...] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)  # seconds of each
+    observed: Mapping[tuple[str, str], float] = field(default_factory=dict)  # (observation, metric) -> value
+
+    @property
+    def lag(self) -> int:
+        """Return the sequences that all streams have after this batch."""
+        return sum(part.lag for part in self.streams)
+
+
+def batch_of(text: str) -> BatchDone:
+    """Return the batch in the JSON of one progress report."""
+    said = json.loads(text)
+    phases = {name: ms / 1000 for name, ms in (said.get("durationMs") or {}).items()}
+    states = said.get("stateOperators") or []
+    observed = _numbers(said.get("observedMetrics") or {})
+    size = observed.get((OBSERVED, "bytes"))
+    return BatchDone(
+        query=QueryKey(said["id"], said["runId"], said.get("name") or ""),
+        batch=said["batchId"],
+        rows=said.get("numInputRows") or 0,
+        seconds=(said.get("batchDuration") or 0) / 1000,
+        is_work="addBatch" in phases,
+        size=None if size is None else int(size),
+        late_rows=sum(each.get("numRowsDroppedByWatermark") or 0 for each in states),
+        state_rows=sum(each.get("numRowsTotal") or 0 for each in states),
+        streams=tuple(part for source in said.get("sources") or [] for part in _parts(source)),
+        phases=phases,
+        observed=observed,
+    )
+
+
+def _numbers(said: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+    return {
+        (name, metric): value
+        for name, values in said.items()
+        for metric, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _parts(source: Mapping[str, Any]) -> list[StreamPart]:
+    """Return the streams of one source; none if it is not of this format."""
+    begin, end, newest = (_offsets(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
+    if end is None:
+        return []
+    lost = _lost(source.get("latestOffset"))
+    found = []
+    for name, at in end.items():
+        was = (begin or {}).get(name)
+        is_same = was is not None and was.created == at.created
+        top = (newest or {}).get(name)
+        found.append(
+            StreamPart(
+                stream=name,
+                next=at.next,
+                lag=max(0, top.next - at.next) if top is not None and top.created == at.created else 0,
+                sequences=at.next - was.next if was is not None and is_same else None,
+                lost=lost.get(name, 0),
+            )
+        )
+    return found
+
+
+def _offsets(said: object) -> Offsets | None:
+    found = json.loads(said) if isinstance(said, str) else said
+    if not isinstance(found, dict):
+        return None
+    try:
+        return offsets.from_json(found)
+    except SparkError:
+        return None  # of another data source
+
+
+def _lost(said: object) -> dict[str, int]:
+    found = json.loads(said) if isinstance(said, str) else said
+    return dict(found.get("lost") or {}) if isinstance(found, dict) else {}

@@ -1,0 +1,58 @@
+"""A new user's first minute, in an environment that has the wheel alone: `python first_use.py '<JSON>'`.
+
+    {"servers": "nats://...", "stream": "ORDERS", "remote": ""}      remote "local": over Spark Connect
+
+Prints one line of JSON: the rows of a first DataFrame, those of a streaming query, and the seconds until the first.
+It is run by test_first_use.py and imports nothing of this tree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+
+
+def main() -> None:
+    """Read a stream, twice."""
+    begun = time.monotonic()
+    said = json.loads(sys.argv[1])
+    import pyjs_spark
+
+    if said["remote"]:
+        from pyspark.sql import SparkSession
+
+        os.environ["PYSPARK_PYTHON"] = (
+            sys.executable
+        )  # of the server's workers, which take python3 of the PATH else
+        spark = SparkSession.builder.remote(said["remote"]).getOrCreate()
+        pyjs_spark.register(spark)
+    else:
+        spark = pyjs_spark.session("first", "local[2]", **{"spark.driver.memory": "1g"})
+    options = {name: said[name] for name in ("servers", "stream")}
+    rows = spark.read.format("jetstream").options(**options).load().selectExpr("count(*)", "max(seq)").first()
+    seconds = time.monotonic() - begun
+    with tempfile.TemporaryDirectory() as folder:
+        source = spark.readStream.format("jetstream").options(**options, startingOffsets="earliest").load()
+        writer = (
+            source.select("seq")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", f"{folder}/checkpoint")
+        )
+        query = writer.trigger(availableNow=True).start(f"{folder}/out")
+        query.awaitTermination()
+        copied = spark.read.parquet(f"{folder}/out").count()
+    out = spark.createDataFrame([(f"{said['stream'].lower()}.back", b"again")], "subject string, data binary")
+    out.write.format("jetstream").mode("append").options(**options).save()
+    again = spark.read.format("jetstream").options(**options).load().count()
+    kind = type(spark).__module__
+    print(
+        json.dumps({"rows": list(rows), "copied": copied, "again": again, "kind": kind, "seconds": seconds})
+    )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
