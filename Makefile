@@ -40,7 +40,7 @@ spark: dev ## the tests of the data source for Spark, in an environment of their
 spark-matrix: dev ## the same, each test with a JVM on both servers and with Spark's own settings (ARGS="spark/tests/jvm/test_sink.py")
 	@PYJS_SPARK_MATRIX=1 .ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
 
-spark-demo: build ## a million messages through sink, archive, aggregate and replay, reconciled (ARGS="--messages 20000")
+spark-demo: build ## a million messages through sink, archive, windows and replay, reconciled (ARGS="--messages 20000")
 	@.ci/spark run benchmarks/spark_demo.py $(ARGS)
 
 spark-kills: dev ## Spark killed with -9, every message counted: WHAT=stream SERVER=peer ARGS="--kills 20"

@@ -1,15 +1,14 @@
-"""Whether `replay` and `aggregate` are right after kills: `python -m spark.tests.pipeline_kills replay --kills 20`.
+"""Whether `replay` is right after kills: `python -m spark.tests.pipeline_kills replay --kills 20`.
 
 The command runs as a user runs it, and is killed with -9, its JVM and its workers too, when its target has got to a
 random place; then it is started again, and at the end it runs through. Of a replay every message must be in the
-target once and in order; of an aggregate every number of every window must be right. The target remembers message ids
+target once and in order. The target remembers message ids
 for a tenth of a second, so that its duplicate window hides nothing. The seed decides the places.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
 import random
@@ -198,91 +197,7 @@ class Replay(Trial):
         }
 
 
-class Aggregate(Trial):
-    """Sums of the source by minutes and subjects, into a bucket."""
-
-    target = "KV_RATES"
-    options = ("-o", "maxRowsPerTrigger=600")  # several batches
-
-    def argv(self) -> list[str]:
-        """Sum up in many batches."""
-        return [
-            "aggregate", "SOURCE", "kv:RATES", "--create", "--checkpoint", str(self.folder / "checkpoint"),
-            "--window", "1m", "--time", "at", "--value", "count=count", "--value", "total=sum(n)",
-            "--master", "local[1]", "-s", self.address, *self.options,
-        ]  # fmt: skip
-
-    def whole(self) -> int:
-        """Every window of every group once; most are written several times."""
-        return len(self.expected())
-
-    def expected(self) -> dict[str, tuple[int, int]]:
-        """Return count and total of each window and group."""
-        found: dict[str, tuple[int, int]] = {}
-        for number in range(1, MESSAGES + 1):
-            minute = BEGINS + timedelta(minutes=number // PER_SECOND // 60)
-            key = f"{minute:%Y%m%dT%H%M%SZ}.source.{number % GROUPS}"
-            count, total = found.get(key, (0, 0))
-            found[key] = (count + 1, total + number)
-        return found
-
-    def found(self) -> dict[str, tuple[int, int]]:
-        """Return count and total of each window and group, as the bucket has them."""
-        state = self.raw.api("STREAM.INFO.KV_RATES", subjects_filter="$KV.RATES.>")["state"]
-        found = {}
-        for subject in state.get("subjects") or ():
-            message: dict[str, Any] = self.raw.api("STREAM.MSG.GET.KV_RATES", last_by_subj=subject)["message"]
-            said = json.loads(base64.b64decode(message["data"]))
-            found[subject.removeprefix("$KV.RATES.")] = (said["count"], said["total"])
-        return found
-
-    def wrong(self) -> dict[str, int]:
-        """Count the windows that are lost, other than they should be, or should not be there."""
-        wanted, found = self.expected(), self.found()
-        return {
-            "lost": len(wanted.keys() - found.keys()),
-            "other": sum(1 for key in wanted.keys() & found.keys() if wanted[key] != found[key]),
-            "strange": len(found.keys() - wanted.keys()),
-        }
-
-
-class Windows(Aggregate):
-    """The same sums into a stream: each window of each group once, when nothing can come for it any more."""
-
-    target = "RESULTS"
-
-    def __init__(self, port: int, folder: Path, seed: int) -> None:
-        super().__init__(port, folder, seed)
-        self.raw.api(
-            "STREAM.CREATE.RESULTS", name="RESULTS", subjects=["stats.>"], duplicate_window=100_000_000
-        )
-
-    def argv(self) -> list[str]:
-        """Sum up in many batches; what is a minute old is final."""
-        words = [word for word in super().argv() if word != "--create"]
-        words[words.index("kv:RATES")] = "subject:stats"
-        return [*words, "--late", "1m"]
-
-    def expected(self) -> dict[str, tuple[int, int]]:
-        """Leave out windows that end less than a minute before the last message."""
-        final = BEGINS + timedelta(seconds=MESSAGES // PER_SECOND - 2 * 60)
-        return {
-            key: said for key, said in super().expected().items() if key[:16] <= f"{final:%Y%m%dT%H%M%SZ}"
-        }
-
-    def found(self) -> dict[str, tuple[int, int]]:
-        """Return count and total of each window and group; of those that are there twice the sum."""
-        found: dict[str, tuple[int, int]] = {}
-        for seq in range(1, self.written() + 1):
-            message: dict[str, Any] = self.raw.api("STREAM.MSG.GET.RESULTS", seq=seq)["message"]
-            said = json.loads(base64.b64decode(message["data"]))
-            key = f"{said['start'].replace('-', '').replace(':', '')}.{said['group']}"
-            count, total = found.get(key, (0, 0))
-            found[key] = (count + said["count"], total + said["total"])
-        return found
-
-
-TRIALS: dict[str, type[Trial]] = {"replay": Replay, "aggregate": Aggregate, "windows": Windows}
+TRIALS: dict[str, type[Trial]] = {"replay": Replay}
 
 
 def run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,6 @@ from spark.tests.test_client_trouble import Say, say
 
 from pyjs_spark.decode.wire import Decoder
 from pyjs_spark.errors import ConnectionLost, ProtocolError, SparkError
-from pyjs_spark.lake import aggregate
 from pyjs_spark.lake.replay.source import _below
 from pyjs_spark.nats.client import LINE_MAX, Reply
 from pyjs_spark.nats.stored import stored
@@ -151,11 +149,3 @@ def test_a_file_outside_of_its_table_is_not_read(path: str) -> None:
 
 def test_the_names_of_a_table_may_have_dots() -> None:
     assert _below("date=2026-01-01/part-..1.parquet", "/lake/S") == "date=2026-01-01/part-..1.parquet"
-
-
-def test_an_event_time_of_an_aggregate_is_bounded_by_that_of_storing() -> None:
-    head = {"stream": "S", "target": "kv:B", "window": "1m", "checkpoint": "/s", "time": "at", "late": "90s"}
-
-    text = aggregate.moment(aggregate.make(head, {"n": "count"}, {}))
-
-    assert re.search(r"BETWEEN timestamp'1970-01-01 00:00:00Z' AND ts \+ INTERVAL '90' SECOND THEN", text)

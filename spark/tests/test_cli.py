@@ -59,7 +59,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     [
         (
             [],
-            "name a command: archive, replay, aggregate, compact, quality, dlq-report, run, validate, "
+            "name a command: archive, replay, compact, quality, dlq-report, run, validate, "
             "explain, status, submit-args",
         ),
         (["archiv"], "command archiv is unknown; did you mean archive?"),

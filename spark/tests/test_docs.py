@@ -115,7 +115,6 @@ def test_the_commands_and_files_of_pipelines_are_understood(tmp_path: Path) -> N
 
     assert found == [
         ("archive", "Pipeline"), ("replay", "Replay"), ("run", "Replay"),
-        ("aggregate", "Aggregate"), ("status", "Aggregate"), ("run", "Aggregate"),
     ]  # fmt: skip
 
 

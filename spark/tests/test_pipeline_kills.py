@@ -21,7 +21,7 @@ MISSING = "" if required("spark") else lacking()
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not IS_MATRIX, reason="most of a minute each: make spark-matrix runs it")
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
-@pytest.mark.parametrize(("what", "server"), [("replay", "peer"), ("aggregate", "ours")])
+@pytest.mark.parametrize(("what", "server"), [("replay", "peer")])
 def test_a_pipeline_that_was_killed_does_the_rest_and_nothing_twice(
     what: str, server: str, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pyjs_spark.cli.main import main
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import aggregate, archive, compact, config, quality
+from pyjs_spark.lake import archive, compact, config, quality
 from pyjs_spark.lake.compact import KIND as COMPACT
 from pyjs_spark.lake.dead_letters import KIND as DEAD_LETTERS
 from pyjs_spark.lake.quality import KIND as QUALITY
@@ -74,14 +74,12 @@ BESIDE = {
     "tls.cert": {"tls.key": "key"},
     "tls.key": {"tls.cert": "cert"},
 }
-HEAD = {"stream": "S", "target": "kv:B", "window": "1m", "checkpoint": "/state"}
 COMMANDS: dict[str, Callable[[dict[str, str]], Options]] = {
     uses.ARCHIVE: lambda given: config.make("S", "lake", given).options,
     "compact": lambda given: COMPACT.job({"stream": "S", "target": "lake"}, given).options,
     uses.LATEST: lambda given: COMPACT.job({"stream": "S", "target": "l", "latest": "true"}, given).options,
     "quality": lambda given: QUALITY.job({"stream": "S"}, given).options,
     "dlq-report": lambda given: DEAD_LETTERS.job({"stream": "S"}, given).options,
-    "an aggregate": lambda given: aggregate.make(HEAD, {"n": "count"}, given).options,
 }
 SPAN = Span("S", 1, 10, "")
 STATE = StreamState("S", "", 1, 9, 9, 900)

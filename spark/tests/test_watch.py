@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import shutil
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
@@ -214,17 +213,3 @@ def test_many_samples_are_thinned_and_keep_both_ends() -> None:
 def test_a_plot_that_is_no_svg_is_refused() -> None:
     with pytest.raises(OptionError, match="a plot is an SVG"):
         Watch("archive", plot="run.png")
-
-
-def test_what_tells_of_tasks_goes_to_the_workers_without_its_listener() -> None:
-    pytest.importorskip("pyspark")
-    from pyjs_spark.lake.counting import _Telling
-
-    heard: list[Done] = []
-    here = _Telling(heard.append)
-    there = pickle.loads(pickle.dumps(here))
-    what = Done("A", 1, 2, 1, 0)
-
-    assert here.addInPlace([], [what]) == []
-    assert there.addInPlace(there.zero([]), [what]) == [what]
-    assert heard == [what]

@@ -34,7 +34,7 @@ def test_a_short_demo_is_reconciled(
             filler.raw.try_api(f"STREAM.DELETE.{name}")
 
     assert [(what, found) for what, found, expected in story.checks if found != expected] == []
-    assert [name for name, _, _ in story.steps] == ["write", "archive", "aggregate", "replay", "reconcile"]
+    assert [name for name, _, _ in story.steps] == ["write", "archive", "windows", "replay", "reconcile"]
     assert story.is_right
     story.check("what is wrong", 1, 2)
     names["show"](story)

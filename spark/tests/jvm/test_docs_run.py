@@ -109,7 +109,8 @@ def test_the_example_of_the_readme_runs(
 def notebook(server: ServerProcess) -> Iterator[Filler]:
     """The streams of the notebooks, with the orders of their README."""
     found = Filler(server.port, "ORDERS")
-    for name, subject in (("ORDERS", "orders.>"), ("COPIES", "copies.>"), ("AGAIN", "again.>")):
+    streams = {"ORDERS": "orders.>", "COPIES": "copies.>", "AGAIN": "again.>", "KV_RATES": "$KV.RATES.>"}
+    for name, subject in streams.items():
         found.raw.api(f"STREAM.CREATE.{name}", name=name, subjects=[subject], storage="memory")
     for line in (NOTEBOOKS / "README.md").read_text().splitlines():
         _, command, publish = line.partition("    nats pub ")
@@ -128,7 +129,7 @@ SAID = {
     "streaming": "4 orders\n0 new orders\n",
     "writing": "1000 messages\n4 orders copied\n",
     "pipelines": "4 rows archived\n[(1, 5)]\nReplayed(low=1, high=5, rows=4, duplicates=0)\n4 messages replayed\n"
-    "{'messages': 4, 'late': 0, 'open': 2}\n",
+    '[Row(value=\'{"orders":1,"revenue":12.50}\'), Row(value=\'{"orders":3,"revenue":19.50}\')]\n',
 }
 
 

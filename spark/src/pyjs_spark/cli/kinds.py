@@ -24,7 +24,6 @@ class Kind:
     validate: Verb
     explain: Verb
     status: Verb
-    is_query: bool = False  # it goes on by itself when asked to, instead of being run again
     is_watched: bool = False  # a run keeps a status file and draws a plot when asked to
 
     def verb(self, command: str) -> Verb:

@@ -19,7 +19,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
-from pyjs_spark.cli import aggregate_command, archive_command, job_kinds, replay_command, submit_command
+from pyjs_spark.cli import archive_command, job_kinds, replay_command, submit_command
 from pyjs_spark.cli.kinds import Kind
 from pyjs_spark.cli.say import PROGRAM, fail
 from pyjs_spark.errors import OptionError, SparkError
@@ -38,7 +38,6 @@ CODES: Mapping[str, int] = {
 KINDS: Mapping[str, Kind] = {
     "archive": archive_command.KIND,
     "replay": replay_command.KIND,
-    "aggregate": aggregate_command.KIND,
     **{name: job_kinds.as_kind(kind) for name, kind in job_kinds.KINDS.items()},
 }
 OF_FILES = {  # commands on any pipeline that a file describes, or on an archive
@@ -105,7 +104,7 @@ def _act(said: argparse.Namespace) -> int:
     _check_watched(kind, said)
     is_dry = getattr(said, "dry_run", False)
     run = partial(kind.verb("explain" if is_dry else said.command), pipeline, said)
-    is_again = getattr(said, "continuous", False) and not is_dry and not kind.is_query
+    is_again = getattr(said, "continuous", False) and not is_dry
     while (code := run()) == 0 and is_again:
         time.sleep(said.every)
     return code

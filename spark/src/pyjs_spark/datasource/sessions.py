@@ -25,6 +25,7 @@ JAVA_SECONDS = 30.0  # a cold JVM on a busy machine
 PYSPARK_MIN, PYSPARK_BELOW = (4, 2), (4, 4)
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the application that it starts
 INSTALL = "pip install pyjs-spark"
+CONNECT = "sc://"  # how the address of a Spark Connect server begins
 
 
 def local_settings(cores: int) -> dict[str, str]:
@@ -72,6 +73,8 @@ def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) ->
 
 def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession:
     """Return a session; under spark-submit its master is that of the submission. Raises SparkMissing."""
+    if master.startswith(CONNECT):
+        return _connected(master, conf)
     check_installed()
     from pyspark.sql import SparkSession
 
@@ -89,6 +92,22 @@ def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession
     return builder.getOrCreate()
 
 
+def _connected(remote: str, conf: Mapping[str, object]) -> SparkSession:
+    """Return a session of a Spark Connect server; it needs no Java here. Raises SparkMissing."""
+    check_packages()
+    if importlib.util.find_spec("grpc") is None:
+        raise SparkMissing(
+            "Spark Connect needs the package grpcio, among others; pip install 'pyspark[connect]'"
+        )
+    from pyspark.sql import SparkSession
+
+    made = SparkSession.builder.remote(remote).getOrCreate()
+    for name, value in conf.items():
+        if made.conf.isModifiable(name):  # the others belong to the server
+            made.conf.set(name, _text(value))
+    return made
+
+
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -102,8 +121,15 @@ def cores_of(master: str) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_installed() -> None:
-    """Raise SparkMissing if pyspark, pyarrow or Java is not there, or too old."""
+def check_installed(master: str = "") -> None:
+    """Raise SparkMissing if pyspark, pyarrow or Java is not there, or too old; a Connect client needs no Java."""
+    check_packages()
+    if not master.startswith(CONNECT):
+        check_java()
+
+
+def check_packages() -> None:
+    """Raise SparkMissing if pyspark or pyarrow is not there, or too old."""
     for name in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise SparkMissing(f"the package {name} is not installed; {INSTALL}")
@@ -112,7 +138,6 @@ def check_installed() -> None:
     version = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
     if not PYSPARK_MIN <= version < PYSPARK_BELOW:
         raise SparkMissing(f"pyspark {pyspark.__version__} is installed, this needs >=4.2,<4.4; {INSTALL}")
-    check_java()
 
 
 def check_java() -> None:

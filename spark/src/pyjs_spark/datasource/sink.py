@@ -104,15 +104,14 @@ class JetStreamWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
         """`is_unnamed`: nobody else knows the id of the sink, so its markers go when it ends."""
+        self.batch: int | None = None  # its number, where the one who writes knows it
         self._writing = PartitionWriter(options, plan)
         self._is_unnamed = is_unnamed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition, in a worker. In foreachBatch a sink with an id knows its batches."""
-        batch = _property(BATCH_ID)
-        return self._writing.write(
-            iterator, self._writing.options.sink_id, int(batch) if batch else 0, _partition()
-        )
+        batch = int(_property(BATCH_ID) or 0) if self.batch is None else self.batch
+        return self._writing.write(iterator, self._writing.options.sink_id, batch, _partition())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All partitions are written."""

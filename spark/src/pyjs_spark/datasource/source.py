@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
@@ -76,7 +75,7 @@ class JetStreamSource(DataSource):
         return JetStreamStreamReader(options, projection, self.parallelism)
 
     # Spark calls these two by the names of their parameters when a batch is committed.
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> sink.JetStreamWriter:
         """Return the writer of a batch."""
         return sink.batch_writer(self._writing(), schema.fields, overwrite)
 

@@ -159,13 +159,14 @@ def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_f
 def write(
     spark: SparkSession, root: str, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
-    """Write planned ranges, each as a task; return the new files."""
+    """Write planned ranges by the data source `jetstream-files`; return the new files."""
     if not ranges:
         return []
-    from pyjs_spark.lake.counting import run_tasks  # needs pyspark, which a plan does not
+    from pyjs_spark.lake.ranges_source import write_ranges  # needs pyspark, which a plan does not
 
     task = partial(write_range, options.connect, root)
-    return [written for files in run_tasks(spark, task, ranges, watch) for written in files]
+    found = write_ranges(spark, task, ranges, watch)
+    return [Written(**file) for files in found for file in files]
 
 
 def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRange:

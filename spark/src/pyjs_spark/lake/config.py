@@ -36,7 +36,7 @@ from pyjs_spark.options import uses
 from pyjs_spark.options.reading import BY_NAME, Options, parse_options
 
 T = TypeVar("T")
-KINDS = ("archive", "replay", "aggregate", "compact", "quality", "dlq-report")
+KINDS = ("archive", "replay", "compact", "quality", "dlq-report")
 FORMATS = ("parquet", "delta", "iceberg")
 SECTIONS = ("pipeline", "options", "spark")
 KEYS = ("kind", "stream", "target", "format", "rows_per_file", "master")

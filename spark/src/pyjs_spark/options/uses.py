@@ -25,11 +25,6 @@ USED: Mapping[str, frozenset[str]] = {
     LATEST: CONNECTION | PORTIONS | {"subjects", "includeHeaders"},
     "quality": CONNECTION | FILES | PORTIONS | BOUNDS | {"subjects", "includeHeaders", "failOnDataLoss"},
     "dlq-report": CONNECTION | PORTIONS | BOUNDS | {"subjects", "failOnDataLoss"},
-    "an aggregate": CONNECTION
-    | PORTIONS
-    | START
-    | TRIGGERS
-    | {"subjects", "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "readMode"},
 }
 WHOLE = "it holds streams as they are"
 CUT = "ranges end at multiples of rows_per_file"

@@ -1,6 +1,7 @@
-"""Data source `jetstream-paced`: the sink, limited to `rate` rows per second (an option).
+"""Data source `jetstream-replay`: the sink, told the number of its `batch`, and limited to `rate` rows per second.
 
-The publishing task pauses, because Spark buffers thousands of rows before it and passes them on at once.
+The number makes a repeated write the same one, as in a streaming query. The publishing task pauses, because Spark
+buffers thousands of rows before it and passes them on at once.
 """
 
 from __future__ import annotations
@@ -20,22 +21,25 @@ if TYPE_CHECKING:
 PIECES_PER_S = 10
 
 
-class PacedSource(JetStreamSource):
-    """Sends a replay at a limited rate."""
+class ReplaySource(JetStreamSource):
+    """Writes one batch of a replay."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         given = dict(options)
-        self._rate = int(given.pop("rate"))
+        self._batch = int(given.pop("batch"))
+        self._rate = int(given.pop("rate", 0))
         super().__init__(given)
 
     @classmethod
     def name(cls) -> str:
         """Return the name for `format()`."""
-        return "jetstream-paced"
+        return "jetstream-replay"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch."""
-        return PacedWriter(super().writer(schema, overwrite), self._rate)
+        writer = super().writer(schema, overwrite)
+        writer.batch = self._batch
+        return PacedWriter(writer, self._rate) if self._rate else writer
 
 
 class PacedWriter(DataSourceArrowWriter):

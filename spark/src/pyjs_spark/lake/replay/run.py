@@ -8,8 +8,7 @@ the same rows however often it is made, so the sink knows it by its number and w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyjs_spark.write.marker import Progress
-
-BATCH_ID = "streaming.sql.batchId"  # how a sink knows which batch it writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +123,9 @@ def run(
         ReplayDiffers, WriterReplaced, PublishFailed: see the sink.
     """
     replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
+    from pyjs_spark.lake.replay.paced import ReplaySource  # needs pyspark
+
+    spark.dataSource.register(ReplaySource)
     _progress(found).make_bucket(1)
     ledger, done = planned.ledger, []
     for batch in planned.batches:
@@ -143,29 +143,15 @@ def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Rep
         return Replayed(batch.low, batch.high, 0)
     rows = replay_rows.messages(spark, found, [batch]).coalesce(1).sortWithinPartitions("seq")
     options = {**found.given, "stream": found.target, "sinkId": found.id}
-    kind = "jetstream"
+    options["batch"] = str(number)
     if found.rate is not None:
-        from pyjs_spark.lake.replay.paced import PacedSource  # needs pyspark
-
-        spark.dataSource.register(PacedSource)
-        kind, options["rate"] = PacedSource.name(), str(found.rate)
-    with _numbered(spark, number):
-        ready = rows.select("subject", "headers", "data", "msg_id")
-        ready.write.format(kind).mode("append").options(**options).save()
+        options["rate"] = str(found.rate)
+    ready = rows.select("subject", "headers", "data", "msg_id")
+    ready.write.format("jetstream-replay").mode("append").options(**options).save()
     marker = _progress(found).read().get(0)
     if marker is None or marker.batch != number:  # the filters left no row
         return Replayed(batch.low, batch.high, 0)
     return Replayed(batch.low, batch.high, marker.rows, marker.duplicates)
-
-
-@contextmanager
-def _numbered(spark: SparkSession, number: int) -> Iterator[None]:
-    """Pass the number of the batch to the sink, as a streaming query does."""
-    spark.sparkContext.setLocalProperty(BATCH_ID, str(number))
-    try:
-        yield
-    finally:
-        spark.sparkContext.setLocalProperty(BATCH_ID, None)
 
 
 def _progress(found: Replay) -> Progress:

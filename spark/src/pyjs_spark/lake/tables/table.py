@@ -47,8 +47,8 @@ class TableFile:
     high: int  # exclusive
     rows: int
     size: int
-    seqs: tuple[int, int]  # of the first and the last row
-    times_ns: tuple[int, int]  # the least and the greatest
+    seqs: Sequence[int]  # of the first and the last row
+    times_ns: Sequence[int]  # the least and the greatest
 
 
 class Table(ABC):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pyjs_spark.lake.watch import Watch
 
-PART_FILES = 64  # ranges that are committed together, at least
+PART_FILES = 256  # ranges that are committed together
 PART = re.compile(r"part-(\d{19})-[0-9a-f]{32}\.parquet")
 ORPHAN_AGE = timedelta(days=1)  # no run takes so long over one part
 
@@ -120,13 +120,13 @@ def write(
     watch: Watch | None = None,
 ) -> list[Written]:
     """Write planned ranges, each as a task, and commit them part by part; return the new files."""
-    from pyjs_spark.lake.counting import run_tasks  # needs pyspark, which a plan does not
+    from pyjs_spark.lake.ranges_source import write_ranges  # needs pyspark, which a plan does not
 
     def run(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
-        return run_tasks(spark, task, part, watch)
+        found = write_ranges(spark, task, part, watch)
+        return [[TableFile(**file) for file in files] for files in found]
 
-    size = max(PART_FILES, 4 * spark.sparkContext.defaultParallelism)
-    return write_parts(run, lake, options, ranges, size)
+    return write_parts(run, lake, options, ranges, PART_FILES)
 
 
 def write_parts(

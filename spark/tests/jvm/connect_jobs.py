@@ -1,0 +1,33 @@
+"""Jobs over Spark Connect, in a process of its own: `python connect_jobs.py ADDRESS STREAM FOLDER`."""
+
+import os
+import sys
+
+import pyjs_spark
+from pyjs_spark.lake import frames, lakes
+from pyjs_spark.lake.replay import pipeline as replay
+from pyjs_spark.lake.replay import run as replay_run
+from pyjs_spark.lake.tables.table import Lake
+from pyjs_spark.options.reading import parse_options
+
+address, stream, folder = sys.argv[1:]
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession  # noqa: E402 - after the setting that it reads
+
+server = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+spark = pyjs_spark.session(master=f"sc://{server.client.host}")
+assert type(spark).__module__ == "pyspark.sql.connect.session"
+options = {"servers": address, "stream": stream}
+
+for kind in ("parquet", "delta", "iceberg"):
+    lake = Lake(f"{folder}/{kind}", kind)
+    written = lakes.archive(spark, lake, parse_options(options), 5)
+    print(kind, sum(file.rows for file in written), lakes.archive(spark, lake, parse_options(options), 5))
+head = {"source": f"{folder}/parquet", "stream": stream, "target": f"{stream}AGAIN", "id": f"{stream}AGAIN"}
+found = replay.make(head, ["> -> again.>"], {"servers": address})
+for _ in range(2):
+    plan = replay_run.plan(found)
+    print("replay", sum(batch.rows for batch in replay_run.run(spark, found, plan, lambda each: None)))
+messages = spark.read.format("jetstream").options(**options).load()
+print("latest", frames.latest(messages).count(), "gaps", frames.gaps(messages).count())
+spark.stop()
