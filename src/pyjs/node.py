@@ -448,9 +448,7 @@ def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:
-        single = replace(
-            options.authorization, user=block.user, password=block.password, token=block.token
-        )
+        single = replace(options.authorization, user=block.user, password=block.password, token=block.token)
         options = replace(options, authorization=single, no_auth_user=block.no_auth_user, tls=block.tls)
         authenticator = authenticator_from(options, rng)
     elif block.port and block.tls.verify_and_map != options.tls.verify_and_map:

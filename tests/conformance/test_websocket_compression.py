@@ -21,8 +21,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         yield servers
 
 
-def client_of(server: WebSocketServer, **headers: str) -> WebSocketClient:
-    client = WebSocketClient(server.ws_port, Sec_WebSocket_Extensions=EXTENSION, **headers)
+def client_of(server: WebSocketServer, agent: str | None = None) -> WebSocketClient:
+    client = WebSocketClient(server.ws_port, Sec_WebSocket_Extensions=EXTENSION, User_Agent=agent)
     assert "permessage-deflate" in client.headers["sec-websocket-extensions"]
     return client.connect()
 
@@ -82,11 +82,11 @@ def test_output_is_compressed_from_a_size_on(both: Both, size: int) -> None:
 def test_a_browser_gets_compressed_fragments(both: Both) -> None:
     def look(server: WebSocketServer, agent: str) -> list[tuple[int, bool]]:
         data = bytes(range(256)) * 20 + bytes(i * i % 251 for i in range(20_000))
-        with closing(client_of(server, User_Agent=agent)) as client:
+        with closing(client_of(server, agent)) as client:
             client.send(b"SUB a 1\r\nPING\r\n")
             client.read_until(b"PONG\r\n")
             client.send(b"PUB a %d\r\n%b\r\n" % (len(data), data))
-            heads = []
+            heads: list[tuple[int, bool]] = []
             while not heads or not heads[-1][0] & FIN:
                 found = client.next_frame()
                 assert found is not None

@@ -57,7 +57,12 @@ LOGINS: dict[str, tuple[str, str, str | None, dict[str, str]]] = {
     "no_auth_user of all": (USERS + "no_auth_user: a\n", "", None, {}),
     "no_auth_user of the block": (USERS, ", no_auth_user: b", None, {}),
     "no_auth_user of both": (USERS + "no_auth_user: a\n", ", no_auth_user: b", None, {}),
-    "a user of the block": ("", ", authorization { user: w, password: pw }", None, {"user": "w", "pass": "pw"}),
+    "a user of the block": (
+        "",
+        ", authorization { user: w, password: pw }",
+        None,
+        {"user": "w", "pass": "pw"},
+    ),
     "a user of the block, without credentials": ("", ", authorization { user: w, password: pw }", None, {}),
     "a token of the block": ("", ", authorization { token: wt }", None, {"auth_token": "wt"}),
     "a wrong token of the block": ("", ", authorization { token: wt }", None, {"auth_token": "no"}),
@@ -73,7 +78,12 @@ LOGINS: dict[str, tuple[str, str, str | None, dict[str, str]]] = {
         None,
         {"user": "w", "pass": "pw"},
     ),
-    "the user of the block in cookies": ("", COOKIES + ", authorization { user: w, password: pw }", "u=w;p=pw", {}),
+    "the user of the block in cookies": (
+        "",
+        COOKIES + ", authorization { user: w, password: pw }",
+        "u=w;p=pw",
+        {},
+    ),
 }
 
 

@@ -13,7 +13,10 @@ from tests.support.certificates import COMMON, LOCAL, Authority, subject
 from tests.support.websocket import HttpSocket, WebSocketClient, head_of
 
 pytestmark = needs_peer
-WS = 'websocket {{ listen: "127.0.0.1:<<ws>>", tls {{ cert_file: "{0}/server.pem", key_file: "{0}/server-key.pem" {1} }} {2} }}'
+WS = (
+    'websocket {{ listen: "127.0.0.1:<<ws>>", '
+    'tls {{ cert_file: "{0}/server.pem", key_file: "{0}/server-key.pem" {1} }} {2} }}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,13 @@ def test_a_client_connects_over_tls(both: Both, authority: Authority) -> None:
             found = server.page("/connz")["connections"][0]
             block = server.page("/varz")["websocket"]
             assert block.pop("port")
-            return found["tls_version"], "tls_cipher_suite" in found, "tls_first" in found, found["type"], block
+            return (
+                found["tls_version"],
+                "tls_cipher_suite" in found,
+                "tls_first" in found,
+                found["type"],
+                block,
+            )
 
     both.see(look, WS.format(folder(authority), "", ""))
 

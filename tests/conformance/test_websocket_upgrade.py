@@ -85,7 +85,7 @@ def test_a_refusal_is_logged_with_the_address(both: Both) -> None:
     both.see(look)
 
 
-@pytest.mark.parametrize("head", [b"BOGUS\r\n\r\n", b"GET /\r\n\r\n", head_of() [:-2] + b"no colon\r\n\r\n"])
+@pytest.mark.parametrize("head", [b"BOGUS\r\n\r\n", b"GET /\r\n\r\n", head_of()[:-2] + b"no colon\r\n\r\n"])
 def test_what_is_no_http_is_refused(both: Both, head: bytes) -> None:
     def look(server: WebSocketServer) -> object:
         with closing(HttpSocket(server.ws_port)) as line:
@@ -121,7 +121,9 @@ def test_a_leafnode_is_answered_and_closed(both: Both) -> None:
 def test_headers_of_the_block_are_in_the_answer(both: Both) -> None:
     def look(server: WebSocketServer) -> object:
         with closing(WebSocketClient(server.ws_port)) as client:
-            return {name: client.headers.get(name) for name in ("x-served-by", "x-other", "upgrade", "connection")}
+            return {
+                name: client.headers.get(name) for name in ("x-served-by", "x-other", "upgrade", "connection")
+            }
 
     both.see(look, OPEN + ', headers: { X-Served-By: "us", X-Other: "more text" } }')
 
@@ -189,8 +191,8 @@ def test_the_older_origin_header_counts(both: Both) -> None:
 @pytest.mark.parametrize("config", [PLAIN, OPEN + ", compression: true }"])
 def test_compression_is_agreed_upon_if_it_is_on(both: Both, config: str) -> None:
     def look(server: WebSocketServer) -> str | None:
-        with closing(WebSocketClient(server.ws_port, **{k.replace("-", "_"): v for k, v in DEFLATE.items()})) as c:
-            return c.headers.get("sec-websocket-extensions")
+        with closing(WebSocketClient(server.ws_port, Sec_WebSocket_Extensions=DEFLATE)) as client:
+            return client.headers.get("sec-websocket-extensions")
 
     both.see(look, config)
 

@@ -186,7 +186,9 @@ def check_websocket(
             cause = f"websocket authentication {name} not compatible with presence of users/nkeys"
             problems.append(Problem(place, cause, "remove it, and add a user to the list"))
     if block.jwt_cookie:
-        cause = "trusted operators or trusted keys configuration is required for JWT authentication via cookie"
+        cause = (
+            "trusted operators or trusted keys configuration is required for JWT authentication via cookie"
+        )
         fix = "remove jwt_cookie: there are no JWTs yet"
         problems.append(Problem(at("websocket.jwt_cookie"), f"{cause} {quoted(block.jwt_cookie)}", fix))
     return problems

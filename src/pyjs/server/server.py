@@ -125,9 +125,7 @@ class Server:
             self._write_pid_file()
             await self._start_monitoring()
             await self._start_jetstream()
-            self._system_account = SystemAccount(
-                self.driver, self.options, certificate_ends, self.reload
-            )
+            self._system_account = SystemAccount(self.driver, self.options, certificate_ends, self.reload)
             await self._start_websocket()
             await self._start_clients()
         except BaseException:

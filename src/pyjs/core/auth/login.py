@@ -37,9 +37,7 @@ class Login:
         """Handle CONNECT: log in at once, or after a check of the password in a thread."""
         session = self._session
         try:
-            session.options = with_credentials(
-                parse_connect(line, session.options), session.peer.credentials
-            )
+            session.options = with_credentials(parse_connect(line, session.options), session.peer.credentials)
         except BadConnect as error:
             session.host.log.error(f"{session} - {printable(str(error))}")
             session.close("Protocol Violation")
@@ -105,7 +103,9 @@ class Login:
             if not session.host.entrance(session.peer).authenticator.required:
                 session.enter()
             return
-        claim = session.host.entrance(session.peer).authenticator.claim(session.options, session.link.tls, session.nonce)
+        claim = session.host.entrance(session.peer).authenticator.claim(
+            session.options, session.link.tls, session.nonce
+        )
         if claim.user is None or claim.user.account != session.account.name:
             # nats-server says nothing to a user that is gone or has moved, see tests/conformance/test_reload.py
             named = bool(session.options.user or session.options.nkey) or claim.user is not None

@@ -19,7 +19,11 @@ class SystemAccount:
     """Answers system requests, in the turns of one server."""
 
     def __init__(
-        self, driver: Driver, options: Options, certificate_ends: Callable[[TlsOptions], str], reload: Callable[[], str]
+        self,
+        driver: Driver,
+        options: Options,
+        certificate_ends: Callable[[TlsOptions], str],
+        reload: Callable[[], str],
     ) -> None:
         """`reload` applies the configuration file again and returns the error, "": none."""
         self._driver = driver

@@ -1,7 +1,7 @@
 """The port for WebSocket clients: its socket, its connections before their upgrade, and their order.
 
-An upgrade takes some 0.2 ms. Each iteration of the loop answers one request, so that a flood of them delays clients by
-one at a time. A connection whose request is not complete in time is closed.
+An upgrade takes some 0.2 ms. Each iteration of the loop answers one request, so that a flood of them delays clients
+by one at a time. A connection whose request is not complete in time is closed.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class WebSocketPort:
             return None
         limit_ns = options.websocket.handshake_timeout_ns or int(HANDSHAKE_S * NS_PER_S)
         # The handshake comes first, for everybody.
-        tls = replace(tls, handshake_first_ns=0, allow_plain=False, timeout_ns=limit_ns, connection_rate_limit=0)
+        tls = replace(
+            tls, handshake_first_ns=0, allow_plain=False, timeout_ns=limit_ns, connection_rate_limit=0
+        )
         return tls_settings(tls)
 
     def _protocol(self) -> asyncio.Protocol:

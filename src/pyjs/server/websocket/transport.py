@@ -1,7 +1,7 @@
 """The transport of a WebSocket client: between the loop's transport, or the TLS one, and the connection of a client.
 
-A protocol for the transport below, a transport for the Connection above. The Connection is made after the upgrade, so
-it never sees HTTP; its bytes are the payloads of frames. Work per iteration of the loop is bounded: frames that have a
+A protocol for the transport below, a transport for the Connection above. The Connection is made after the upgrade,
+so it never sees HTTP; its bytes are the payloads of frames. Work per iteration of the loop is bounded: frames that have a
 cost of their own (control frames, compressed messages) take turns with other connections.
 
     REQUEST -> OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
@@ -207,7 +207,8 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
     def _refuse_text(self, reason: str) -> None:
         """Answer as Go's HTTP server does to a request that it cannot read, and close."""
         self.transport.write(
-            f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{reason}".encode()
+            f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Connection: close\r\n\r\n{reason}".encode()
         )
         self._end()
 

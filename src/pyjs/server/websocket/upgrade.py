@@ -139,7 +139,8 @@ def _terms(headers: Headers, protocol: ServerProtocol, *, masked: bool) -> Terms
         masked,
         0 if deflate is None else deflate.local_max_window_bits,
         FRAME_MAX_BROWSER if agent.startswith("Mozilla/") else 0,
-        "Version/" in agent and "Safari/" in agent,  # Safari, which cannot take fragments of compressed messages
+        "Version/" in agent
+        and "Safari/" in agent,  # Safari, which cannot take fragments of compressed messages
     )
 
 
