@@ -341,7 +341,9 @@ class Node(Host):
             "port": port,
             "headers": self.settings.headers,
         }
-        if authenticator.required and (connected or authenticator.no_auth_user is None):
+        # nats-server hides no_auth_user from WebSocket clients only.
+        shown = connected or authenticator.no_auth_user is None or session.peer.kind == "websocket"
+        if authenticator.required and shown:
             fields["auth_required"] = True
         fields |= tls
         fields["max_payload"] = self.settings.max_payload

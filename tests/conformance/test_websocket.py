@@ -27,6 +27,7 @@ from tests.support.websocket import (
 
 pytestmark = needs_peer
 INFO = re.compile(rb"INFO \{.*\} \r\n")
+HI = b"SUB a 1\r\nPUB a 2\r\nhi\r\n"
 Script = Callable[[WebSocketClient], None]
 
 
@@ -111,7 +112,10 @@ FAULTS: dict[str, tuple[str, Script]] = {
     "close 1015": ("invalid close status code 1015", lambda c: c.send(b"\x03\xf7", FIN | CLOSE)),
     "close 2000": ("invalid close status code 2000", lambda c: c.send(b"\x07\xd0", FIN | CLOSE)),
     "close 5000": ("invalid close status code 5000", lambda c: c.send(b"\x13\x88", FIN | CLOSE)),
-    "a ping before a fault": ("unknown opcode 5", lambda c: c.raw(frame(b"", FIN | PING) + frame(b"", FIN | 5))),
+    "a ping before a fault": (
+        "unknown opcode 5",
+        lambda c: c.raw(frame(b"", FIN | PING) + frame(b"", FIN | 5)),
+    ),
 }
 
 
@@ -134,41 +138,37 @@ def test_an_unknown_operation_is_refused_as_elsewhere(both: Both, line: bytes) -
 
 
 # Each of these leaves it open: the answers to it come, then a PONG.
-EXCHANGES: dict[str, Script] = {
-    "a message to itself": lambda c: c.send(b"SUB a 1\r\nPUB a 2\r\nhi\r\n"),
-    "a text frame": lambda c: c.send(b"SUB a 1\r\nPUB a 2\r\nhi\r\n", FIN | TEXT),
-    "one byte in each frame": lambda c: [c.send(bytes((b,))) for b in b"SUB a 1\r\nPUB a 2\r\nhi\r\n"][0],
-    "fragments": lambda c: [
-        c.send(b"SUB a 1\r\nPU", BINARY),
-        c.send(b"B a 2\r\nh", CONTINUATION),
-        c.send(b"", CONTINUATION),
-        c.send(b"i\r\n", FIN | CONTINUATION),
-    ][0],
-    "a ping between fragments": lambda c: [
-        c.send(b"SUB a 1\r\nPU", BINARY),
-        c.send(b"echo", FIN | PING),
-        c.send(b"B a 2\r\nhi\r\n", FIN | CONTINUATION),
-    ][0],
-    "an empty frame": lambda c: c.send(b""),
-    "an empty ping": lambda c: c.send(b"", FIN | PING),
-    "the longest ping": lambda c: c.send(b"x" * 125, FIN | PING),
-    "a pong that nobody asked for": lambda c: c.send(b"hello", FIN | PONG),
-    "several frames in one packet": lambda c: c.raw(
-        frame(b"SUB a 1\r\n") + frame(b"PUB a 1\r\nx\r\n") + frame(b"PUB a 1\r\ny\r\n")
-    ),
-    "a frame of 126 bytes": lambda c: c.send(b"SUB a 1\r\nPUB a 99\r\n" + b"x" * 99 + b"\r\n"),
-    "a frame of 70000 bytes": lambda c: c.send(b"SUB a 1\r\nPUB a 70000\r\n" + b"x" * 70000 + b"\r\n"),
-    "a length in more bytes than it needs": lambda c: c.raw(b"\x82\xfe\x00\x09\0\0\0\0SUB a 1\r\n"),
-    "no responders": lambda c: c.send(b"SUB inbox 1\r\nPUB nobody inbox 0\r\n\r\n"),
+EXCHANGES: dict[str, bytes] = {
+    "a message to itself": frame(HI),
+    "a text frame": frame(HI, FIN | TEXT),
+    "one byte in each frame": b"".join(frame(bytes((byte,))) for byte in HI),
+    "fragments": frame(HI[:11], BINARY)
+    + frame(HI[11:17], CONTINUATION)
+    + frame(b"", CONTINUATION)
+    + frame(HI[17:], FIN | CONTINUATION),
+    "a ping between fragments": frame(HI[:11], BINARY)
+    + frame(b"echo", FIN | PING)
+    + frame(HI[11:], FIN | CONTINUATION),
+    "an empty frame": frame(b""),
+    "an empty ping": frame(b"", FIN | PING),
+    "the longest ping": frame(b"x" * 125, FIN | PING),
+    "a pong that nobody asked for": frame(b"hello", FIN | PONG),
+    "several frames in one packet": frame(b"SUB a 1\r\n")
+    + frame(b"PUB a 1\r\nx\r\n")
+    + frame(b"PUB a 1\r\ny\r\n"),
+    "a frame of 126 bytes": frame(b"SUB a 1\r\nPUB a 99\r\n" + b"x" * 99 + b"\r\n"),
+    "a frame of 70000 bytes": frame(b"SUB a 1\r\nPUB a 70000\r\n" + b"x" * 70000 + b"\r\n"),
+    "a length in more bytes than it needs": b"\x82\xfe\x00\x09\0\0\0\0SUB a 1\r\n",
+    "no responders": frame(b"SUB inbox 1\r\nPUB nobody inbox 0\r\n\r\n"),
 }
 
 
-@pytest.mark.parametrize("script", EXCHANGES.values(), ids=EXCHANGES)
-def test_frames_are_taken_in_the_same_way(both: Both, script: Script) -> None:
+@pytest.mark.parametrize("data", EXCHANGES.values(), ids=EXCHANGES)
+def test_frames_are_taken_in_the_same_way(both: Both, data: bytes) -> None:
     def look(server: WebSocketServer) -> tuple[list[str], bytes]:
         with closing(WebSocketClient(server.ws_port)) as client:
             client.connect()
-            script(client)
+            client.raw(data)
             client.send(b"PING\r\n")
             controls: list[str] = []
             while b"PONG\r\n" not in client.messages[-6:]:
@@ -210,7 +210,7 @@ def test_a_browser_gets_small_frames(both: Both) -> None:
     def look(server: WebSocketServer) -> int:
         with closing(WebSocketClient(server.ws_port, User_Agent="Mozilla/5.0")) as client:
             client.connect().send(b"SUB a 1\r\nPUB a 50000\r\n" + b"x" * 50000 + b"\r\n")
-            sizes = []
+            sizes: list[int] = []
             while sum(sizes) < 50000:
                 found = client.next_frame()
                 assert found is not None

@@ -19,7 +19,7 @@ HEADERS = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": KEY,
 }
-DEFLATE = {"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}
+DEFLATE = "permessage-deflate; client_max_window_bits"
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}\r\n'
 
 
@@ -127,7 +127,7 @@ class WebSocketClient(HttpSocket):
         **changes: str | None,
     ) -> None:
         super().__init__(port, timeout_s, context)
-        self.status, self.headers = self.request(head_of(path, **changes))
+        self.status, self.headers = self.request(head_of(path, "GET", **changes))
         assert self.status == 101, self.status
         self.messages = b""  # payloads that were read and not returned
 
@@ -174,10 +174,7 @@ class WebSocketClient(HttpSocket):
         """Return what comes until the end: protocol lines, and the close frame as `close <status> <text>`."""
         lines: list[str] = []
         while (found := self.next_frame()) is not None:
-            if found.first & 15 == CLOSE:
-                lines += self._lines()
-                lines.append(found.shown())
-            elif found.first & 15 == PONG:
+            if found.first & 15 in (CLOSE, PONG):
                 lines += self._lines()
                 lines.append(found.shown())
             else:

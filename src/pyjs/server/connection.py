@@ -33,11 +33,18 @@ LINGER_S = 2.0  # a closed connection has this long to send the rest of its outp
 class Connection(asyncio.Protocol, Link):
     """A transport and its session, from `connection_made` to `connection_lost`."""
 
-    def __init__(self, driver: Driver, connections: OpenConnections[Connection], listener: Listener) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        connections: OpenConnections[Connection],
+        listener: Listener,
+        behind_proxy: bool = False,  # `came_from` will be called
+    ) -> None:
         self._driver = driver
         self._log = driver.node.log
         self._connections = connections  # the server's open connections; this one is in it while open
         self._listener = listener
+        self._behind_proxy = behind_proxy
         self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; made when tracing is on
         self._held = False  # the session has paused reading
         self._gave_way = False  # until `_read_on`
@@ -51,7 +58,9 @@ class Connection(asyncio.Protocol, Link):
         self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername") or ("", 0)  # gone again: connection_lost follows
-        peer = transport.get_extra_info("peer") or Peer(plain_ip(address[0]), address[1])
+        peer = transport.get_extra_info("peer") or Peer(
+            plain_ip(address[0]), address[1], disguised=self._behind_proxy
+        )
         self._listener.accepted(transport)
         self._connections.add(self)
         try:
@@ -116,6 +125,20 @@ class Connection(asyncio.Protocol, Link):
             self._tracers = None
             session.lose_link()
             self._driver.endings.add(session.end_input)
+
+    # -- called by a PROXY header ------------------------------------------------------------------------------
+    def came_from(self, ip: str, port: int) -> None:
+        """Take the client's address; "": the client is the one that connected."""
+        if hasattr(self, "session"):
+            own = self.session.peer
+            self.session.peer = Peer(ip or own.ip, port if ip else own.port, own.kind)
+
+    def header_failed(self, cause: str) -> None:
+        """Close: the header cannot be read."""
+        if hasattr(self, "session") and not self.session.closed_reason:
+            self._log.warn(cause)
+            self.session.close("Protocol Violation")
+            self._driver.wake()
 
     # -- called by a transport that encrypts -------------------------------------------------------------------
     def encrypted(self, peer: TlsPeer) -> None:

@@ -32,6 +32,7 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.monitoring.system_account import SystemAccount
 from pyjs.server.open_connections import OpenConnections
+from pyjs.server.proxied import ProxiedStart
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
 from pyjs.server.spin import Spin
 from pyjs.server.system import files
@@ -234,13 +235,17 @@ class Server:
         self.node.port = listener.port
         await listener.start(lambda: self._client_protocol(listener))
         self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
+        if options.proxy_protocol:
+            self.log.info("PROXY protocol enabled for client connections")
         self._tls.announce()
 
     def _client_protocol(self, listener: Listener) -> asyncio.Protocol:
         """Return a protocol for a new client."""
-        connection = Connection(self.driver, self.connections, listener)
+        behind_proxy = self.options.proxy_protocol
+        connection = Connection(self.driver, self.connections, listener, behind_proxy)
         settings = self._tls.settings
-        return connection if settings is None else TlsTransport(self._tls, settings, connection)
+        protocol = connection if settings is None else TlsTransport(self._tls, settings, connection)
+        return ProxiedStart(self.loop, connection, protocol) if behind_proxy else protocol
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property

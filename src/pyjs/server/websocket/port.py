@@ -1,7 +1,7 @@
 """The port for WebSocket clients: its socket, its connections before their upgrade, and their order.
 
-An upgrade takes some 0.2 ms. Each iteration of the loop answers one request, so that a flood of them delays clients by
-one at a time. A connection whose request is not complete in time is closed.
+An upgrade takes some 0.2 ms. Each iteration of the loop answers one request, so that a flood of them delays clients
+by one at a time. A connection whose request is not complete in time is closed.
 """
 
 from __future__ import annotations

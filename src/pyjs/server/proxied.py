@@ -1,0 +1,112 @@
+"""The start of a client's connection that may come through a proxy: its PROXY header, before everything else.
+
+A protocol that passes everything to the one above, except the header. After the header the transport gets the
+protocol above, and this object is gone. A client without a header is a client without a proxy, as in nats-server; one
+that sends nothing cannot be told apart and is closed.
+
+Source: behaviour of nats-server 2.15.1, in tests/conformance/test_proxy_protocol.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from pyjs.server.addresses import host_port, plain_ip
+from pyjs.wire.proxy_header import PREFIX_SIZE, BadHeader, ends_between_parts, missing, read_header
+
+if TYPE_CHECKING:
+    from pyjs.server.connection import Connection
+
+PREFIX_S = 10.0  # time for the first bytes
+HEADER_S = 5.0  # time for the rest
+
+
+class ProxiedStart(asyncio.Protocol):
+    """The input of one connection up to the end of its PROXY header."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connection: Connection, above: asyncio.Protocol
+    ) -> None:
+        self._loop = loop
+        self._connection = connection
+        self._above = above  # the connection, or the TlsTransport below it
+        self._data = b""
+        self._over = False  # nothing more is read
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let INFO be sent, and wait for the header."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._timer = self._loop.call_later(PREFIX_S, self._timed_out)
+        self._connection.ready = False  # no PING before the header
+        self._above.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Collect the header."""
+        if self._over:
+            return
+        had_prefix = len(self._data) >= PREFIX_SIZE
+        self._data += data
+        try:
+            header = read_header(self._data)
+        except BadHeader as bad:
+            self._fail(str(bad))
+            return
+        if header is None:
+            if not had_prefix and len(self._data) >= PREFIX_SIZE:
+                self._expect(HEADER_S)
+            return
+        self._finish()
+        self._connection.came_from(header.ip, header.port)
+        if self._above is self._connection:
+            self._connection.ready = True  # otherwise after the TLS handshake
+        self._transport.set_protocol(self._above)
+        rest = self._data[header.size :]
+        if rest:
+            self._above.data_received(rest)
+
+    def eof_received(self) -> bool:
+        """Close a connection that ends in its header."""
+        if not self._over:
+            word = "EOF" if ends_between_parts(self._data) else "unexpected EOF"
+            self._fail(f"{missing(self._data)}: {word}")
+        return True
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        self._above.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Pass it on."""
+        self._finish()
+        self._above.connection_lost(error)
+
+    def _timed_out(self) -> None:
+        own = self._transport.get_extra_info("sockname") or ("", 0)
+        where = f"read tcp {host_port(plain_ip(own[0]), own[1])}->{self._address}"
+        self._fail(f"{missing(self._data)}: {where}: i/o timeout")
+
+    def _fail(self, cause: str) -> None:
+        self._finish()
+        self._connection.header_failed(f"Error reading PROXY protocol header from {self._address}: {cause}")
+
+    def _finish(self) -> None:
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _expect(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._timed_out)
+
+    @property
+    def _address(self) -> str:
+        address = self._transport.get_extra_info("peername") or ("", 0)
+        return host_port(plain_ip(address[0]), address[1])
