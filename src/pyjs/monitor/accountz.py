@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import time_text
 from pyjs.monitor.arguments import Arguments, BadArgument
+from pyjs.monitor.exchange import exchange_fields
 from pyjs.monitor.json_text import JsonDict
 from pyjs.monitor.subsz import sublist_stats
 
@@ -44,6 +45,7 @@ def _detail(monitored: Monitored, account: Account) -> JsonDict:
         "leafnode_connections": 0,
         "client_connections": len(account.sessions),
         "subscriptions": len(account.subs),
+        **exchange_fields(monitored.node, account.name),
         "name_tag": account.name,
         "sublist_stats": sublist_stats([account]),
     }

@@ -79,8 +79,8 @@ class AccountExchange:
 
     def add_service(self, host: Host, exporter: Account, wanted: ServiceImport, export: ServiceExport) -> None:
         """Subscribe a service import."""
-        for account in (exporter, self.account):  # a response may have a reply of its own
-            share_responses(account, host.rng)
+        responses_of(exporter, host.rng).subscribe()
+        responses_of(self.account, host.rng)  # a response may have a reply of its own
         local = wanted.local()
         describer = Describer(host.server_name, wanted.share, exporter is host.system_account)
         latency = export.latency
@@ -105,11 +105,12 @@ class AccountExchange:
         self._streams.apply(self.account, sources)
 
 
-def share_responses(account: Account, rng: Rng) -> None:
-    """Subscribe the responses of an account's services, once."""
+def responses_of(account: Account, rng: Rng) -> Responses:
+    """Return what passes the responses of an account on; it is made once."""
     if account.responses is None:
-        responses = account.responses = Responses(account, rng)
-        account.add_plain(Subscription(responses, responses.prefix + b">"))
+        account.responses = Responses(account, rng)
+    assert isinstance(account.responses, Responses)
+    return account.responses
 
 
 def apply(host: Host, declared: Mapping[str, Exchange], changed: Iterable[str] | None = None) -> None:

@@ -42,6 +42,7 @@ cdef class ServiceCalls:
 cdef class Responses(Sink):
     cdef readonly Account account       # of the services
     cdef readonly bint internal
+    cdef bint subscribed
     cdef readonly bytes prefix          # of the tokens: _R_.XXXXXX.
     cdef bytes suffix                   # of the tokens of measured requests
     cdef bytes pool                     # random bytes
@@ -56,3 +57,4 @@ cdef class Responses(Sink):
     cdef int publish_back(self, Envelope* e, Pending* p, Account account) noexcept nogil
     cdef void measured(self, Msg* m, Pending* p) noexcept
     cdef void refill(self) noexcept
+    cdef void subscribe_later(self) noexcept

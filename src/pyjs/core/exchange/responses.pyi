@@ -4,7 +4,7 @@ from pyjs.core.account import Account
 from pyjs.core.exchange.latency import Meter
 from pyjs.core.exchange.pending import PendingList
 from pyjs.core.host import Host
-from pyjs.core.sink import Sink
+from pyjs.core.sink import Request, Sink
 
 class ServiceCalls:
     export: ServiceExport
@@ -19,6 +19,7 @@ class Responses(Sink):
     account: Account
     internal: bool
     prefix: bytes
+    def subscribe(self, request: Request | None = ...) -> None: ...
     def __init__(self, account: Account, rng: Rng) -> None: ...
     @property
     def num_waiting(self) -> int: ...

@@ -18,8 +18,9 @@ from pyjs.base.table cimport table_free, table_get, table_init, table_put, table
 from pyjs.core.account cimport Account
 from pyjs.core.exchange.envelope cimport Envelope, envelope_free, envelope_open, set_reply
 from pyjs.core.exchange.pending cimport TOKEN_SIZE_MAX, Pending, PendingList
-from pyjs.core.sink cimport Sink
+from pyjs.core.sink cimport Request, Sink
 from pyjs.subjects.routes cimport Target
+from pyjs.subjects.sublist cimport Subscription
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
@@ -154,6 +155,9 @@ cdef class Responses(Sink):
     cdef int name(self, Pending* p, bint measured) noexcept nogil:
         cdef uint32_t i
         cdef char* at
+        if not self.subscribed:
+            with gil:
+                self.subscribe_later()
         if self.pool_at == 0:
             with gil:
                 self.refill()
@@ -174,6 +178,19 @@ cdef class Responses(Sink):
             except MemoryError:
                 return -1
         return 0
+
+    def subscribe(self, object request=None) -> None:
+        """Subscribe to the tokens; never during a delivery."""
+        if not self.subscribed:
+            self.subscribed = True
+            self.account.add_plain(Subscription(self, self.prefix + b">"))
+
+    cdef void subscribe_later(self) noexcept:
+        """Subscribe in this turn, after the commits: a client answers in a later one."""
+        try:
+            self.account.turn.requests.append(Request(self.subscribe, self.prefix))
+        except MemoryError:
+            pass                    # the next request tries it again
 
     cdef void refill(self) noexcept:
         try:
