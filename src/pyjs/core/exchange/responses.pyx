@@ -61,8 +61,9 @@ cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil:
 cdef class ServiceCalls:
     """The pending requests of one service import."""
 
-    def __cinit__(self, object host, object export, object latency):
+    def __cinit__(self, object host, Responses table not None, object export, object latency):
         self.host = host
+        self.table = table
         self.export = export
         self.latency = latency
         self.many = export.response_type != "Singleton"
@@ -130,9 +131,9 @@ cdef class ServiceCalls:
         while self.waiting.oldest != NULL:
             self.end(self.waiting.oldest, 0)
 
-    def lose(self, Responses table not None, bytes token) -> None:
+    def lose(self, bytes token) -> None:
         """End a request whose client does not wait any more."""
-        cdef Pending* p = <Pending*> table_get(&table.table, token, len(token))
+        cdef Pending* p = <Pending*> table_get(&self.table.table, token, len(token))
         if p != NULL and not p.busy:
             self.end(p, 408)
 
@@ -144,6 +145,7 @@ cdef class Responses(Sink):
         self.account = account
         self.internal = True
         self.rng = rng
+        self.exports = {}
         self.pool = b""
         table_init(&self.table, 2)
         self.prefix = b"_R_.%b." % readable(rng.randbytes(6))
