@@ -96,7 +96,7 @@ class Node(Host):
         self._last_cid = 4  # nats-server's own internal clients take the first ids
         self._in_turn = False
         self.accounts: dict[str, Account] = {}
-        self._exchanges: dict[str, Exchange] = {}  # what accounts share, by name
+        self.exchanges: dict[str, Exchange] = {}  # what accounts share, by name
         self.settings = SessionSettings()
         self.apply_options(options)
 
@@ -149,10 +149,10 @@ class Node(Host):
         """Apply imports, exports and mappings of accounts where they have changed."""
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
         changed = [
-            name for name, exchange in declared.items() if self._exchanges.get(name, Exchange()) != exchange
+            name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
         ]
         self.system_account = self.accounts.get(options.system_account)
-        self._exchanges = declared
+        self.exchanges = declared
         if changed:
             from pyjs.core.exchange.account_exchange import apply  # most servers need none of it
 

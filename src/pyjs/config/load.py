@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
+from pyjs.config.exchange.declared import ServiceExport
 from pyjs.config.flags import COMMAND_LINE, apply_flags
 from pyjs.config.options import NS_PER_S, SYSTEM_ACCOUNT, Options, Warnings
 from pyjs.config.values import ConfigMap
@@ -179,6 +180,13 @@ def _check_system_account(options: Options, places: Mapping[str, Place], place: 
     if options.no_system_account and "system_account" in places:
         cause = f'no_system_account is true, and system_account is "{name}"'
         return [Problem(place, cause, "keep one of the two")]
+    if options.no_system_account:
+        for account, exchange in options.exchanges().items():
+            for export in exchange.exports:
+                if isinstance(export, ServiceExport) and export.latency is not None:
+                    cause = f'Error adding service latency sampling for "{export.subject}": system account not setup'
+                    at = places.get("no_system_account", place)
+                    return [Problem(at, cause, f"remove latency from the exports of {account}, or this")]
     if name not in known:
         cause = f'system_account "{name}" is no account of this file'
         return [Problem(place, cause, suggestion(name, known, f"add accounts {{ {name}: {{}} }}"))]

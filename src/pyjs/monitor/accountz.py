@@ -8,6 +8,7 @@ from pyjs.base.gotext import NS_PER_S, time_text
 from pyjs.claims.account import account_issues
 from pyjs.claims.token import decode
 from pyjs.monitor.arguments import Arguments, BadArgument
+from pyjs.monitor.exchange import exchange_fields
 from pyjs.monitor.json_text import JsonDict, filled
 from pyjs.monitor.subsz import sublist_stats
 
@@ -50,6 +51,7 @@ def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
         "leafnode_connections": 0,
         "client_connections": len(account.sessions),
         "subscriptions": len(account.subs),
+        **exchange_fields(monitored.node, account.name),
         **_of_token(monitored.node.trust, account, now_ns),
         "sublist_stats": sublist_stats([account]),
     }

@@ -43,7 +43,6 @@ class Check:
     """A check of the declarations of all accounts together."""
 
     declared: Mapping[str, Exchange]
-    has_system_account: bool = True
     problems: list[ExchangeProblem] = field(default_factory=list)
     # Accepted imports by account, in the order of the check: cycles are looked for among these.
     streams: dict[str, list[StreamImport]] = field(default_factory=dict)
@@ -72,19 +71,16 @@ class Check:
         if not is_valid_subject(export.subject.encode()) or (
             position and (position > len(tokens) or tokens[position - 1] != "*")
         ):
-            return f'Error adding {kind} export "{export.subject}": invalid subject'
+            return f'Error adding {kind} export "{export.subject}": sublist: invalid subject'
         if isinstance(export, ServiceExport) and export.latency is not None:
             return self._latency_fault(name, export, export.latency)
         return ""
 
     def _latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
-        start = f'Error adding service latency sampling for "{export.subject}"'
-        if not self.has_system_account:
-            return f"{start}: system account not setup"
         results = latency.subject.encode()
         own = [each for each in self.declared[name].exports if isinstance(each, ServiceExport)]
         looped = any(is_subset(results, each.subject.encode()) for each in own)
-        start += f' on subject "{latency.subject}"'
+        start = f'Error adding service latency sampling for "{export.subject}" on subject "{latency.subject}"'
         if not is_valid_subject(results) or subject_has_wildcard(results) or looped:
             return f"{start}: invalid publish subject"
         return "" if export.response_type == SINGLETON else f"{start}: bad service response type"
@@ -96,14 +92,16 @@ class Check:
             return f'"{wanted.account}" account not defined for {kind} import'
         start = f'Error adding {kind} import "{wanted.subject}": '
         if not is_valid_subject(wanted.subject.encode()):
-            return start + ("stream import not authorized" if kind == "stream" else "invalid subject")
+            return start + (
+                "stream import not authorized" if kind == "stream" else "sublist: invalid subject"
+            )
         if not authorized(exporter.export_of(wanted), name, wanted.subject):
             return f"{start}{kind} import not authorized"
         if isinstance(wanted, StreamImport):
             cause = self._stream_fault(name, wanted)
         else:
             cause = self._service_fault(name, wanted)
-        return start + cause if cause else ""
+        return start + cause if cause and not cause.startswith("Duplicate") else cause
 
     def _stream_fault(self, name: str, wanted: StreamImport) -> str:
         for subject in (wanted.to or wanted.subject, wanted.subject):
@@ -122,7 +120,7 @@ class Check:
     def _service_fault(self, name: str, wanted: ServiceImport) -> str:
         local = wanted.to or wanted.subject
         if not is_valid_subject(local.encode()):
-            return "invalid subject"
+            return "sublist: invalid subject"
         try:
             pattern = wanted.local().pattern
         except TransformError as error:
@@ -133,7 +131,7 @@ class Check:
         for each in accepted:
             if each.account == wanted.account and each.local().pattern == pattern:
                 return (
-                    f'duplicate service import subject "{local}", previously used in import'
+                    f'Duplicate service import subject "{local}", previously used in import'
                     f' for account "{each.account}", subject "{each.subject}"'
                 )
         accepted.append(wanted)

@@ -36,10 +36,9 @@ class AccountExchange:
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self.declared = Exchange()
-        self.services: list[ServiceSink] = []
         self._streams = StreamImports()
-        self._subs: list[Subscription] = []  # of the services
+        self._services: dict[tuple[ServiceImport, ServiceExport], tuple[ServiceSink, Subscription]] = {}
+        self._last_sid = 0
         # Reply subject -> (calls, token, sample) of measured requests.
         self._measured: dict[bytes, tuple[ServiceCalls, bytes, Tracked]] = {}
 
@@ -65,53 +64,62 @@ class AccountExchange:
             if self.account.has_interest(reply):
                 continue
             calls, token, tracked = self._measured.pop(reply)
-            exporter = next((each.exporter for each in self.services if each.calls is calls), None)
-            if not tracked.done and exporter is not None and isinstance(exporter.responses, Responses):
-                calls.lose(exporter.responses, token)
+            if not tracked.done:
+                calls.lose(token)
 
-    def stop_services(self) -> None:
-        """Remove all service imports."""
-        for sub in self._subs:
+    def set_services(self, host: Host, wanted: list[tuple[ServiceImport, Account, ServiceExport]]) -> None:
+        """Replace the service imports; unchanged ones stay, with the requests that wait for responses."""
+        keys = [(each, export) for each, _, export in wanted]
+        kept = {key: self._services.pop(key) for key in keys if key in self._services}
+        for sink, sub in self._services.values():
             self.account.remove_plain(sub)
-        for each in self.services:
-            each.calls.stop()
-        self._subs, self.services = [], []
+            sink.calls.stop()
+        self._services = kept
+        for each, exporter, export in wanted:
+            if (each, export) not in kept:
+                self._services[each, export] = self._subscribed(host, each, exporter, export)
 
-    def add_service(
-        self, host: Host, exporter: Account, wanted: ServiceImport, export: ServiceExport
-    ) -> None:
+    def _subscribed(
+        self, host: Host, wanted: ServiceImport, exporter: Account, export: ServiceExport
+    ) -> tuple[ServiceSink, Subscription]:
         """Subscribe a service import."""
-        for account in (exporter, self.account):  # a response may have a reply of its own
-            share_responses(account, host.rng)
+        responses = responses_of(exporter, host.rng)
+        responses.subscribe()
+        responses_of(self.account, host.rng)  # a response may have a reply of its own
         local = wanted.local()
         describer = Describer(host.server_name, wanted.share, exporter is host.system_account)
         latency = export.latency
-        meter = None if latency is None else Meter(host, exporter, latency, host.server_name)
         sink = ServiceSink(
             self.account,
             exporter,
-            ServiceCalls(host, export, meter),
+            ServiceCalls(
+                host,
+                responses,
+                responses.exports.setdefault(export, export),
+                None if latency is None else Meter(host, exporter, latency, host.server_name),
+            ),
             None if local.transform is None else Rewrite(local.transform),
             b"" if local.same or local.transform is not None else wanted.subject.encode(),
             wanted.share,
             describer.text,
             describer.extended,
         )
-        sub = Subscription(sink, local.pattern.encode(), b"", b"%d" % (len(self._subs) + 1))
+        self._last_sid += 1
+        sub = Subscription(sink, local.pattern.encode(), b"", b"%d" % self._last_sid)
         self.account.add_plain(sub)
-        self._subs.append(sub)
-        self.services.append(sink)
+        return sink, sub
 
     def set_streams(self, sources: list[Source]) -> None:
         """Replace the stream imports."""
         self._streams.apply(self.account, sources)
 
 
-def share_responses(account: Account, rng: Rng) -> None:
-    """Subscribe the responses of an account's services, once."""
+def responses_of(account: Account, rng: Rng) -> Responses:
+    """Return what passes the responses of an account on; it is made once."""
     if account.responses is None:
-        responses = account.responses = Responses(account, rng)
-        account.add_plain(Subscription(responses, responses.prefix + b">"))
+        account.responses = Responses(account, rng)
+    assert isinstance(account.responses, Responses)
+    return account.responses
 
 
 def apply(host: Host, declared: Mapping[str, Exchange], changed: Iterable[str] | None = None) -> None:
@@ -138,13 +146,13 @@ def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -
         if not exchange.imports and not exchange.exports:
             return
         at_work = account.exchange = AccountExchange(account)
-    at_work.stop_services()
-    at_work.declared = exchange
     at_work.set_streams([Source.of(each, host.accounts[each.account]) for each in exchange.stream_imports()])
+    services = []
     for each in exchange.service_imports():
         export = declared[each.account].export_of(each)
         assert isinstance(export, ServiceExport)
-        at_work.add_service(host, host.accounts[each.account], each, export)
+        services.append((each, host.accounts[each.account], export))
+    at_work.set_services(host, services)
 
 
 def mappings_of(declared: Iterable[SubjectMapping], rng: Rng) -> Mappings | None:

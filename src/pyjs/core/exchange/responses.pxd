@@ -22,8 +22,11 @@ cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil
 cdef bint may_hop(Msg* m, void* export) noexcept nogil
 cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil
 
+cdef class Responses(Sink)
+
 cdef class ServiceCalls:
     """The pending requests of one service import, and how they end."""
+    cdef Responses table                # of the exporting account
     cdef readonly object export         # config.exchange.declared.ServiceExport
     cdef readonly object latency        # core.exchange.latency.Meter, None: not measured
     cdef readonly PendingList waiting
@@ -41,7 +44,9 @@ cdef class ServiceCalls:
 
 cdef class Responses(Sink):
     cdef readonly Account account       # of the services
+    cdef readonly dict exports          # ServiceExport -> the same object for equal ones: imports compare identity
     cdef readonly bint internal
+    cdef bint subscribed
     cdef readonly bytes prefix          # of the tokens: _R_.XXXXXX.
     cdef bytes suffix                   # of the tokens of measured requests
     cdef bytes pool                     # random bytes
@@ -56,3 +61,4 @@ cdef class Responses(Sink):
     cdef int publish_back(self, Envelope* e, Pending* p, Account account) noexcept nogil
     cdef void measured(self, Msg* m, Pending* p) noexcept
     cdef void refill(self) noexcept
+    cdef void subscribe_later(self) noexcept

@@ -18,8 +18,9 @@ from pyjs.base.table cimport table_free, table_get, table_init, table_put, table
 from pyjs.core.account cimport Account
 from pyjs.core.exchange.envelope cimport Envelope, envelope_free, envelope_open, set_reply
 from pyjs.core.exchange.pending cimport TOKEN_SIZE_MAX, Pending, PendingList
-from pyjs.core.sink cimport Sink
+from pyjs.core.sink cimport Request, Sink
 from pyjs.subjects.routes cimport Target
+from pyjs.subjects.sublist cimport Subscription
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
@@ -60,8 +61,9 @@ cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil:
 cdef class ServiceCalls:
     """The pending requests of one service import."""
 
-    def __cinit__(self, object host, object export, object latency):
+    def __cinit__(self, object host, Responses table not None, object export, object latency):
         self.host = host
+        self.table = table
         self.export = export
         self.latency = latency
         self.many = export.response_type != "Singleton"
@@ -129,9 +131,9 @@ cdef class ServiceCalls:
         while self.waiting.oldest != NULL:
             self.end(self.waiting.oldest, 0)
 
-    def lose(self, Responses table not None, bytes token) -> None:
+    def lose(self, bytes token) -> None:
         """End a request whose client does not wait any more."""
-        cdef Pending* p = <Pending*> table_get(&table.table, token, len(token))
+        cdef Pending* p = <Pending*> table_get(&self.table.table, token, len(token))
         if p != NULL and not p.busy:
             self.end(p, 408)
 
@@ -143,6 +145,7 @@ cdef class Responses(Sink):
         self.account = account
         self.internal = True
         self.rng = rng
+        self.exports = {}
         self.pool = b""
         table_init(&self.table, 2)
         self.prefix = b"_R_.%b." % readable(rng.randbytes(6))
@@ -154,6 +157,9 @@ cdef class Responses(Sink):
     cdef int name(self, Pending* p, bint measured) noexcept nogil:
         cdef uint32_t i
         cdef char* at
+        if not self.subscribed:
+            with gil:
+                self.subscribe_later()
         if self.pool_at == 0:
             with gil:
                 self.refill()
@@ -174,6 +180,19 @@ cdef class Responses(Sink):
             except MemoryError:
                 return -1
         return 0
+
+    def subscribe(self, object request=None) -> None:
+        """Subscribe to the tokens; never during a delivery."""
+        if not self.subscribed:
+            self.subscribed = True
+            self.account.add_plain(Subscription(self, self.prefix + b">"))
+
+    cdef void subscribe_later(self) noexcept:
+        """Subscribe in this turn, after the commits: a client answers in a later one."""
+        try:
+            self.account.turn.requests.append(Request(self.subscribe, self.prefix))
+        except MemoryError:
+            pass                    # the next request tries it again
 
     cdef void refill(self) noexcept:
         try:
