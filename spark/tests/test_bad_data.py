@@ -21,7 +21,6 @@ from pyjs_spark.read import plan
 arrow_or_skip()
 
 from pyjs_spark.kv.objects import described, encoded
-from pyjs_spark.lake.dead_letters import _managed, advisory
 from pyjs_spark.read.pull import PullRead
 from pyjs_spark_fast import wire as fast_wire
 
@@ -119,13 +118,6 @@ def test_a_stored_message_of_an_impossible_sequence_is_refused(seq: bytes) -> No
 def test_a_stream_that_is_not_described_is_told(info: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError, match="the server describes a stream without what is needed"):
         plan.state_of(info)
-
-
-def test_advisories_and_messages_that_are_none_are_told() -> None:
-    assert advisory(1, 1, DEEP) is None
-    for payload in (DEEP, b"[]", b"{}", b'{"message": 5}', b'{"message": {"seq": 1, "hdrs": "%"}}'):
-        with pytest.raises(ProtocolError, match="was answered with"):
-            _managed("STREAM.MSG.GET.S", Reply(1, b"a", b"", b"", payload))
 
 
 @pytest.mark.parametrize("name", ["other", "\ud800"])

@@ -8,11 +8,11 @@ import pytest
 
 from pyjs_spark import errors
 from pyjs_spark.cli import main as cli
+from pyjs_spark.cli.config import from_file
 from pyjs_spark.cli.main import CODES, main
 from pyjs_spark.cli.own_spark import worker_error
 from pyjs_spark.errors import DataLoss, ServerUnreachable, SparkError, SparkMissing
 from pyjs_spark.lake.archive import Holding
-from pyjs_spark.lake.config import from_file
 from pyjs_spark.lake.progress import planned, progress
 from pyjs_spark.lake.tables import table
 from pyjs_spark.read.plan import StreamState
@@ -64,17 +64,20 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         ),
         (["archiv"], "command archiv is unknown; did you mean archive?"),
         (["xyz"], "command xyz is unknown; there are archive"),
-        (["validate"], "name a stream and a target, or give -c FILE"),
-        (["validate", "A"], "name a stream and a target, or give -c FILE"),
+        (
+            ["validate"],
+            "archive needs stream (name, comma list, or pattern with *); name it, or give -c FILE",
+        ),
+        (["validate", "A"], "archive needs target (folder or URI of the archive); name it, or give -c FILE"),
         (["validate", "A", "lake", "-c", "x"], "give a stream and a target, or -c x; not both"),
-        (["archive", "A"], "the following arguments are required: target"),
+        (["archive", "A"], "archive needs target (folder or URI of the archive)"),
         (["run"], "the following arguments are required: -c/--config"),
         (["validate", "A", "lake", "--jsn"], "unrecognized arguments: --jsn"),
         (["validate", "A", "lake", "-o", "subjects"], "--option subjects: write it as name=value"),
         (["validate", "A", "lake", "-o", "subjcts=a"], "option subjcts is unknown; did you mean subjects?"),
         (
             ["validate", "A", "lake", "-o", "stream=B"],
-            "option stream: the stream of a pipeline is named beside",
+            "option stream: the stream is named beside the other keys",
         ),
         (["validate", "A", "lake", "-s", "x", "-o", "servers=y"], "--server and option servers say the same"),
         (["validate", "A", "lake", "-o", "endingTimestamp=5"], "option endingTimestamp is not allowed in an"),
@@ -98,21 +101,23 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
             ["compact", "A", "lake", "--latest", "--rows-per-file", "5"],
             "--rows-per-file is for merging files",
         ),
-        (["validate", "A", " "], "the target is empty"),
+        (["validate", "A", " "], "archive needs target"),
         (["validate", "A.B", "lake"], "option stream=A.B is not allowed"),
         (["archive", "A", "lake", "--plot", "run.png"], "--plot run.png: a plot is an SVG; give it a name"),
         (["explain", "A", "lake", "--plot", "run.svg"], "unrecognized arguments: --plot run.svg"),
-        (["validate", "A", "lake", "--format", "detla"], "format=detla is unknown; did you mean delta?"),
         (
-            ["validate", "A", "lake", "--format", "x"],
-            "format=x is unknown; there are parquet, delta, iceberg",
+            ["validate", "A", "lake", "--format", "detla"],
+            "format=detla is not allowed; allowed: parquet, delta or iceberg",
         ),
         (
             ["validate", "A", "s3://lake", "--format", "iceberg"],
             "format=iceberg: the target s3://lake is no fol",
         ),
         (["validate", "A", "lake", "--rows-per-file", "0"], "rows_per_file=0 is not allowed"),
-        (["validate", "A", "lake", "--rows-per-file", "many"], "argument --rows-per-file: invalid int value"),
+        (
+            ["validate", "A", "lake", "--rows-per-file", "many"],
+            "rows_per_file=many is not allowed; allowed: a whole number",
+        ),
     ],
 )
 def test_what_is_wrong_on_the_command_line_is_one_line(
@@ -173,13 +178,13 @@ def test_a_file_says_everything_about_a_pipeline(file: Path) -> None:
 
     found = from_file(str(file), {"FETCHEXPIRES": "3s"})
 
-    assert (found.kind, found.target, found.rows_per_file) == ("archive", "lake", 1000)
+    assert (found.kind.name, found["target"], found["rows_per_file"]) == ("archive", "lake", 1000)
     assert (found.master, found.spark) == ("local[2]", {"spark.driver.memory": "2g"})
     assert found.options.streams == ("ORDERS", "BILLS_*")
     assert found.options.connect.servers == ("nats://a:4222", "nats://b:4222")
     assert found.options.connect.tls_ca == "ca.pem"
     assert not found.options.fail_on_data_loss
-    assert (found.format, found.catalog) == ("parquet", {})
+    assert (found["format"], found.catalog) == ("parquet", {})
     assert found.options.fetch_expires_s == 3.0  # what the command line says goes before the file
 
 
@@ -193,8 +198,8 @@ def test_a_file_names_the_format_and_its_catalog(file: Path) -> None:
 
     found = from_file(str(file), {})
 
-    assert (found.lake.root, found.lake.format) == ("s3://lake", "iceberg")
-    assert found.lake.catalog == {"type": "rest", "rest.signing-region": "x"}
+    assert (found.made.root, found.made.format) == ("s3://lake", "iceberg")
+    assert found.made.catalog == {"type": "rest", "rest.signing-region": "x"}
 
 
 @pytest.mark.parametrize(
@@ -202,14 +207,18 @@ def test_a_file_names_the_format_and_its_catalog(file: Path) -> None:
     [
         ("[options]", "[option]", "section option is unknown; did you mean options?"),
         ("target", "taget", "key taget is unknown; did you mean target?"),
-        ('target = "lake"', "", "key target is missing in [pipeline]"),
+        ('target = "lake"', "", "archive needs target (folder or URI of the archive)"),
         ('kind = "archive"', "", "key kind is missing in [pipeline]"),
         ('"archive"', '"archve"', "kind archve is unknown; did you mean archive?"),
         ("= 1000", "= 1000.5", "rows_per_file=1000.5 is not allowed; allowed: a whole number"),
-        ("= 1000", "= true", "rows_per_file=True is not allowed; allowed: a whole number"),
+        ("= 1000", "= true", "rows_per_file=true is not allowed; allowed: a whole number"),
         ("failOnDataLoss", "failOnDataLos", "did you mean failOnDataLoss?"),
         ("= 2.5", "= [1, 2]", "fetchExpires=[1, 2] is not allowed"),
-        ('"lake"', '"lake"\nformat = "icberg"', "format=icberg is unknown; did you mean iceberg?"),
+        (
+            '"lake"',
+            '"lake"\nformat = "icberg"',
+            "format=icberg is not allowed; allowed: parquet, delta or iceberg",
+        ),
         ("[options]", '[catalog]\ntype = "rest"\n[options]', "section catalog is for format=iceberg"),
         ('"2g"', "1979-05-27", "spark.driver.memory=1979-05-27 is not allowed"),
         ("= 2.5", "=", "this is no TOML: Invalid value (at line 12, column 15)"),

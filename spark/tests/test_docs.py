@@ -12,11 +12,10 @@ from spark.tests.documents import COMMAND, NOTEBOOKS, SPARK, examples, quoted, t
 
 from pyjs_spark import exits
 from pyjs_spark.cli import main as cli
+from pyjs_spark.cli.config import from_file, tables_of
 from pyjs_spark.decode.schema import COLUMNS, SPARK_TYPES
 from pyjs_spark.kv import entries as kv
 from pyjs_spark.kv import objects
-from pyjs_spark.lake import config
-from pyjs_spark.lake.config import from_file
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.options.reading import TABLE, Options
 from pyjs_spark.options.writing import SINK_TABLE, SinkOptions
@@ -94,27 +93,25 @@ def test_the_commands_are_understood(tmp_path: Path) -> None:
     for line in COMMAND.findall(TEXT):
         argv = [str(tmp_path / word) if word.endswith(".toml") else word for word in shlex.split(line)]
         said = cli._parser().parse_args(argv)
-        _, pipeline = cli.pipeline_of(said)
-        assert pipeline.options.streams in (("ORDERS",), ("DEAD_LETTERS",))
+        assert cli.job_of(said).options.streams in (("ORDERS",), ("DEAD_LETTERS",))
     found = from_file(str(tmp_path / "pipeline.toml"), {})
-    assert (found.target, found.spark) == ("/data/lake", {"spark.driver.memory": "2g"})
+    assert (found["target"], found.spark) == ("/data/lake", {"spark.driver.memory": "2g"})
 
 
 def test_the_commands_and_files_of_pipelines_are_understood(tmp_path: Path) -> None:
     text = (NOTEBOOKS / "pipelines.md").read_text()
     for file in (text for language, text in examples(text) if language == "toml"):
-        kind = config.kind_of(str(written(tmp_path / "any.toml", file)))
+        kind = tables_of(str(written(tmp_path / "any.toml", file)))["pipeline"]["kind"]  # type: ignore[index]
         written(tmp_path / f"{kind}.toml", file)
 
     found = []
     for line in COMMAND.findall(text):
         argv = [str(tmp_path / word) if word.endswith(".toml") else word for word in shlex.split(line)]
         said = cli._parser().parse_args(argv)
-        _, pipeline = cli.pipeline_of(said)
-        found.append((said.command, type(pipeline).__name__))
+        found.append((said.command, cli.job_of(said).kind.name))
 
     assert found == [
-        ("archive", "Pipeline"), ("replay", "Replay"), ("run", "Replay"),
+        ("archive", "archive"), ("replay", "replay"), ("run", "replay"),
     ]  # fmt: skip
 
 

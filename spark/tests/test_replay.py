@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pyjs_spark.cli.config import from_file
 from pyjs_spark.cli.main import main
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import config
 from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay.pipeline import File, Replay
 
@@ -41,13 +41,14 @@ def make(*maps: str, **changes: str) -> Replay:
 def test_a_file_says_everything_about_a_replay(tmp_path: Path) -> None:
     (tmp_path / "again.toml").write_text(FILE)
 
-    found = replay.from_tables(config.tables_of(str(tmp_path / "again.toml")), {"retries": "9"})
+    job = from_file(str(tmp_path / "again.toml"), {"retries": "9"})
+    found: Replay = job.made
 
     assert (found.source, found.stream, found.target, found.id) == tuple(HEAD.values())
     assert [str(each) for each in found.maps] == ["orders.> -> again.>"]
     assert found.subjects == ("orders.new", "orders.paid")
     assert (found.since_ns, found.until_ns) == (1769860800 * 10**9, None)
-    assert (found.rate, found.rows_per_batch, found.spark) == (500, 1000, {"spark.driver.memory": "2g"})
+    assert (found.rate, found.rows_per_batch, job.spark) == (500, 1000, {"spark.driver.memory": "2g"})
     assert (found.options.max_in_flight, found.options.retries) == (100, 9)
     assert found.options.connect.servers == ("nats://a:4222",)
 
@@ -55,7 +56,7 @@ def test_a_file_says_everything_about_a_replay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"source": " "}, "key source is missing or empty in a replay"),
+        ({"source": " "}, "replay needs source (folder or URI of the archive)"),
         ({"stream": "A,B"}, "stream=A,B is not allowed; allowed: the name of one stream"),
         ({"target": "A*"}, "target=A* is not allowed"),
         ({"id": "a.b"}, "id=a.b is not allowed; allowed: up to 100 letters"),
@@ -64,9 +65,9 @@ def test_a_file_says_everything_about_a_replay(tmp_path: Path) -> None:
         ({"first_seq": "9", "last_seq": "3"}, "first_seq=9 is above last_seq=3"),
         ({"since": "yesterday"}, "since=yesterday is not allowed; allowed: a time such as"),
         ({"since": "20", "until": "20"}, "since is not before until"),
-        ({"format": "orc"}, "format orc is unknown; there are parquet, delta, iceberg"),
+        ({"format": "orc"}, "format=orc is not allowed; allowed: parquet, delta or iceberg"),
         ({"rate": "fast"}, "rate=fast is not allowed; allowed: a whole number from 1"),
-        ({"msg_ids": "kep"}, "msg_ids kep is unknown; did you mean keep?"),
+        ({"msg_ids": "kep"}, "msg_ids=kep is not allowed; allowed: keep or origin"),
         ({"rows_per_batch": "0"}, "rows_per_batch=0 is not allowed"),
     ],
 )

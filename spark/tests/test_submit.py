@@ -98,7 +98,7 @@ def test_the_line_of_an_application(capsys: pytest.CaptureFixture[str], tmp_path
     ("argv", "said"),
     [
         (["ORDERS", "/lake"], "--master local[*] is no cluster; name one, such as spark://host:7077"),
-        (["--master", MASTER], "name a stream and a target, or give -c FILE"),
+        (["--master", MASTER], "archive needs stream"),
         (["--app", "none.py", "--master", MASTER], "--app none.py: there is no such file"),
         (["A", "/lake", "--app", "x.py"], "--app x.py is in place of a pipeline"),
     ],

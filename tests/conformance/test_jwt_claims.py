@@ -270,6 +270,8 @@ def test_a_new_token_reaches_connected_clients(name: str, tmp_path: Path) -> Non
         member.fence()
         asked(admin, UPDATE, of_a(NOW - 1, **after))
         asked(admin, LIST)
+        if name in ("fewer subscriptions", "as many subscriptions"):  # nats-server closes some ms later
+            return member.until_closed()
         try:
             member.send(b"PUB a 3\r\nabc\r\nPUB b 1\r\nx\r\nPING\r\n")
             said: list[str] = member.read_until(b"PONG\r\n").decode().split("\r\n")

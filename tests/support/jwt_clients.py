@@ -60,7 +60,8 @@ class TokenClient(RawClient):
                 self._more()
             except ConnectionError:
                 rest = self._data[self._at :]
-                return [line for line in rest.decode().split("\r\n") if line]
+                lines = rest.decode().split("\r\n")
+                return [line for line in lines if line and not line.startswith("INFO")]
 
 
 class World:

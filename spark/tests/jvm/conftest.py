@@ -20,7 +20,6 @@ from spark.tests.conftest import required
 from spark.tests.places import PYTHONPATH
 
 import pyjs_spark
-from pyjs_spark.cli import archive_command, replay_command
 from pyjs_spark.cli import main as cli
 from pyjs_spark.datasource.sessions import check_installed
 from pyjs_spark.errors import SparkMissing
@@ -117,8 +116,7 @@ def command(
     def shared(*settings: object) -> Iterator[SparkSession]:
         yield spark
 
-    for module in (archive_command, replay_command):
-        monkeypatch.setattr(module, "own_spark", shared)
+    monkeypatch.setattr(cli, "own_spark", shared)
 
     def run(*argv: str) -> tuple[int, str, str]:
         code = cli.main(list(argv))

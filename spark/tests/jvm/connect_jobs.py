@@ -12,7 +12,7 @@ from pyjs_spark.options.reading import parse_options
 
 address, stream, folder = sys.argv[1:]
 os.environ["PYSPARK_PYTHON"] = sys.executable
-from pyspark.sql import SparkSession  # noqa: E402 - after the setting that it reads
+from pyspark.sql import SparkSession
 
 server = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 spark = pyjs_spark.session(master=f"sc://{server.client.host}")

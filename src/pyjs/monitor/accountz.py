@@ -66,14 +66,18 @@ def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> J
     claims = trusted.claims
     issues = account_issues(claims, now_ns // NS_PER_S)
     revoked: JsonDict = {key: time_text(at * NS_PER_S) for key, at in claims.revocations.items()}
-    token = decode(trusted.text)
+    decoded: JsonDict = dict(decode(trusted.text).claims)
+    shown: JsonDict = {"authorization": {}, "default_permissions": {"pub": {}, "sub": {}}}
+    nats = decoded.get("nats")
+    if isinstance(nats, dict):
+        decoded["nats"] = shown | nats  # nats-server shows these also where they are empty
     return filled(
         {
             "jwt": trusted.text,
             "issuer_key": claims.head.issuer,
             "name_tag": account.tag,
             "tags": [*claims.head.tags],
-            "decoded_jwt": token.claims,
+            "decoded_jwt": decoded,
             "validation_result_jwt": [
                 {"description": each.description, "blocking": each.blocking, "time_check": each.time_check}
                 for each in issues

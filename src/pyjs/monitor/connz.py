@@ -206,7 +206,7 @@ def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Gene
     if options.auth:
         account = c.account.name if c.account.name != GLOBAL_ACCOUNT else ""
         token = None if c.user is None else c.user.token
-        of_token = (
+        of_token: JsonDict = (
             {} if token is None else {"jwt": token.text, "issuer_key": token.issuer, "tags": [*token.tags]}
         )
         entry |= filled({"authorized_user": user_name(c), "account": account, **of_token})

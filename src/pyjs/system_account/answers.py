@@ -321,8 +321,11 @@ def lists_of(permissions: Permissions | None) -> JsonDict | None:
     """Return the permissions of a session as JSON; None: everything is allowed."""
     if permissions is None:
         return None
-    publish = {"allow": _texts(permissions.publish_allow), "deny": _texts(permissions.publish_deny)}
-    subscribe = {"allow": _texts(permissions.subscribe_allow), "deny": _texts(permissions.subscribe_deny)}
+    publish: JsonDict = {"allow": _texts(permissions.publish_allow), "deny": _texts(permissions.publish_deny)}
+    subscribe: JsonDict = {
+        "allow": _texts(permissions.subscribe_allow),
+        "deny": _texts(permissions.subscribe_deny),
+    }
     answer: JsonDict = {"publish": filled(publish), "subscribe": filled(subscribe)}
     if (responses := permissions.responses) is not None:
         answer["responses"] = {"max": responses.messages_max, "ttl": responses.expires_ns}

@@ -2,9 +2,8 @@
 
 What is asked for goes to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
 2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
-reached, 5 `quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). What each kind of pipeline is told
-and prints is in a module of its own (pipelines/*_command.py, pipelines/job_kinds.py). Spark is started only when
-there is something to write with it.
+reached, 5 `quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). What each kind of job is told and
+says is in its module of `lake`. Spark is started only when there is something to do with it.
 """
 
 from __future__ import annotations
@@ -17,14 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from pyjs_spark.cli import archive_command, job_kinds, replay_command, submit_command
-from pyjs_spark.cli.kinds import Kind
-from pyjs_spark.cli.say import PROGRAM, fail
+from pyjs_spark.cli import config, submit_command
+from pyjs_spark.cli.config import KINDS
+from pyjs_spark.cli.own_spark import own_spark
+from pyjs_spark.cli.say import PROGRAM, fail, print_json
+from pyjs_spark.datasource import sessions
 from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.exits import FAILED, INTERRUPTED, LOST, REFUSED, TERMINATED, UNREACHABLE
-from pyjs_spark.lake import config
+from pyjs_spark.lake.jobs import Job, Outcome, Session
+from pyjs_spark.lake.watch import Watch
 from pyjs_spark.options import values as option_values
 
 CODES: Mapping[str, int] = {
@@ -34,11 +36,6 @@ CODES: Mapping[str, int] = {
     "DataLoss": LOST,
     **dict.fromkeys(("ServerUnreachable", "ConnectionLost", "RequestTimeout", "NoResponders"), UNREACHABLE),
     **dict.fromkeys(("ReadStalled", "NotAcknowledged"), UNREACHABLE),
-}
-KINDS: Mapping[str, Kind] = {
-    "archive": archive_command.KIND,
-    "replay": replay_command.KIND,
-    **{name: job_kinds.as_kind(kind) for name, kind in job_kinds.KINDS.items()},
 }
 OF_FILES = {  # commands on any pipeline that a file describes, or on an archive
     "validate": "check a pipeline without asking a server",
@@ -98,16 +95,47 @@ def _act(said: argparse.Namespace) -> int:
         said.every = _seconds(said)
     if getattr(said, "app", None) is not None:
         return submit_command.run_app(said)
-    kind, pipeline = pipeline_of(said)
+    job = job_of(said)
     if said.command == submit_command.NAME:
-        return submit_command.run(pipeline, said)
-    _check_watched(kind, said)
-    is_dry = getattr(said, "dry_run", False)
-    run = partial(kind.verb("explain" if is_dry else said.command), pipeline, said)
-    is_again = getattr(said, "continuous", False) and not is_dry
-    while (code := run()) == 0 and is_again:
+        return submit_command.run(job, said)
+    _check_watched(job, said)
+    command = "explain" if getattr(said, "dry_run", False) else said.command
+    is_again = getattr(said, "continuous", False) and command != "explain"
+    while (code := _show(_done(job, command, said), said)) == 0 and is_again:
         time.sleep(said.every)
     return code
+
+
+def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
+    """Do what the command says; the name of a kind means `run` without a file."""
+    kind = job.kind
+    if command == "validate":
+        return kind.validate(job)
+    if command == "explain":
+        return kind.explain(job)
+    if command == "status":
+        if kind.status is None:
+            raise OptionError(f"status shows how far a pipeline is; {kind.name} leaves nothing to show")
+        return kind.status(job)
+    bar = sys.stderr if kind.is_watched and sys.stderr.isatty() else None
+    watch = Watch(
+        kind.name, file=getattr(said, "status_file", None), plot=getattr(said, "plot", None), bar=bar
+    )
+    sessions.check_installed(job.master)
+    # The watch has a bar of its own.
+    settings = {**({"spark.ui.showConsoleProgress": "false"} if bar else {}), **job.spark}
+    with watch:
+        return kind.run(
+            job, Session(partial(own_spark, f"{PROGRAM} {kind.name}", job.master, settings), watch)
+        )
+
+
+def _show(outcome: Outcome, said: argparse.Namespace) -> int:
+    if said.json:
+        print_json(outcome.said)
+    else:
+        print("\n".join(outcome.lines))
+    return fail(outcome.trouble, outcome.code) if outcome.code else 0
 
 
 # -- the command line -----------------------------------------------------------------------------------------------
@@ -142,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         if name in KINDS:
             KINDS[name].add_arguments(each)
         elif name in OF_FILES:
-            archive_command.add_arguments(each, is_needed=False)
+            KINDS["archive"].add_arguments(each)
         if name == submit_command.NAME:
             submit_command.add_arguments(each)
         if name not in OF_FILES:
@@ -169,26 +197,30 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", metavar="FILE.svg", help="rates and lag of this run, drawn at its end")
 
 
-def _check_watched(kind: Kind, said: argparse.Namespace) -> None:
+def _check_watched(job: Job, said: argparse.Namespace) -> None:
     """Refuse options of `run` that the file's kind does not take."""
     given = [name for name in ("status_file", "plot") if getattr(said, name, None) is not None]
-    if given and not kind.is_watched:
+    if given and not job.kind.is_watched:
         flags = " and ".join("--" + name.replace("_", "-") for name in given)
         raise OptionError(f"{flags}: only archives tell how far they are so; leave it out")
 
 
-def pipeline_of(said: argparse.Namespace) -> tuple[Kind, Any]:
-    """Return the pipeline of the command line, and its kind. Raises OptionError."""
+def job_of(said: argparse.Namespace) -> Job:
+    """Return the job of the command line. Raises OptionError."""
     options = _options(said)
     path = getattr(said, "config", None)
+    kind = KINDS.get(said.command, KINDS["archive"])
+    texts = {key.name: getattr(said, key.name, None) for key in kind.keys}
+    given = {name: text for name, text in texts.items() if text is not None}
     if path is None:
-        kind = KINDS.get(said.command, archive_command.KIND)
-        return kind, kind.from_arguments(said, options)
-    if getattr(said, "stream", None) is not None:
+        return kind.job(given, options)
+    if "stream" in given:
         raise OptionError(f"give a stream and a target, or -c {path}; not both")
-    archive_command.refuse_beside(path, said)
-    kind = KINDS[config.kind_of(path)]
-    return kind, config.named(path, partial(kind.from_tables, config.tables_of(path), options))
+    is_submitted = said.command == submit_command.NAME  # there the master says which cluster
+    for name in given:
+        if not (is_submitted and name == "master"):
+            raise OptionError(f"--{name.replace('_', '-')} stands in {path}; leave it out here")
+    return config.from_file(path, options)
 
 
 def _options(said: argparse.Namespace) -> dict[str, str]:

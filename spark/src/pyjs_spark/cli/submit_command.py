@@ -6,12 +6,11 @@ import argparse
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyjs_spark.cli import submit
 from pyjs_spark.cli.say import print_json
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import config
+from pyjs_spark.lake.jobs import MASTER, Job
 
 NAME = "submit-args"
 TEXT = "package this for a cluster, and print the line for spark-submit"
@@ -23,20 +22,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", default=".", metavar="FOLDER", help="where the packaged files are written")
 
 
-def run(pipeline: Any, said: argparse.Namespace) -> int:
-    """Print the line of a pipeline of any kind that runs on Spark."""
-    if not hasattr(pipeline, "master"):
-        raise OptionError(f"submit-args is for pipelines that run on Spark; {pipeline.kind.name} needs none")
+def run(job: Job, said: argparse.Namespace) -> int:
+    """Print the line of a job of any kind."""
     options = [word for each in said.option for word in ("-o", each)]
-    master = said.master or pipeline.master
+    master = said.master or job.master
     if said.config is not None:
         argv = ["run", "-c", os.path.abspath(said.config)]
     else:
-        argv = ["archive", said.stream, said.target, "--format", pipeline.format]
-        argv += ["--rows-per-file", str(pipeline.rows_per_file)]
+        argv = ["archive", said.stream, said.target, "--format", job["format"]]
+        argv += ["--rows-per-file", str(job["rows_per_file"])]
     if said.server is not None:
         argv += ["-o", f"servers={said.server}"]
-    return _print(said, master, None, [*argv, *options], pipeline.spark)
+    return _print(said, master, None, [*argv, *options], job.spark)
 
 
 def run_app(said: argparse.Namespace) -> int:
@@ -47,7 +44,7 @@ def run_app(said: argparse.Namespace) -> int:
         )
     if not os.path.isfile(said.app):
         raise OptionError(f"--app {said.app}: there is no such file")
-    return _print(said, said.master or config.MASTER, os.path.abspath(said.app), (), {})
+    return _print(said, said.master or MASTER.default, os.path.abspath(said.app), (), {})
 
 
 def _print(

@@ -118,6 +118,7 @@ def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
 
 def look(root: str, options: Options) -> list[Holding]:
     """Return the archive of each stream that the options name; changes nothing. Raises StreamMissing."""
+    uses.check(uses.ARCHIVE, options)
     found = []
     for state in states(root, options):
         covered = tuple((file.low, file.high) for file in named_files(root, state.name))
@@ -127,7 +128,6 @@ def look(root: str, options: Options) -> list[Holding]:
 
 def states(root: str, options: Options) -> list[StreamState]:
     """Return the state of each stream that the options name. Raises OptionError, StreamMissing."""
-    uses.check(uses.ARCHIVE, options)
     system, base = file_system(root)
     if system.get_file_info(base).is_file:
         raise OptionError(f"folder {root}: this is a file; name a folder, which need not be there yet")

@@ -13,8 +13,8 @@ the place of the old one by one call (renameat2 with RENAME_EXCHANGE). A kill at
 as it will be, never both and never less; the next run removes other remains from _tmp/. That call exists on Linux,
 for local folders; others are refused.
 
-Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject, read from the server. It is
-replaced whole by being renamed; its metadata has the stream's identity and the last sequence.
+Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject (frames.latest). It is replaced
+whole by being renamed; _latest.json beside it has the stream's identity and the last sequence.
 """
 
 from __future__ import annotations
@@ -30,28 +30,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyjs_spark.decode.schema import DEFAULT_COLUMNS
+from pyjs_spark.decode.schema import spark_type
 from pyjs_spark.errors import OptionError, SparkError, StreamMissing
+from pyjs_spark.lake import archive, frames
 from pyjs_spark.lake.archive import FILE, file_name, quoted
-from pyjs_spark.lake.files import file_system
-from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome
-from pyjs_spark.nats.client import connected
-from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.lake.files import file_system, uri, write_text
+from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
+from pyjs_spark.lake.reconcile import footer
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
-from pyjs_spark.options.reading import Options
 from pyjs_spark.read import lookup
-from pyjs_spark.read.ranges import ReadRange
+from pyjs_spark.read.plan import StreamState
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 ROWS_PER_FILE = 500_000
 EXCHANGE = 2  # RENAME_EXCHANGE
 AT_FDCWD = -100
-BATCH_ROWS = 50_000
+TIMES = "spark.sql.parquet.outputTimestampType"
+AGAIN = "remove it, and the next run of the archive writes it again"
 SNAPSHOT = "latest.parquet"
-SNAPSHOT_COLUMNS = ("subject", "seq", "ts", "ts_ns", "headers", "data")
 TABLES = ("_delta_log", "metadata")  # folders of table formats, whose files have an order of their own
 
 
@@ -168,13 +167,13 @@ def _is_block(low: int, high: int, rows_per_file: int) -> bool:
     return (low - 1) // rows_per_file == (high - 2) // rows_per_file
 
 
-def compact(root: str, groups: Iterable[DayFiles]) -> list[DayFiles]:
+def compact(spark: SparkSession, root: str, groups: Iterable[DayFiles]) -> list[DayFiles]:
     """Merge the planned files, day by day; return the merged ones."""
     days: dict[tuple[str, str], list[DayFiles]] = {}
     for group in groups:
         days.setdefault((group.stream, group.date), []).append(group)
     for (stream, date), those in days.items():
-        _compact_day(Path(root).absolute() / f"stream={stream}", date, those)
+        _compact_day(spark, Path(root).absolute() / f"stream={stream}", date, those)
     return [group for those in days.values() for group in those]
 
 
@@ -185,12 +184,12 @@ def clean(root: str, streams: Iterable[str]) -> None:
         (folder / "_tmp").mkdir()
 
 
-def _compact_day(folder: Path, date: str, groups: list[DayFiles]) -> None:
+def _compact_day(spark: SparkSession, folder: Path, date: str, groups: list[DayFiles]) -> None:
     """Rebuild the day's folder and put it in the place of the old one."""
     old, new = folder / date, folder / "_tmp" / uuid.uuid4().hex / date
     new.mkdir(parents=True)
     for group in groups:
-        merge([old / name for name in group.files], new / group.name, group)
+        merge(spark, [old / name for name in group.files], new / group.name)
     merged = {name for group in groups for name in group.files}
     for path in old.iterdir():
         if path.name not in merged:
@@ -201,59 +200,52 @@ def _compact_day(folder: Path, date: str, groups: list[DayFiles]) -> None:
     shutil.rmtree(new.parent)
 
 
-def merge(files: list[Path], target: Path, group: DayFiles) -> None:
-    """Write the rows of some files, in their order, to one.
+def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
+    """Write the rows of some files, by their sequences, to one.
 
     Raises:
         SparkError: a file is damaged, or has other rows than its name says.
     """
-    import pyarrow.parquet as pq
-
-    writer, last_seq = None, group.low - 1
+    rows = sum(_checked(path, files[0]) for path in files)
+    part = write_one(spark.read.parquet(*(uri("", str(path)) for path in files)), target.parent)
     try:
-        for path in files:
-            with _opened(path) as source:
-                schema = source.schema_arrow
-                writer = writer or pq.ParquetWriter(target, schema, compression="zstd")
-                if not schema.equals(writer.schema):
-                    raise SparkError(
-                        f"{path}: its columns are not those of {files[0].name}; both stay as they are"
-                    )
-                for batch in source.iter_batches(BATCH_ROWS):
-                    last_seq = _checked(path, batch, last_seq, group.high)
-                    writer.write_batch(batch)
+        assert footer("", str(part))[0] == rows
+        os.replace(part, target)
     finally:
-        if writer is not None:
-            writer.close()
+        shutil.rmtree(part.parent)
     with target.open("rb") as done:
         os.fsync(done.fileno())
 
 
-def _opened(path: Path) -> Any:
-    import pyarrow as pa
+def write_one(rows: DataFrame, folder: Path) -> Path:
+    """Write rows by their sequences to one Parquet file, in a folder of its own below `folder`; return its path."""
+    made, spark = folder / uuid.uuid4().hex, rows.sparkSession
+    before = spark.conf.get(TIMES)
+    spark.conf.set(TIMES, "TIMESTAMP_MICROS")  # its default has no statistics
+    try:
+        one = rows.coalesce(1).sortWithinPartitions("seq")
+        one.write.option("compression", "zstd").parquet(uri("", str(made)))
+    finally:
+        spark.conf.set(TIMES, str(before))
+    (part,) = made.glob("part-*.parquet")
+    return part
+
+
+def _checked(path: Path, first: Path) -> int:
+    """Return the rows of a file, whose sequences are those that its name says, and its columns those of `first`."""
     import pyarrow.parquet as pq
 
+    match = FILE.fullmatch(path.name)
+    assert match is not None
     try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise SparkError(
-            f"{path}: cannot be read: {error}; remove it, and the next run of the archive writes it again"
-        ) from None
-
-
-def _checked(path: Path, batch: pa.RecordBatch, last_seq: int, high: int) -> int:
-    """Return the last sequence of a batch whose sequences rise from `last_seq` and end before `high`."""
-    import numpy as np
-
-    seqs = batch.column("seq").to_numpy()
-    if not len(seqs):
-        return last_seq
-    if seqs[0] <= last_seq or seqs[-1] >= high or np.any(np.diff(seqs) <= 0):
-        raise SparkError(
-            f"{path}: sequences {seqs[0]} to {seqs[-1]} do not rise from {last_seq}, or pass what its name says; "
-            "remove it, and the next run of the archive writes it again"
-        )
-    return int(seqs[-1])
+        rows, low, last = footer("", str(path))
+    except ValueError as error:
+        raise SparkError(f"{path}: {error}; {AGAIN}") from None
+    if low < int(match[1]) or last > int(match[2]) or rows > last - low + 1:
+        raise SparkError(f"{path}: sequences {low} to {last} pass what its name says; {AGAIN}")
+    if not pq.read_schema(path).equals(pq.read_schema(first)):
+        raise SparkError(f"{path}: its columns are not those of {first.name}; both stay as they are")
+    return rows
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -294,70 +286,59 @@ class LatestSnapshot:
     subjects: tuple[str, ...]
 
 
-def snapshot(root: str, options: Options) -> list[LatestSnapshot]:
-    """Write the snapshot of each stream that the options name. Raises StreamMissing, OptionError."""
-    return [_snapshot(root, name, options) for name in _named(options)]
+def snapshot(spark: SparkSession, job: Job) -> list[LatestSnapshot]:
+    """Write the snapshot of each stream that a job names. Raises StreamMissing, OptionError."""
+    return [_snapshot(spark, job, state) for state in _states(job)]
 
 
-def _named(options: Options) -> list[str]:
-    api = PatientApi(options.connect, options.idle_timeout_s)
-    names = lookup.stream_names(api, options.streams)
-    if not names:
-        raise StreamMissing(f"option stream={','.join(options.streams)}: no stream has such a name")
-    return names
+def _states(job: Job) -> list[StreamState]:
+    """Return the states of the streams, none of which has its archive in the same folder."""
+    root = str(job["target"])
+    if "://" in root:
+        raise OptionError(f"folder {root}: snapshots are written to local folders only")
+    states = archive.states(root, job.options)
+    for state in states:
+        if (_folder(root, state.name) / "_archive.json").is_file():
+            raise OptionError(
+                f"folder {root}: this holds an archive of {state.name}; give snapshots a folder of their own"
+            )
+    return states
 
 
-def _snapshot(root: str, name: str, options: Options) -> LatestSnapshot:
+def _folder(root: str, stream: str) -> Path:
+    return Path(root).absolute() / f"stream={quoted(stream)}"
+
+
+def _snapshot(spark: SparkSession, job: Job, state: StreamState) -> LatestSnapshot:
+    folder, columns = _folder(str(job["target"]), state.name), archive.COLUMNS
+    kept = [each for each in columns if each != "headers" or job.options.include_headers != "false"]
+    schema = ", ".join(
+        f"{name} {spark_type(name, job.options.include_headers)}" for name in ("stream", *kept)
+    )
+    shutil.rmtree(folder / "_tmp", ignore_errors=True)  # what a killed run left
+    (folder / "_tmp").mkdir(parents=True)
+    ends = {state.name: (state.first_seq, state.end)}
+    own = {name: value for name, value in job.given.items() if name.lower() in ("subjects", "includeheaders")}
+    if state.first_seq < state.end:
+        messages = job.read_range(spark, schema, ends, **own)
+    else:
+        messages = spark.createDataFrame([], schema)
+    part = write_one(frames.latest(messages).select(*kept), folder / "_tmp")
+    rows = pq_rows(part)
+    os.replace(part, folder / SNAPSHOT)
+    shutil.rmtree(folder / "_tmp")
+    made = LatestSnapshot(
+        state.name, str(folder / SNAPSHOT), rows, state.created, state.last_seq, job.options.subjects
+    )
+    write_text(str(folder), "_latest.json", json.dumps(asdict(made)))
+    return made
+
+
+def pq_rows(path: Path) -> int:
+    """Return the rows of a Parquet file."""
     import pyarrow.parquet as pq
 
-    from pyjs_spark.decode.schema import arrow_schema
-    from pyjs_spark.read.latest import read_latest
-
-    api = PatientApi(options.connect, options.idle_timeout_s)
-    state = lookup.stream_state(api, name)
-    if state is None:
-        raise lookup.missing(api, name)
-    if state.is_consumed:
-        raise OptionError(
-            f"stream {name}: a snapshot of a work queue or interest stream would need a consumer that takes its "
-            "messages; name a stream with retention limits"
-        )
-    what = latest_range(name, options)
-    system, base = file_system(root)
-    folder = f"{base}/stream={quoted(name)}"
-    if system.get_file_info(f"{folder}/_archive.json").is_file:
-        raise OptionError(
-            f"folder {root}: this holds an archive of {name}; give snapshots a folder of their own"
-        )
-    system.create_dir(f"{folder}/_tmp", recursive=True)
-    system.delete_dir_contents(f"{folder}/_tmp")  # what a killed run left
-    path, half = f"{folder}/{SNAPSHOT}", f"{folder}/_tmp/{uuid.uuid4().hex}"
-    said = {
-        "stream": name,
-        "created": state.created,
-        "last_seq": state.last_seq,
-        "subjects": list(options.subjects),
-    }
-    schema = arrow_schema(what.columns, options.include_headers).with_metadata({"pyjs": json.dumps(said)})
-    rows = 0
-    with pq.ParquetWriter(half, schema, filesystem=system, compression="zstd") as writer:
-        for batch in read_latest(connected(options.connect), what):
-            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-            rows += batch.num_rows
-    system.move(half, path)
-    return LatestSnapshot(name, path, rows, state.created, state.last_seq, options.subjects)
-
-
-def latest_range(name: str, options: Options) -> ReadRange:
-    """Return the range and mode for the last messages of a stream."""
-    columns = tuple(
-        each for each in SNAPSHOT_COLUMNS if each != "headers" or options.include_headers != "false"
-    )
-    assert set(columns) <= {*DEFAULT_COLUMNS, "ts_ns"}
-    subjects = options.subjects or (">",)
-    return ReadRange(
-        name, 1, 1, subjects, columns=columns, headers=options.include_headers, **options.transport()
-    )
+    return int(pq.read_metadata(path).num_rows)
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -376,16 +357,21 @@ def _plan(job: Job) -> list[DayFiles]:
     return plan(job["target"], job.options.streams, job["rows_per_file"] or ROWS_PER_FILE)
 
 
-def _run(job: Job) -> Outcome:
+def _run(job: Job, session: Session) -> Outcome:
     if job["latest"]:
-        made = snapshot(job["target"], job.options)
+        _states(job)  # what is wrong is told before Spark starts
+        with session() as spark:
+            made = snapshot(spark, job)
         lines = [
             f"{each.stream}: {each.rows} rows up to sequence {each.last_seq} in {each.path}" for each in made
         ]
         return Outcome(lines, {"snapshots": [asdict(each) for each in made]})
     groups = _plan(job)
     clean(job["target"], job.options.streams)
-    done = compact(job["target"], groups)
+    done: list[DayFiles] = []
+    if groups:
+        with session() as spark:
+            done = compact(spark, job["target"], groups)
     files = sum(len(group.files) for group in done)
     told = f"{files} files became {len(done)}" if done else "nothing to do"
     return Outcome([told], {"files": [_shown(group) for group in done], "merged": files})
@@ -393,7 +379,7 @@ def _run(job: Job) -> Outcome:
 
 def _explain(job: Job) -> Outcome:
     if job["latest"]:
-        names = _named(job.options)
+        names = [state.name for state in _states(job)]
         lines = [f"{name}: {job['target']}/stream={quoted(name)}/{SNAPSHOT}" for name in names]
         return Outcome(lines, {"streams": names})
     groups = _plan(job)

@@ -28,23 +28,10 @@ def file_system(root: str) -> tuple[Any, str]:
     return found, path.rstrip("/")
 
 
-def names_in(root: str, folder: str = "") -> list[str]:
-    """Return the names of the files in a folder below the root, sorted; none if it is not there."""
-    from pyarrow import fs
-
-    system, base = file_system(root)
-    selector = fs.FileSelector(f"{base}/{folder}" if folder else base, allow_not_found=True)
-    return sorted(info.base_name for info in system.get_file_info(selector))
-
-
-def read_text(root: str, name: str) -> str | None:
-    """Return the contents of a file below the root; None: it does not exist."""
-    system, base = file_system(root)
-    path = f"{base}/{name}"
-    if not system.get_file_info(path).is_file:
-        return None
-    with system.open_input_stream(path) as source:
-        return bytes(source.read()).decode("utf-8", "replace")
+def uri(root: str, path: str) -> str:
+    """Return a path of a root's file system as Spark takes it."""
+    scheme, _, _ = root.partition("://")
+    return f"{scheme}://{path}" if "://" in root else f"file://{path}"
 
 
 def sync(system: Any, path: str) -> None:

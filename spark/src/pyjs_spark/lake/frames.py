@@ -6,13 +6,20 @@ SparkContext, so they work over Spark Connect too.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
 
 ADVISORY = "type string, stream string, consumer string, stream_seq bigint, deliveries bigint, reason string"
 KINDS = {"max_deliver": "max_deliveries", "terminated": "terminated"}  # the end of an advisory's type
+GROUP = ("stream", "consumer", "subject", "kind", "reason")  # of dead letters
+PREVIEW = 200  # characters of a payload
+PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def latest(messages: DataFrame) -> DataFrame:
@@ -24,6 +31,9 @@ def latest(messages: DataFrame) -> DataFrame:
 
     kept = f.max_by(f.struct(*messages.columns), "seq").alias("kept")
     return messages.groupBy("stream", "subject").agg(kept).select("kept.*")
+
+
+# -- quality --------------------------------------------------------------------------------------------------------
 
 
 def gaps(messages: DataFrame) -> DataFrame:
@@ -51,11 +61,86 @@ def duplicates(messages: DataFrame) -> DataFrame:
     return counted.where("messages > 1")
 
 
+def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
+    """Return the messages whose time is before that of an earlier message of their stream: stream, seq, back_ns.
+
+    Times of storing go back where a clock was set back; times of events (`column`) where they came out of order.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    earlier = Window.partitionBy("stream").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
+    back = f.max(column).over(earlier) - f.col(column)
+    return messages.select("stream", "seq", back.alias("back_ns")).where("back_ns > 0")
+
+
+def event_times(messages: DataFrame, where: str) -> DataFrame:
+    """Return stream, seq, ts_ns and event_ns, the time at `where` in each message: header:NAME or json:FIELD.
+
+    A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970, told apart by its size. Otherwise
+    event_ns is null.
+    """
+    from pyspark.sql import functions as f
+
+    kind, _, name = where.partition(":")
+    if kind == "header":
+        text = f.try_element_at("headers", f.lit(name))[0]
+    else:
+        path = "".join(f"['{part}']" if not PLAIN.fullmatch(part) else f".{part}" for part in name.split("."))
+        text = f.get_json_object(f.col("data").cast("string"), f"${path}")
+    return messages.select("stream", "seq", "ts_ns", _as_ns(f.trim(text)).alias("event_ns"))
+
+
+def _as_ns(text: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    number = text.try_cast("decimal(28,9)")
+    scale = f.when(number >= 10**17, 1).when(number >= 10**14, 10**3).when(number >= 10**11, 10**6)
+    ns = f.try_multiply(number, scale.otherwise(10**9).cast("decimal(10,0)")).try_cast("bigint")
+    is_number = text.rlike(r"^\d{1,19}(\.\d{1,9})?$") & (number > 0)
+    is_time = text.rlike(r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[-+]\d\d:\d\d)$")
+    micros = f.unix_micros(f.try_to_timestamp(f.upper(text)))
+    return f.when(is_number, ns).when(is_time, f.try_multiply(micros, f.lit(1000)))
+
+
+def payload_faults(messages: DataFrame, schema: str | None = None) -> DataFrame:
+    """Return the messages whose payload is no JSON, or does not match a JSON schema (its text): stream, seq, why."""
+    found = messages.select("stream", "seq", "data")
+    return found.mapInArrow(partial(_faults, schema=schema), "stream string, seq bigint, why string")
+
+
+def _faults(batches: Iterator[pa.RecordBatch], schema: str | None) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    from pyjs_spark.lake.payloads import checker
+
+    names, check = ["stream", "seq", "why"], checker(schema)
+    for batch in batches:
+        whys = pa.array([check(data) for data in batch.column("data").to_pylist()], pa.string())
+        wrong = pa.RecordBatch.from_arrays([batch.column("stream"), batch.column("seq"), whys], names)
+        yield wrong.filter(whys.is_valid())
+
+
+def compared(held: DataFrame, there: DataFrame) -> DataFrame:
+    """Return the sequences of an archive and of its stream that differ: seq, held_ns, there_ns; null: not there.
+
+    Both have seq and ts_ns. Two times under one sequence are two messages: the stream lost its end and went on.
+    """
+    from pyspark.sql import functions as f
+
+    ours = held.select("seq", f.col("ts_ns").alias("held_ns"))
+    both = ours.join(there.select("seq", f.col("ts_ns").alias("there_ns")), "seq", "full")
+    return both.where("NOT held_ns <=> there_ns")
+
+
+# -- dead letters ---------------------------------------------------------------------------------------------------
+
+
 def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> DataFrame:
     """Return rows of advisories about messages that consumers gave up; other advisories are left out.
 
     With `messages` of the streams that they are of, each has its message beside it: subject, message_ts, headers and
-    data, null where the message is gone.
+    data, null where the message is gone (`is_there`). One that is newer than its advisory is another message.
     """
     from pyspark.sql import functions as f
 
@@ -65,15 +150,36 @@ def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> Da
     letters = advisories.select(f.col("seq").alias("advisory_seq"), "ts", said).select(
         "advisory_seq", "ts", kind, *(f"said.{name.split()[0]}" for name in ADVISORY.split(", ")[1:])
     )
-    letters = letters.where("kind IS NOT NULL AND stream_seq IS NOT NULL")
+    letters = letters.where("kind IS NOT NULL AND stream IS NOT NULL AND stream_seq IS NOT NULL")
     if messages is None:
         return letters
     found = messages.select(
-        "stream",
-        f.col("seq").alias("stream_seq"),
+        f.col("stream").alias("of"),
+        f.col("seq").alias("of_seq"),
         "subject",
         f.col("ts").alias("message_ts"),
         "headers",
         "data",
     )
-    return letters.join(found, ["stream", "stream_seq"], "left")
+    is_its = (f.col("stream") == f.col("of")) & (f.col("stream_seq") == f.col("of_seq"))
+    joined = letters.join(found, is_its & (f.col("message_ts") <= f.col("ts")), "left")
+    return joined.withColumn("is_there", f.col("of").isNotNull()).drop("of", "of_seq")
+
+
+def letter_groups(letters: DataFrame, samples: int = 3) -> DataFrame:
+    """Return the dead letters by stream, consumer, subject, kind and reason, the largest group first."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    place = f.row_number().over(Window.partitionBy(*GROUP).orderBy("advisory_seq"))
+    preview = f.left(f.col("data").cast("string"), f.lit(PREVIEW)).alias("data")
+    sample = f.struct("stream_seq", "deliveries", preview)
+    time = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
+    groups = letters.withColumn("place", place).groupBy(*GROUP)
+    return groups.agg(
+        f.count("*").alias("count"),
+        f.coalesce(f.max("deliveries"), f.lit(0)).alias("deliveries_max"),
+        f.date_format(f.min("ts"), time).alias("first"),
+        f.date_format(f.max("ts"), time).alias("last"),
+        f.collect_list(f.when(f.col("place") <= samples, sample)).alias("samples"),
+    ).orderBy(f.desc("count"), *GROUP)

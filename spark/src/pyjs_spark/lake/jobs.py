@@ -1,20 +1,31 @@
-"""Pipelines beside the archive: what each is told, by a TOML file or by the command line, out of one table of keys.
+"""Jobs of `pyjs-pipeline`: what each is told, by a TOML file or by the command line, out of one table of keys.
 
-A kind of job is a row of `job_kinds.KINDS`. Its keys stand in the section [pipeline] of a file under their names, and
-on the command line as --name, or as a word without a name if they are positional. All of them are text here and are
-parsed by the same parsers as options are, so that both ways refuse the same values with the same words.
+A kind of job is a row of the command's table. Its keys stand in the section [pipeline] of a file under their names,
+and on the command line as --name, or as a word without a name if they are positional. All of them are text here and
+are parsed by the same parsers as options are, so that both ways refuse the same values with the same words.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.watch import Watch
 from pyjs_spark.options import values as option_values
-from pyjs_spark.options.reading import Options, parse_options
+from pyjs_spark.options.reading import TABLE, parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CONNECTION = frozenset(option.name.lower() for option in TABLE if option.target.startswith("connect."))
+FILES = frozenset(("path", "account", "keyfile"))
+OF_SERVERS = CONNECTION | FILES | {"fetchbatch", "fetchexpires", "idletimeout", "arrowbatchrows"}
+Said = Mapping[str, Any]  # the texts of keys; a list of them for a key that takes several
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +38,45 @@ class Key:
     default: Any = None
     is_positional: bool = False
     is_needed: bool = False
+    is_list: bool = False  # may be given several times, each with one value
 
     @property
     def is_flag(self) -> bool:
         """Return whether the command line takes it without a value."""
         return self.parse is option_values.boolean
 
-    @property
-    def flag(self) -> str:
-        """Return how it stands on the command line."""
-        return self.name if self.is_positional else "--" + self.name.replace("_", "-")
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Add it to the parser of a command; nothing is required here: values_of() reports what is missing."""
+        flag = "--" + self.name.replace("_", "-")
+        if self.is_positional:
+            parser.add_argument(self.name, nargs="?", help=self.text)
+        elif self.is_flag:
+            parser.add_argument(flag, action="store_const", const="true", help=self.text)
+        else:
+            action = "append" if self.is_list else "store"
+            parser.add_argument(flag, action=action, metavar="VALUE", help=self.text)
+
+    def value(self, said: object) -> object:
+        """Return the parsed value. Raises OptionError."""
+        if self.is_list and isinstance(said, list):
+            return tuple(self.value(each) for each in said)
+        try:
+            return self.parse(str(said))
+        except ValueError as wrong:
+            raise OptionError(f"{self.name}={said} is not allowed; allowed: {wrong}") from None
+
+
+def values_of(kind: str, keys: Iterable[Key], said: Said) -> dict[str, Any]:
+    """Return the values of keys. Raises OptionError."""
+    values: dict[str, Any] = {}
+    for key in keys:
+        if str(said.get(key.name, "")).strip():
+            values[key.name] = key.value(said[key.name])
+        elif key.is_needed:
+            raise OptionError(f"{kind} needs {key.name} ({key.text}); name it, or give -c FILE")
+        else:
+            values[key.name] = key.default
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +84,32 @@ class Job:
     """One job, checked."""
 
     kind: JobKind
-    options: Options
+    options: Any  # Options of reading, or of the sink
     values: Mapping[str, Any]  # of all keys
+    given: Mapping[str, str]  # the options, as Spark takes them
+    spark: Mapping[str, str] = field(default_factory=dict)  # settings of the session
+    catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg
+    made: Any = None  # what `check` makes of all that
+
+    @property
+    def master(self) -> str:
+        """Return where Spark runs."""
+        return str(self["master"])
+
+    def read(self, spark: SparkSession, schema: str = "", **more: object) -> DataFrame:
+        """Return what the options choose."""
+        reader = spark.read.format("jetstream").options(**{**self.given, **more})
+        return (reader.schema(schema) if schema else reader).load()
+
+    def read_range(
+        self, spark: SparkSession, schema: str, ends: Mapping[str, tuple[int, int]], **more: str
+    ) -> DataFrame:
+        """Return [low, high) of each stream, from the servers of this job; what is gone is no error."""
+        given = {name: value for name, value in self.given.items() if name.lower() in OF_SERVERS}
+        lows, highs = (json.dumps({name: end[at] for name, end in ends.items()}) for at in (0, 1))
+        bounds = {"startingOffsets": lows, "endingOffsets": highs, "failOnDataLoss": "false"}
+        reader = spark.read.format("jetstream").options(**given, **bounds, **more, stream=",".join(ends))
+        return reader.schema(schema).load()
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -62,48 +126,78 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Session:
+    """The surroundings of a run: a Spark for its time, and who watches it."""
+
+    open: Callable[[], AbstractContextManager[SparkSession]]
+    watch: Watch
+
+    def __call__(self) -> AbstractContextManager[SparkSession]:
+        """Start a Spark that ends with the block."""
+        return self.open()
+
+
+def read_options(said: Said, options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
+    """Return the options of a job that reads `stream`, as texts and parsed. Raises OptionError."""
+    if "stream" in map(str.lower, options):
+        raise OptionError("option stream: the stream is named beside the other keys, not as an option")
+    given = {**options, "stream": str(said["stream"])}
+    return given, parse_options(given)
+
+
+@dataclass(frozen=True, slots=True)
 class JobKind:
     """One kind of job."""
 
     name: str
     text: str
-    keys: tuple[Key, ...]
-    run: Callable[[Job], Outcome]
+    own_keys: tuple[Key, ...]
+    run: Callable[[Job, Session], Outcome]
     explain: Callable[[Job], Outcome]  # what `run` would do; changes nothing
-    check: Callable[[Job], None]  # refuses keys and options that do not go together; raises OptionError
+    check: Callable[[Job], object]  # refuses keys and options that do not go together; raises OptionError
+    status: Callable[[Job], Outcome] | None = None  # how far it is; None: it leaves nothing to show
+    parse: Callable[[Said, Mapping[str, str]], tuple[dict[str, str], Any]] = read_options
+    is_watched: bool = False  # a run keeps a status file and draws a plot when asked to
+    has_catalog: bool = False  # reads or writes tables of Iceberg
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Return its own keys, and those of every kind."""
+        return (*self.own_keys, MASTER)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the keys to the parser of a command; nothing is required here: job() reports missing ones."""
+        """Add the keys to the parser of a command."""
         for key in self.keys:
-            if key.is_positional:
-                parser.add_argument(key.name, nargs="?", help=key.text)
-            elif key.is_flag:
-                parser.add_argument(key.flag, action="store_const", const="true", help=key.text)
-            else:
-                parser.add_argument(key.flag, metavar="VALUE", help=key.text)
+            key.add(parser)
 
-    def job(self, said: Mapping[str, str], options: Mapping[str, str]) -> Job:
+    def job(
+        self,
+        said: Said,
+        options: Mapping[str, str],
+        spark: Mapping[str, str] | None = None,
+        catalog: Mapping[str, str] | None = None,
+    ) -> Job:
         """Return the job that the texts define. Raises OptionError."""
-        if "stream" in map(str.lower, options):
-            raise OptionError(
-                f"option stream is not allowed in {self.name}: it is named beside the other keys"
-            )
-        values = {key.name: self._value(key, said) for key in self.keys}
-        found = parse_options({**options, "stream": said["stream"]})
-        made = Job(self, found, values)
-        self.check(made)
-        return made
+        values = values_of(self.name, self.keys, said)
+        given, parsed = self.parse(said, options)
+        found = Job(self, parsed, values, given, spark or {}, catalog or {})
+        return replace(found, made=self.check(found))
 
-    def _value(self, key: Key, said: Mapping[str, str]) -> object:
-        if key.name not in said:
-            if key.is_needed:
-                raise OptionError(f"{self.name} needs {key.name} ({key.text}); name it, or give -c FILE")
-            return key.default
-        try:
-            return key.parse(said[key.name])
-        except ValueError as wrong:
-            shown = key.name if key.is_positional else key.flag
-            raise OptionError(f"{shown}={said[key.name]} is not allowed; allowed: {wrong}") from None
+    def validate(self, job: Job) -> Outcome:
+        """Return that a job is valid."""
+        places = [
+            f" {word} {job.values[name]}"
+            for word, name in (("from", "source"), ("to", "target"))
+            if job.values.get(name)
+        ]
+        kind = job.values.get("format", "parquet")
+        shown = "" if kind == "parquet" else f" as {kind}"
+        line = f"valid: {self.name} of {job['stream']}{''.join(places)}{shown}; no server was asked"
+        said = {"kind": self.name, "streams": str(job["stream"]).split(","), "is_valid": True}
+        return Outcome([line], said)
 
 
 STREAM = Key("stream", "name, comma list, or pattern with *", is_positional=True, is_needed=True)
+MASTER = Key(
+    "master", "where Spark runs: default local[*]; sc://host:15002 is Spark Connect", default="local[*]"
+)

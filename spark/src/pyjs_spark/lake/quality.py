@@ -1,29 +1,37 @@
 """Quality of streams: gaps, duplicates, times, lateness and payloads; and whether an archive has all of it.
 
-One pass over what the options of a batch read choose (starts, ends, subjects), and one more over sequences alone if
-there is an archive to compare with.
+Each check is a DataFrame of faults (frames.py) over what the options of a batch read choose (starts, ends, subjects).
+Lateness is the time from an event (taken from its message) to its storing; a message is out of order if an event that
+came before it in the stream is younger.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.exits import FOUND, LOST
-from pyjs_spark.lake.checks import Check, Duplicates, Gaps, Lateness, Payloads, Times
-from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome
+from pyjs_spark.lake import frames
+from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
+from pyjs_spark.lake.payloads import schema_text
+from pyjs_spark.lake.spans import spans_of
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
-from pyjs_spark.options.reading import Options, check_batch
-from pyjs_spark.read import lookup
-from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import Span
-from pyjs_spark.read.planner import Planner
-from pyjs_spark.read.pushdown import Bounds
-from pyjs_spark.read.ranges import ReadRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+SHOWN = 100  # ranges in a report
+SAMPLES = 10
+NS = 1_000_000_000
+TIMES = "stream string, seq bigint, ts_ns bigint"
+HEADERS = "headers map<string,array<string>>"
+LATE = "(ts_ns - event_ns) / 1e9"
+Found = dict[str, Any]  # what a check says of one stream
 
 
 def _event_time(value: str) -> str:
@@ -38,31 +46,17 @@ def _payload(value: str) -> str:
     return "json"
 
 
-def spans_of(job: Job) -> list[Span]:
-    """Return one range for each stream, possibly empty. Raises as a batch read does."""
-    check_batch(job.options)
-    options = replace(job.options, min_partitions=1)
-    api = api_of(options)
-    found: dict[str, Span] = {}
-    for span in Planner(options, api).batch(Bounds()):
-        first = found.setdefault(span.stream, span)
-        found[span.stream] = replace(first, high=span.high)
-    names = lookup.stream_names(api, options.streams)
-    return [found.get(name, Span(name, 1, 1, "")) for name in names]
-
-
-def checks_of(job: Job, span: Span) -> list[Check]:
-    """Return the checks that a job asks for."""
-    found: list[Check] = [Times()]
-    if not job.options.subjects:
-        found.append(Gaps(span.low, span.high, is_trouble=job["fail_on_gaps"]))
-    if job.options.include_headers != "false":
-        found.append(Duplicates())
-    if job["event_time"]:
-        found.append(Lateness(job["event_time"], job["late_after"]))
-    if job["payload"] or job["schema"]:
-        found.append(Payloads(job["schema"]))
-    return found
+def checks_of(job: Job) -> list[str]:
+    """Return the names of the checks that a job asks for."""
+    is_asked = {
+        "times": True,
+        "gaps": not job.options.subjects,
+        "duplicates": job.options.include_headers != "false",
+        "lateness": bool(job["event_time"]),
+        "payloads": bool(job["payload"] or job["schema"]),
+        "archive": bool(job["target"]),
+    }
+    return [name for name, asked in is_asked.items() if asked]
 
 
 def _check_job(job: Job) -> None:
@@ -80,79 +74,199 @@ def _check_job(job: Job) -> None:
         raise OptionError("--event-time in a header needs headers; leave out includeHeaders=false")
 
 
-def read(span: Span, columns: tuple[str, ...], options: Options) -> Iterator[Any]:
-    """Yield the batches of a span with some columns."""
-    from pyjs_spark.read import modes as reading
-
-    return reading.read_range(options.connect, range_of(span, columns, options))
+# -- checks ---------------------------------------------------------------------------------------------------------
 
 
-def range_of(span: Span, columns: tuple[str, ...], options: Options) -> ReadRange:
-    """Return how a span is read."""
-    return ReadRange(
-        span.stream,
-        span.low,
-        span.high,
-        options.subjects,
-        created=span.created,
-        columns=columns,
-        headers="map",
-        **options.transport(),
-        fail_on_data_loss=options.fail_on_data_loss,
-        has_bodies="data" in columns,
+class Faults:
+    """The first faults of each stream, and figures over all of them; one Spark job."""
+
+    def __init__(self, faults: DataFrame, order: str, shown: int, **figures: str) -> None:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        whole = Window.partitionBy("stream")
+        place = f.row_number().over(whole.orderBy(order))
+        totals = {name: f.expr(text).over(whole) for name, text in {"count": "count(1)", **figures}.items()}
+        rows = faults.withColumns(
+            {"place": place, **{f"all_{name}": column for name, column in totals.items()}}
+        )
+        self._figures = tuple(totals)
+        self._rows: dict[str, list[Row]] = {}
+        for row in rows.where(f.col("place") <= shown).orderBy("stream", "place").collect():
+            self._rows.setdefault(row.stream, []).append(row)
+
+    def of(self, stream: str) -> list[Row]:
+        """Return the first faults of a stream."""
+        return self._rows.get(stream, [])
+
+    def figure(self, stream: str, name: str = "count") -> int:
+        """Return a figure over all faults of a stream, 0 if there is none."""
+        rows = self.of(stream)
+        return int(rows[0][f"all_{name}"]) if rows else 0
+
+
+def check(spark: SparkSession, job: Job, spans: list[Span]) -> list[Found]:
+    """Return the findings for each stream."""
+    names = checks_of(job)
+    messages = job.read(spark, TIMES)
+    counts = {row.stream: row for row in messages.groupBy("stream").agg(*_counts()).collect()}
+    found = [
+        {
+            "stream": span.stream,
+            "low": span.low,
+            "high": span.high,
+            "rows": counts[span.stream].messages if span.stream in counts else 0,
+        }
+        for span in spans
+    ]
+    for name in names:
+        if name == "gaps":
+            _gaps(messages, spans, counts, found)
+        elif name != "archive":
+            CHECKS[name](spark, job, found)
+    return found
+
+
+def _counts() -> list[Any]:
+    from pyspark.sql import functions as f
+
+    return [f.count("*").alias("messages"), f.min("seq").alias("first"), f.max("seq").alias("last")]
+
+
+def _gaps(messages: DataFrame, spans: list[Span], counts: Mapping[str, Row], found: list[Found]) -> None:
+    faults = Faults(frames.gaps(messages), "low", SHOWN, missing="sum(high - low)")
+    for span, said in zip(spans, found, strict=True):
+        name, row = span.stream, counts.get(span.stream)
+        inner = [[gap.low, gap.high] for gap in faults.of(name)]
+        ends = [[span.low, row.first], [row.last + 1, span.high]] if row else [[span.low, span.high]]
+        ends = [[low, high] for low, high in ends if low < high]
+        said["gaps"] = {
+            "messages": faults.figure(name, "missing") + sum(high - low for low, high in ends),
+            "ranges": sorted(inner + ends)[:SHOWN],
+            "count": faults.figure(name) + len(ends),
+        }
+
+
+def _times(spark: SparkSession, job: Job, found: list[Found]) -> None:
+    faults = Faults(frames.backwards(job.read(spark, TIMES)), "seq", SAMPLES, largest="max(back_ns)")
+    for said in found:
+        name = said["stream"]
+        said["times"] = {
+            "backwards": faults.figure(name),
+            "largest_s": faults.figure(name, "largest") / NS,
+            "samples": [row.seq for row in faults.of(name)],
+        }
+
+
+def _duplicates(spark: SparkSession, job: Job, found: list[Found]) -> None:
+    twice = frames.duplicates(job.read(spark, f"stream string, seq bigint, {HEADERS}"))
+    faults = Faults(twice, "first_seq", SAMPLES, repeated="sum(messages - 1)")
+    for said in found:
+        samples = [[row.first_seq, row.last_seq] for row in faults.of(said["stream"])]
+        said["duplicates"] = {"messages": faults.figure(said["stream"], "repeated"), "samples": samples}
+
+
+def _lateness(spark: SparkSession, job: Job, found: list[Found]) -> None:
+    from pyspark.sql import functions as f
+
+    where = job["event_time"]
+    column = HEADERS if where.startswith("header:") else "data binary"
+    events = frames.event_times(job.read(spark, f"{TIMES}, {column}"), where)
+    told = events.where("event_ns IS NOT NULL")
+    late_s = f.expr(LATE)
+    figures = events.groupBy("stream").agg(
+        f.count("event_ns").alias("messages"),
+        f.count_if(f.col("event_ns").isNull()).alias("without"),
+        f.min(late_s).alias("least_s"),
+        f.avg(late_s).alias("mean_s"),
+        *(f.percentile_approx(late_s, share / 100, 10_000).alias(f"p{share}_s") for share in (50, 95, 99)),
+        f.max(late_s).alias("greatest_s"),
     )
+    rows = {row.stream: row.asDict() for row in figures.collect()}
+    limit = job["late_after"]
+    late = Faults(told.where(f"{LATE} > {limit if limit is not None else 'double(NULL)'}"), "seq", SAMPLES)
+    unordered = Faults(frames.backwards(told, "event_ns"), "seq", 1)
+    for said in found:
+        name = said["stream"]
+        own = rows.get(name, dict.fromkeys(figures.columns) | {"messages": 0, "without": 0})
+        said["lateness"] = {
+            **{key: value for key, value in own.items() if key != "stream"},
+            "late": late.figure(name),
+            "out_of_order": unordered.figure(name),
+            "samples": [row.seq for row in late.of(name)],
+        }
 
 
-def _run(job: Job) -> Outcome:
-    streams, lines, losses, troubles = [], [], [], []
-    for span in spans_of(job):
-        said, lost, wrong = _stream(job, span)
-        streams.append(said)
-        lines += _lines(said)
-        losses += [f"stream {span.stream}: {text}" for text in lost]
-        troubles += [f"stream {span.stream}: {text}" for text in wrong]
+def _payloads(spark: SparkSession, job: Job, found: list[Found]) -> None:
+    schema = schema_text(job["schema"]) if job["schema"] else None
+    messages = job.read(spark, "stream string, seq bigint, data binary")
+    faults = Faults(frames.payload_faults(messages, schema), "seq", SAMPLES)
+    for said in found:
+        rows = faults.of(said["stream"])
+        said["payloads"] = {
+            "checked": said["rows"],
+            "invalid": faults.figure(said["stream"]),
+            "samples": [{"seq": row.seq, "why": row.why} for row in rows],
+        }
+
+
+CHECKS = {"times": _times, "duplicates": _duplicates, "lateness": _lateness, "payloads": _payloads}
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+def _run(job: Job, session: Session) -> Outcome:
+    spans = spans_of(job.options)
+    if job["schema"]:
+        schema_text(job["schema"])  # what is wrong is told before Spark starts
+    losses, troubles, lines = [], [], []
+    with session() as spark:
+        streams = check(spark, job, spans)
+        for said in streams:
+            lost, wrong = _faults(job, said)
+            if job["target"]:
+                from pyjs_spark.lake.reconcile import reconcile, shown
+
+                compared = reconcile(spark, job, said["stream"])
+                said["archive"] = shown(compared)
+                lost += [compared.loss] if compared.loss else []
+                wrong += [compared.trouble] if compared.trouble else []
+            lines += _lines(said)
+            losses += [f"stream {said['stream']}: {text}" for text in lost]
+            troubles += [f"stream {said['stream']}: {text}" for text in wrong]
     code = LOST if losses else FOUND if troubles else 0
     return Outcome(lines, {"streams": streams, "code": code}, code, "; ".join(losses + troubles))
 
 
-def _stream(job: Job, span: Span) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return the counts, the losses and the faults of one stream."""
-    checks = checks_of(job, span)
-    columns = tuple(sorted({name for check in checks for name in check.columns}))
-    rows = 0
-    for batch in read(span, columns, job.options):
-        rows += batch.num_rows
-        for check in checks:
-            check.look(batch)
-    said: dict[str, Any] = {"stream": span.stream, "low": span.low, "high": span.high, "rows": rows}
-    said |= {check.name: check.said() for check in checks}
-    lost = [check.trouble for check in checks if check.name == "gaps" and check.trouble]
-    wrong = [check.trouble for check in checks if check.name != "gaps" and check.trouble]
-    if job["target"]:
-        from pyjs_spark.lake.reconcile import reconcile, shown
-
-        found = reconcile(job["target"], span.stream, job.options)
-        said["archive"] = shown(found)
-        lost += [found.loss] if found.loss else []
-        wrong += [found.trouble] if found.trouble else []
-    return said, lost, wrong
+def _faults(job: Job, said: Found) -> tuple[list[str], list[str]]:
+    """Return sentences about losses and about other faults of a stream."""
+    missing = said.get("gaps", {}).get("messages", 0)
+    lost = [f"{missing} sequences have no message"] if missing and job["fail_on_gaps"] else []
+    limit = timedelta(seconds=job["late_after"] or 0)
+    sentences = {
+        ("times", "backwards"): "messages were stored before the one in front of them",
+        ("duplicates", "messages"): "messages repeat the id of another",
+        ("lateness", "late"): f"messages were stored more than {limit} after their event",
+        ("payloads", "invalid"): "payloads are not as they should be",
+    }
+    counts = {text: said.get(name, {}).get(key, 0) for (name, key), text in sentences.items()}
+    return lost, [f"{count} {text}" for text, count in counts.items() if count]
 
 
-def _lines(said: dict[str, Any]) -> list[str]:
+def _lines(said: Found) -> list[str]:
     """Return a stream's part of the report for people."""
     head = f"{said['stream']}: {said['rows']} messages, sequences {said['low']} to {said['high'] - 1}"
     return [head, *(f"  {name}: {_figures(part)}" for name, part in said.items() if isinstance(part, dict))]
 
 
-def _figures(part: dict[str, Any]) -> str:
+def _figures(part: Found) -> str:
     numbers = {name: value for name, value in part.items() if isinstance(value, int | float)}
     return ", ".join(f"{name} {value:.9g}" for name, value in numbers.items())
 
 
 def _explain(job: Job) -> Outcome:
-    spans = spans_of(job)
-    names = sorted({check.name for span in spans for check in checks_of(job, span)})
-    names += ["archive"] if job["target"] else []
+    spans, names = spans_of(job.options), sorted(checks_of(job))
     lines = [f"{span.stream}: sequences {span.low} to {span.high - 1}" for span in spans]
     said = [{"stream": span.stream, "low": span.low, "high": span.high} for span in spans]
     return Outcome([*lines, f"checks: {', '.join(names)}"], {"streams": said, "checks": names})

@@ -1,28 +1,31 @@
-"""Comparison of an archive with its stream: by file names, by rows, and by each sequence.
+"""Comparison of an archive with its stream: by file names, by footers, and by each sequence.
 
-The sequences and times of storing in each file are compared with those of the stream in the file's range, as far as
-the stream still has it. A message missing in the stream was removed since, which is not a fault. A message missing in
-the file is a loss that no run of the archive would notice, since the file's name covers it. Different times are a
-loss too: the stream lost its end after it was archived, and stored other messages under those sequences.
+The sequences and times of storing in the files are joined with those of the stream (frames.compared), as far as the
+stream still has them. A message missing in the stream was removed since, which is not a fault. A message missing in
+the files is a loss that no run of the archive would notice, since a file's name covers it. Different times are a loss
+too: the stream lost its end after it was archived, and stored other messages under those sequences.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import archive
+from pyjs_spark.lake import archive, frames
 from pyjs_spark.lake.archive import Holding, NamedFile
-from pyjs_spark.lake.files import file_system
+from pyjs_spark.lake.files import file_system, uri
+from pyjs_spark.lake.jobs import Job
 from pyjs_spark.lake.progress import progress
 from pyjs_spark.options.reading import Options
 from pyjs_spark.options.values import Position
-from pyjs_spark.read import modes as reading
-from pyjs_spark.read.ranges import ReadRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 SHOWN = 100
+COLUMNS = "seq bigint, ts_ns bigint"
 
 
 @dataclass
@@ -84,9 +87,33 @@ class Reconciled:
         return "; ".join(told)
 
 
-def reconcile(root: str, stream: str, options: Options) -> Reconciled:
+def reconcile(spark: SparkSession, job: Job, stream: str) -> Reconciled:
     """Compare one stream with its archive. Raises OptionError if there is none."""
-    whole = replace(
+    root = str(job["target"])
+    (holding,) = archive.look(root, _whole(job.options, stream))
+    if holding.said is None:
+        raise OptionError(f"folder {root}: there is no archive of the stream {stream}")
+    how_far = progress(holding)
+    found = Reconciled(other=how_far.other)
+    if found.other:
+        return found
+    files = archive.named_files(root, stream)
+    state = holding.state
+    found.files = sum(not file.is_none for file in files)
+    found.lost = list(how_far.lost)[:SHOWN]
+    found.lost_end = archive.lost_end(holding)
+    found.lag = max(0, state.end - holding.next)
+    holes = list(archive.missing(state.first_seq, min(holding.next, state.end), holding.covered, 2**62))
+    found.missing_files = holes[:SHOWN]
+    found.doubled = _doubled(files)[:SHOWN]
+    whole = [file for file in files if not file.is_none and not _is_damaged(root, file, found)]
+    _compare(spark, job, holding, [uri(root, file.path) for file in whole], found)
+    return found
+
+
+def _whole(options: Options, stream: str) -> Options:
+    """Return options of the whole stream, without the bounds of the checks."""
+    return replace(
         options,
         streams=(stream,),
         starting_offsets=None,
@@ -97,26 +124,6 @@ def reconcile(root: str, stream: str, options: Options) -> Reconciled:
         ending_times=(),
         said=(),
     )
-    (holding,) = archive.look(root, whole)
-    if holding.said is None:
-        raise OptionError(f"folder {root}: there is no archive of the stream {stream}")
-    found = Reconciled()
-    how_far = progress(holding)
-    found.other = how_far.other
-    if found.other:
-        return found
-    files = archive.named_files(root, stream)
-    found.files = sum(not file.is_none for file in files)
-    found.lost = list(how_far.lost)[:SHOWN]
-    state = holding.state
-    found.lost_end = archive.lost_end(holding)
-    found.lag = max(0, state.end - holding.next)
-    ends = archive.missing(state.first_seq, min(holding.next, state.end), holding.covered, 2**62)
-    found.missing_files = list(ends)[:SHOWN]
-    found.doubled = _doubled(files)[:SHOWN]
-    for file in files:
-        _compare(root, file, holding, whole, found)
-    return found
 
 
 def _doubled(files: list[NamedFile]) -> list[tuple[int, int]]:
@@ -130,71 +137,67 @@ def _doubled(files: list[NamedFile]) -> list[tuple[int, int]]:
     return found
 
 
-def _compare(root: str, file: NamedFile, holding: Holding, options: Options, found: Reconciled) -> None:
-    import numpy as np
+def _is_damaged(root: str, file: NamedFile, found: Reconciled) -> bool:
+    """Return whether a file cannot be read, or has other sequences than its name says; count its rows."""
+    try:
+        rows, low, last = footer(root, file.path)
+        why = ""
+    except ValueError as error:
+        rows, low, last, why = 0, file.low, file.low, str(error)
+    if not why and (low < file.low or last >= file.high):
+        why = f"sequences {low} to {last} pass what its name says"
+    if why:
+        found.damaged.append({"path": file.path, "why": why})
+    else:
+        found.rows += rows
+    return bool(why)
 
-    inside = _rows(root, file)
-    if isinstance(inside, str):
-        found.damaged.append({"path": file.path, "why": inside})
-        return
-    held, held_times = inside
-    found.rows += len(held)
-    low, high = max(file.low, holding.state.first_seq), min(file.high, holding.state.end)
+
+def _compare(spark: SparkSession, job: Job, holding: Holding, paths: list[str], found: Reconciled) -> None:
+    from pyspark.sql import functions as f
+
+    assert holding.said is not None
+    state = holding.state
+    low, high = state.first_seq, min(holding.next, state.end)
+    held = spark.read.schema(COLUMNS).parquet(*paths) if paths else spark.createDataFrame([], COLUMNS)
     if low >= high:
+        found.removed_since = held.count()
         return
-    there, times = _messages(holding, low, high, options)
-    found.checked += len(there)
-    missing = np.setdiff1d(there, held, assume_unique=True)
-    found.missing += len(missing)
-    found.missing_seqs += missing[: SHOWN - len(found.missing_seqs)].tolist()
-    both, at_there, at_held = np.intersect1d(there, held, assume_unique=True, return_indices=True)
-    replaced = both[times[at_there] != held_times[at_held]]
-    found.replaced += len(replaced)
-    found.replaced_seqs += replaced[: SHOWN - len(found.replaced_seqs)].tolist()
-    found.removed_since += int((held < high).sum()) - len(both)
+    subjects = ",".join(holding.said["subjects"])
+    more = {"subjects": subjects} if subjects else {}
+    there = job.read_range(spark, COLUMNS, {state.name: (low, high)}, **more)
+    covered = f.lit(True)
+    for first, end in found.missing_files:
+        covered = covered & ~f.col("seq").between(first, end - 1)
+    there = there.where(covered).cache()
+    found.checked = there.count()
+    differing = frames.compared(held, there).cache()
+    _count(differing, "held_ns IS NULL", found, "missing")
+    _count(differing, "held_ns <> there_ns", found, "replaced")
+    found.removed_since = differing.where(f"there_ns IS NULL AND seq < {high}").count()
+    differing.unpersist()
+    there.unpersist()
 
 
-def _rows(root: str, file: NamedFile) -> Any:
-    """Return the sequences in a file with their times, or the file's fault."""
-    import numpy as np
+def _count(differing: DataFrame, condition: str, found: Reconciled, name: str) -> None:
+    rows = differing.where(condition)
+    setattr(found, name, rows.count())
+    setattr(found, f"{name}_seqs", [row.seq for row in rows.orderBy("seq").limit(SHOWN).collect()])
+
+
+def footer(root: str, path: str) -> tuple[int, int, int]:
+    """Return the rows of a Parquet file, and its least and its greatest sequence. Raises ValueError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if file.is_none:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
     system, _ = file_system(root)
     try:
-        rows = pq.read_table(file.path, columns=["seq", "ts_ns"], filesystem=system, partitioning=None)
-        found, times = (rows.column(name).to_numpy() for name in ("seq", "ts_ns"))
-    except (pa.ArrowException, OSError, KeyError) as error:
-        return f"cannot be read: {' '.join(str(error).split())[:200]}"
-    if len(found) and (found[0] < file.low or found[-1] >= file.high or np.any(np.diff(found) <= 0)):
-        return f"sequences {found[0]} to {found[-1]} do not rise, or pass what its name says"
-    return found, times
-
-
-def _messages(holding: Holding, low: int, high: int, options: Options) -> Any:
-    """Return the stream's sequences in a range, under the archive's filter, with their times."""
-    import numpy as np
-
-    assert holding.said is not None
-    what = ReadRange(
-        holding.state.name,
-        low,
-        high,
-        tuple(holding.said["subjects"]),
-        created=holding.state.created,
-        columns=("seq", "ts_ns"),
-        headers="false",
-        **options.transport(),
-        keeps_all=False,  # what leaves the stream now is in the archive already
-        has_bodies=False,
-    )
-    none, batches = np.empty(0, np.int64), list(reading.read_range(options.connect, what))
-    return tuple(
-        np.concatenate([none, *(batch.column(name).to_numpy() for batch in batches)])
-        for name in ("seq", "ts_ns")
-    )
+        said = pq.read_metadata(path, filesystem=system)
+        seq = said.schema.names.index("seq")
+        stats = [said.row_group(number).column(seq).statistics for number in range(said.num_row_groups)]
+        return said.num_rows, min(each.min for each in stats), max(each.max for each in stats)
+    except (pa.ArrowException, OSError, ValueError, AttributeError) as error:
+        raise ValueError(f"cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
 def shown(found: Reconciled) -> dict[str, Any]:

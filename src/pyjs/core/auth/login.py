@@ -95,7 +95,7 @@ class Login:
         if callouts is None or rules is None:
             self._finish(user)
         else:
-            self._wait_for(callouts.ask(session, rules, "", self._answered))
+            self._wait_for(callouts.ask(session, rules, None, self._answered))
 
     def _wait_for(self, attempt: Started) -> None:
         """Parse nothing until `_answered`; the attempt has not been started."""

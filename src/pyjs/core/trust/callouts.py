@@ -18,12 +18,13 @@ from pyjs.base.gotext import quoted
 from pyjs.base.nuid import nuid
 from pyjs.claims.account import ANY
 from pyjs.claims.authorization import response_issues, response_of
+from pyjs.claims.roles import known_types
 from pyjs.claims.token import TokenFault, decode, encode
 from pyjs.claims.user import UserClaims, user_issues, user_of
 from pyjs.core.auth.identity import user_name
 from pyjs.core.auth.permissions import Permissions
-from pyjs.core.auth.users import GLOBAL_ACCOUNT, User
-from pyjs.core.trust.login import Refused, check_connection_type, granted, user_from
+from pyjs.core.auth.users import GLOBAL_ACCOUNT, User, UserToken
+from pyjs.core.trust.login import Refused, granted, user_from
 from pyjs.wire.nkeys import USER, KeyPair
 from pyjs.wire.xkeys import SealBroken
 
@@ -103,23 +104,28 @@ class Callouts:
         return replace(user, permissions=permissions.denying(SUBJECT))
 
     # -- asking ------------------------------------------------------------------------------------------------
-    def ask(self, session: ClientSession, rules: Rules, token: str, decided: Decided) -> Callout:
-        """Ask the service about a client; `token` is the one it sent, if that is known to be one."""
-        return Callout(self, session, rules, token, decided)
+    def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
+        """Return the question about a client, which would be let in as `user` without it."""
+        return Callout(self, session, rules, None if user is None else user.token, decided)
 
 
 class Callout:
     """One request, until its answer, its timeout or the end of the session."""
 
     def __init__(
-        self, callouts: Callouts, session: ClientSession, rules: Rules, token: str, decided: Decided
+        self,
+        callouts: Callouts,
+        session: ClientSession,
+        rules: Rules,
+        token: UserToken | None,
+        decided: Decided,
     ) -> None:
         self._callouts = callouts
         self._session = session
         self._rules = rules
         self._decided = decided
         self.cancelled = False
-        self._token = token
+        self._token = token  # of a user that its account lets in
         self._user = KeyPair(callouts.host.rng.randbytes(32), USER).public  # which the answer must be for
         self._timer: Timer | None = None
         self._subscription: Subscription | None = None
@@ -133,13 +139,13 @@ class Callout:
             self._callouts.host.log.warn(text)
             self._finish(None)
         else:
-            self._send(self._account, self._token)
+            self._send(self._account)
 
-    def _send(self, account: Account, token: str) -> None:
+    def _send(self, account: Account) -> None:
         host, callouts = self._callouts.host, self._callouts
         timeout_ns = host.entrance(self._session.peer).auth_timeout_ns
         now_ns = host.clock.wall_ns()
-        claims = self._request(token) | {"exp": (now_ns + timeout_ns) // NS_PER_S}
+        claims = self._request() | {"exp": (now_ns + timeout_ns) // NS_PER_S}
         request, headers = encode(claims, callouts.key, now_ns // NS_PER_S).encode(), b""
         if self._rules.xkey:
             request = callouts.xkey.seal(request, self._rules.xkey, host.rng)
@@ -174,14 +180,14 @@ class Callout:
             self._decided(user)
 
     # -- the request -------------------------------------------------------------------------------------------
-    def _request(self, token: str) -> dict[str, object]:
+    def _request(self) -> dict[str, object]:
         session, rules, host = self._session, self._rules, self._callouts.host
         server = dict(host.server_fields())
         if rules.xkey:
             server["xkey"] = self._callouts.xkey.public
-        options = session.options
+        options, trust, token = session.options, self._callouts.trust, self._token
         sent = {
-            "jwt": token,
+            "jwt": "" if trust is None else options.jwt or trust.options.default_sentinel,
             "nkey": options.nkey,
             "sig": options.sig,
             "auth_token": options.auth_token,
@@ -194,8 +200,10 @@ class Callout:
         client = {
             "host": session.peer.ip,
             "id": session.cid,
-            "user": user_name(session),
+            "user": user_name(session) or ("" if token is None else token.subject),
             "name": options.name,
+            "tags": [] if token is None else [*token.tags],
+            "name_tag": "" if token is None else token.name,
             "kind": "Client",
             "type": session.peer.kind if session.peer.kind != "in_process" else "nats",
             "nonce": session.nonce if options.sig else "",
@@ -221,15 +229,34 @@ class Callout:
     def _answered(self, request: Request) -> None:
         if self.cancelled or self._timer is None:
             return
-        user = None
         try:
-            user = self._user_in(request.payload)
+            claims = self._claims_in(request.payload)
+            target = self._target(claims)
         except (Refused, TokenFault) as refused:
-            text = str(refused)
-            self._callouts.host.log.warn(text[:1].upper() + text[1:])
-        self._finish(user)
+            self._refuse(str(refused))
+            return
+        self._release()
+        trust = self._callouts.trust
+        if self._rules.trusted is not None and trust is not None:
+            trust.find(target, lambda account: self._found(claims, target, account))
+        else:
+            self._found(claims, target, None)
 
-    def _user_in(self, payload: bytes) -> User:
+    def _refuse(self, text: str) -> None:
+        self._callouts.host.log.warn(text[:1].upper() + text[1:])
+        self._finish(None)
+
+    def _found(self, claims: UserClaims, target: str, account: TrustedAccount | None) -> None:
+        if self.cancelled:
+            return
+        try:
+            user = self._bound(claims, target, account)
+        except Refused as refused:
+            self._refuse(str(refused))
+        else:
+            self._finish(user)
+
+    def _claims_in(self, payload: bytes) -> UserClaims:
         rules = self._rules
         if not payload:
             raise Refused(f'auth callout violation: "no reason supplied" on account {quoted(rules.account)}')
@@ -242,7 +269,7 @@ class Callout:
         if claims.head.subject != self._user:
             wrong = f"{quoted(self._user)} but got {quoted(claims.head.subject)}"
             raise Refused(f"Expected authorized user of {wrong} on account {quoted(rules.account)}")
-        return self._bound(claims)
+        return claims
 
     def _verified(self, payload: bytes) -> str:
         """Return the token of the user in an answer."""
@@ -272,25 +299,20 @@ class Callout:
                 raise Refused("auth callout signing key is unknown")
         return response.jwt
 
-    def _bound(self, claims: UserClaims) -> User:
+    def _bound(self, claims: UserClaims, target: str, account: TrustedAccount | None) -> User:
         """Return the user for the claims that the service gave."""
-        rules, session = self._rules, self._session
-        target = self._target(claims)
-        grant = claims.grant
-        trust = self._callouts.trust
-        account = None
-        if rules.trusted is not None and trust is not None:
-            account = trust.accounts.get(target)
-            if account is None:
-                raise Refused(self._no_account(target))
+        session, grant = self._session, claims.grant
+        if account is not None:
             grant = granted(claims, account)
-        elif target not in self._callouts.host.accounts:
+        elif self._rules.trusted is not None or target not in self._callouts.host.accounts:
             raise Refused(self._no_account(target))
-        check_connection_type(grant, session)
+        if known_types(grant.connection_types) is None:  # known ones are not compared, as in nats-server
+            raise Refused(f"authorized user on account {quoted(target)} using invalid connection type")
         user = replace(user_from(session, claims, grant, account, ""), account=target)
         if claims.head.name:
             session.options.user = claims.head.name
             session.options.nkey = session.options.auth_token = ""
+        session.options.jwt = ""
         return replace(user, name=claims.head.name or user_name(session) or user.name)
 
     def _no_account(self, target: str) -> str:

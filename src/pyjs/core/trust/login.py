@@ -159,7 +159,7 @@ class TokenLogin:
         if rules is None:
             self.decided(user)
         else:
-            self.callout = self.callouts.ask(self.session, rules, check.text, self.decided)
+            self.callout = self.callouts.ask(self.session, rules, user, self.decided)
             self.callout.begin()
 
     def _refuse(self, text: str) -> None:

@@ -38,21 +38,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import config
+from pyjs_spark.lake.archive_job import FORMAT, lake_of
+from pyjs_spark.lake.jobs import Key, Said, values_of
 from pyjs_spark.lake.replay import mapping
 from pyjs_spark.lake.replay.mapping import Mapping
 from pyjs_spark.options import values as option_values
 from pyjs_spark.options.writing import KEY, SinkOptions, parse_sink_options
 
-KEYS = (
-    "kind", "source", "format", "stream", "target", "id", "map", "subjects", "first_seq", "last_seq", "since",
-    "until", "rate", "msg_ids", "rows_per_batch", "master",
-)  # fmt: skip
-SECTIONS = ("pipeline", "options", "spark", "catalog")
-FORMATS = ("parquet", "delta", "iceberg")
-MSG_IDS = ("keep", "origin")
 ROWS_PER_BATCH = 1_000_000
 OWN = (
     "stream",
@@ -63,6 +58,43 @@ OWN = (
     "delivery",
 )  # options that the pipeline sets itself
 ID_MAX = 100  # the sink gets more after it
+
+
+def _name(said: str) -> str:
+    if not option_values.STREAM_NAME.fullmatch(said) or "*" in said or "," in said:
+        raise ValueError("the name of one stream")
+    return said
+
+
+def _id(said: str) -> str:
+    if not KEY.fullmatch(said) or len(said) > ID_MAX:
+        raise ValueError(f"up to {ID_MAX} letters, digits, '-', '_' and '='")
+    return said
+
+
+def _place(said: str) -> str:
+    return said.strip()
+
+
+# fmt: off
+KEYS = (
+    Key("source", "folder or URI of the archive", _place, is_positional=True, is_needed=True),
+    Key("stream", "the archived stream", _name, is_positional=True, is_needed=True),
+    Key("target", "the stream that stores the messages", _name, is_positional=True, is_needed=True),
+    FORMAT,
+    Key("id", "of this replay: run again, it repeats nothing", _id, is_needed=True),
+    Key("map", "'A.> -> B.>'; the first that matches", mapping.parse, default=(), is_list=True),
+    Key("subjects", "only these, as they are in the archive", option_values.subjects, default=()),
+    Key("first_seq", "only from this sequence on", option_values.count(), default=1),
+    Key("last_seq", "only up to this sequence, inclusive", option_values.count(), default=option_values.SEQ_MAX),
+    Key("since", "only what was stored then or later", option_values.moment),
+    Key("until", "only what was stored before", option_values.moment),
+    Key("rate", "messages a second at most", option_values.count()),
+    Key("msg_ids", "keep (default), or origin: <stream>:<seq> for all", option_values.one_of("keep", "origin"),
+        default="keep"),
+    Key("rows_per_batch", f"default {ROWS_PER_BATCH}", option_values.count(), default=ROWS_PER_BATCH),
+)
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +116,6 @@ class Replay:
     rate: int | None = None
     msg_ids: str = "keep"
     rows_per_batch: int = ROWS_PER_BATCH
-    master: str = config.MASTER
-    spark: Table[str, str] = field(default_factory=dict)
     format: str = "parquet"
     catalog: Table[str, str] = field(default_factory=dict)
 
@@ -105,119 +135,35 @@ class Replay:
 
 
 def make(
-    head: Table[str, str],
-    maps: list[str],
-    options: Table[str, str],
-    spark: Table[str, str] | None = None,
-    catalog: Table[str, str] | None = None,
+    head: Said, maps: list[str], options: Table[str, str], catalog: Table[str, str] | None = None
 ) -> Replay:
     """Return the pipeline of texts. Raises OptionError."""
+    values = values_of("replay", KEYS, {**head, "map": maps})
+    given, sink = sink_options(head, options)
+    return of_values(values, given, sink, catalog or {})
+
+
+def sink_options(head: Said, options: Table[str, str]) -> tuple[dict[str, str], SinkOptions]:
+    """Return the options of the sink, as texts and parsed. Raises OptionError."""
     for name in options:
         if name.lower() in OWN:
             raise OptionError(f"option {name}: a replay sets it itself; leave it out")
-    target = _name(head, "target")
-    given = {**options, "stream": target}
-    found = Replay(
-        source=_needed(head, "source"),
-        stream=_name(head, "stream"),
-        target=target,
-        id=_id(_needed(head, "id")),
-        options=parse_sink_options(given),
-        given=given,
-        maps=tuple(mapping.parse(each) for each in maps),
-        subjects=option_values.subjects(head["subjects"]) if _is_fine(head, "subjects") else (),
-        first_seq=_count(head, "first_seq", 1),
-        last_seq=_count(head, "last_seq", option_values.SEQ_MAX),
-        since_ns=_moment(head, "since"),
-        until_ns=_moment(head, "until"),
-        rate=_count(head, "rate", 0) or None,
-        msg_ids=_msg_ids(head.get("msg_ids", "keep")),
-        rows_per_batch=_count(head, "rows_per_batch", ROWS_PER_BATCH),
-        master=head.get("master", config.MASTER),
-        spark=dict(spark or {}),
-        format=_format(head.get("format", "parquet"), catalog),
-        catalog=dict(catalog or {}),
-    )
+    given = {**options, "stream": str(head["target"])}
+    return given, parse_sink_options(given)
+
+
+def of_values(
+    values: Table[str, Any], given: Table[str, str], sink: SinkOptions, catalog: Table[str, str]
+) -> Replay:
+    """Return the pipeline of checked keys. Raises OptionError."""
+    own = {NAMES.get(name, name): value for name, value in values.items() if name != "master"}
+    lake_of(own["source"], own["format"], catalog)
+    found = Replay(options=sink, given=given, catalog=dict(catalog), **own)
     _check_order(found)
     return found
 
 
-def from_tables(said: Table[str, object], more: Table[str, str]) -> Replay:
-    """Return the pipeline of a file's tables; `more` are options that take precedence over the file's."""
-    config.refuse_unknown(said, SECTIONS, "section")
-    head, options, spark, catalog = (config.table(said, name) for name in SECTIONS)
-    config.refuse_unknown(head, KEYS, "key")
-    maps = head.get("map", [])
-    maps = [maps] if isinstance(maps, str) else maps
-    if not isinstance(maps, list) or not all(isinstance(each, str) for each in maps):
-        raise OptionError(
-            f"map={maps} is not allowed; allowed: a list of texts such as 'orders.> -> again.>'"
-        )
-    texts = {key: config.text(head, key) for key in head if key != "map"}
-    given = {name.lower(): value for name, value in (*config.flat(options), *more.items())}
-    return make(texts, maps, given, dict(config.flat(spark)), dict(config.flat(catalog)))
-
-
-def _needed(head: Table[str, str], key: str) -> str:
-    if not head.get(key, "").strip():
-        raise OptionError(f"key {key} is missing or empty in a replay; its keys are {', '.join(KEYS)}")
-    return head[key].strip()
-
-
-def _name(head: Table[str, str], key: str) -> str:
-    said = _needed(head, key)
-    if not option_values.STREAM_NAME.fullmatch(said) or "*" in said or "," in said:
-        raise OptionError(f"{key}={said} is not allowed; allowed: the name of one stream")
-    return said
-
-
-def _id(said: str) -> str:
-    if not KEY.fullmatch(said) or len(said) > ID_MAX:
-        raise OptionError(
-            f"id={said} is not allowed; allowed: up to {ID_MAX} letters, digits, '-', '_' and '='"
-        )
-    return said
-
-
-def _is_fine(head: Table[str, str], key: str) -> bool:
-    """Return whether there are subjects. Raises OptionError if one is not a valid subject."""
-    if key not in head:
-        return False
-    try:
-        option_values.subjects(head[key])
-    except ValueError as wrong:
-        raise OptionError(f"{key}={head[key]} is not allowed; allowed: {wrong}") from None
-    return True
-
-
-def _count(head: Table[str, str], key: str, default: int) -> int:
-    if key not in head:
-        return default
-    try:
-        return option_values.count()(head[key])
-    except ValueError as wrong:
-        raise OptionError(f"{key}={head[key]} is not allowed; allowed: {wrong}") from None
-
-
-def _moment(head: Table[str, str], key: str) -> int | None:
-    if key not in head:
-        return None
-    try:
-        return option_values.moment(head[key])
-    except ValueError as wrong:
-        raise OptionError(f"{key}={head[key]} is not allowed; allowed: {wrong}") from None
-
-
-def _msg_ids(said: str) -> str:
-    config.refuse_unknown([said], MSG_IDS, "msg_ids")
-    return said
-
-
-def _format(said: str, catalog: Table[str, str] | None) -> str:
-    config.refuse_unknown([said], FORMATS, "format")
-    if catalog and said != "iceberg":
-        raise OptionError(f"section catalog is for format=iceberg, and the format is {said}; leave it out")
-    return said
+NAMES = {"map": "maps", "since": "since_ns", "until": "until_ns"}
 
 
 def _check_order(found: Replay) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.files import uri
 from pyjs_spark.lake.replay import mapping
 from pyjs_spark.lake.replay.pipeline import Batch, Replay
 
@@ -31,7 +32,7 @@ def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> Da
 
     paths = sorted({file.path for batch in batches for file in batch.files})
     low, high = batches[0].low, batches[-1].high
-    rows = spark.read.schema(COLUMNS).parquet(*(_uri(found.source, path) for path in paths))
+    rows = spark.read.schema(COLUMNS).parquet(*(uri(found.source, path) for path in paths))
     rows = rows.where((f.col("seq") >= low) & (f.col("seq") < high))
     if found.subjects:
         rows = rows.where(f.col("subject").rlike(mapping.pattern_of(found.subjects)))
@@ -50,11 +51,6 @@ def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> Da
         "data",
         (f.coalesce(given, origin) if found.msg_ids == "keep" else origin).alias("msg_id"),
     )
-
-
-def _uri(root: str, path: str) -> str:
-    scheme, _, _ = root.partition("://")
-    return f"{scheme}://{path}" if "://" in root else path
 
 
 def _mapped(found: Replay) -> Column:

@@ -13,6 +13,7 @@ from pyjs_spark.errors import SparkError, SparkMissing
 from pyjs_spark.lake.files import file_system
 
 INSTALL = "pip install 'pyjs-spark[lake]'"
+FORMATS = ("parquet", "delta", "iceberg")
 PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}
 
 

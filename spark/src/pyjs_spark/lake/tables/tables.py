@@ -28,6 +28,7 @@ from pyjs_spark.lake.archive import Holding, Written
 from pyjs_spark.lake.files import file_system
 from pyjs_spark.lake.tables.table import Lake, Record, Table, TableFile, check_installed, folder_name, told
 from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options import uses
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read.plan import StreamState
 from pyjs_spark.read.ranges import ReadRange, Report
@@ -65,6 +66,7 @@ def table_of(lake: Lake, stream: str) -> Table:
 def look(lake: Lake, options: Options) -> list[Holding]:
     """Return the archive of each stream that the options name; changes nothing. Raises as archive.look."""
     check_installed(lake.format)
+    uses.check(uses.ARCHIVE, options)
     return [_holding(lake, state) for state in archive.states(lake.root, options)]
 
 

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip, wait_for
@@ -18,24 +18,24 @@ import pyarrow as pa  # only where it is installed
 import pyarrow.parquet as pq
 
 from pyjs_spark.cli.main import main
-from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import (
-    archive,
-    checks,
-)
+from pyjs_spark.lake import archive, frames
 from pyjs_spark.options.reading import parse_options
+from pyjs_spark.times import parse_rfc3339
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Say = Callable[..., tuple[int, dict[str, Any], str]]
 NS = 10**9
 
 
 @pytest.fixture
-def say(server: ServerProcess, filler: Filler, capsys: pytest.CaptureFixture[str]) -> Say:
+def say(server: ServerProcess, filler: Filler, command: Callable[..., tuple[int, str, str]]) -> Say:
     """Check the test's stream; return the exit code, what was found in it, and what stood on stderr."""
 
     def run(*argv: str) -> tuple[int, dict[str, Any], str]:
-        code = main(["quality", filler.name, *argv, "-s", f"nats://127.0.0.1:{server.port}", "--json"])
-        out, err = capsys.readouterr()
+        address = f"nats://127.0.0.1:{server.port}"
+        code, out, err = command("quality", filler.name, *argv, "-s", address, "--json")
         streams = json.loads(out)["streams"] if out else [{}]
         return code, streams[0], err
 
@@ -76,7 +76,7 @@ def test_a_stream_without_faults_ends_with_0(say: Say, filler: Filler) -> None:
         "rows": 12,
         "times": {"backwards": 0, "largest_s": 0.0, "samples": []},
         "gaps": {"messages": 0, "ranges": [], "count": 0},
-        "duplicates": {"ids": 0, "messages": 0, "samples": []},
+        "duplicates": {"messages": 0, "samples": []},
     }
     assert filler.consumers() == []
 
@@ -105,7 +105,7 @@ def test_message_ids_that_are_repeated_are_found(say: Say, filler: Filler) -> No
     code, said, err = say()
 
     assert (code, "2 messages repeat the id of another" in err) == (5, True)
-    assert said["duplicates"] == {"ids": 5, "messages": 2, "samples": [[1, 3, 5]]}
+    assert said["duplicates"] == {"messages": 2, "samples": [[1, 5]]}
     assert "duplicates" not in say("-o", "includeHeaders=false")[1]
 
 
@@ -127,7 +127,7 @@ def test_only_what_the_options_choose_is_checked(say: Say, filler: Filler) -> No
 
 def test_lateness_is_counted_from_the_time_of_the_event(say: Say, filler: Filler) -> None:
     filler.create()
-    stored = checks.parse_rfc3339(str(filler.api(f"STREAM.INFO.{filler.name}")["ts"]))
+    stored = parse_rfc3339(str(filler.api(f"STREAM.INFO.{filler.name}")["ts"]))
     for late_s in (0, 90, 30):
         event = f"{(stored - late_s * NS) / NS:.3f}".encode()
         filler.fill(1, headers=b"NATS/1.0\r\nAt: %b\r\n\r\n" % event)
@@ -184,10 +184,10 @@ def test_a_schema_without_its_package_is_told(
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
-        (["--event-time", "At"], "--event-time=At is not allowed; allowed: header:NAME or json:FIELD"),
+        (["--event-time", "At"], "event_time=At is not allowed; allowed: header:NAME or json:FIELD"),
         (["--late-after", "5m"], "--late-after needs --event-time"),
         (["--late-after", "soon"], "allowed: a duration above zero"),
-        (["--payload", "xml"], "--payload=xml is not allowed; allowed: json"),
+        (["--payload", "xml"], "payload=xml is not allowed; allowed: json"),
         (["-o", "includeHeaders=raw"], "includeHeaders=raw is not allowed in quality"),
         (["--event-time", "header:A", "-o", "includeHeaders=false"], "leave out includeHeaders=false"),
         (["-o", "readMode=direct"], "option readMode is not allowed in quality: it has no effect here"),
@@ -347,7 +347,7 @@ def test_damage_and_doubles_are_told(say: Say, filler: Filler, archived: Callabl
     assert "files are missing, first 6 to 6" in err
     assert [each["why"][:20] for each in said["archive"]["damaged"]] == [
         "cannot be read: Coul",
-        "sequences 6 to 10 do",
+        "sequences 6 to 10 pa",
     ]
 
 
@@ -383,7 +383,7 @@ def test_an_archive_of_some_subjects_is_held_against_those(
 
 
 def test_the_report_for_people_and_a_file_that_asks_for_it(
-    server: ServerProcess, filler: Filler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ServerProcess, filler: Filler, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     filler.create()
     filler.fill(4)
@@ -394,18 +394,19 @@ def test_the_report_for_people_and_a_file_that_asks_for_it(
         f'[options]\nservers = "nats://127.0.0.1:{server.port}"\n'
     )
 
-    assert main(["validate", "-c", str(file)]) == 0
-    assert main(["explain", "-c", str(file)]) == 0
-    explained = capsys.readouterr().out.splitlines()[1:]
-    assert main(["run", "-c", str(file)]) == 3
-    said = capsys.readouterr().out.splitlines()
+    assert command("validate", "-c", str(file))[0] == 0
+    explained = command("explain", "-c", str(file))[1].splitlines()
+    code, out, _ = command("run", "-c", str(file))
+    said = out.splitlines()
+
+    assert code == 3
 
     assert explained == [f"{filler.name}: sequences 1 to 4", "checks: duplicates, gaps, payloads, times"]
     assert said == [
         f"{filler.name}: 3 messages, sequences 1 to 4",
         "  times: backwards 0, largest_s 0",
         "  gaps: messages 1, count 1",
-        "  duplicates: ids 0, messages 0",
+        "  duplicates: messages 0",
         "  payloads: checked 3, invalid 0",
     ]
 
@@ -415,66 +416,43 @@ def test_a_stream_that_is_not_there_or_a_server_ends_with_2_and_4(say: Say, fill
     assert main(["quality", filler.name, "-s", "nats://127.0.0.1:1"]) == 4
 
 
-# -- the checks -----------------------------------------------------------------------------------------------------
+# -- the frames -----------------------------------------------------------------------------------------------------
 
 
-def batch(**columns: Any) -> pa.RecordBatch:
-    return pa.record_batch({name: pa.array(values) for name, values in columns.items()})
+def test_times_that_go_back_are_found(spark: SparkSession) -> None:
+    rows = [("S", 1, 5), ("S", 2, 7), ("S", 3, 6), ("S", 4, 4), ("S", 5, 8), ("T", 1, 1)]
+    messages = spark.createDataFrame(rows, "stream string, seq bigint, ts_ns bigint")
+
+    assert sorted(map(tuple, frames.backwards(messages).collect())) == [("S", 3, 1), ("S", 4, 3)]
 
 
-def test_times_that_go_back_are_found_across_batches() -> None:
-    found = checks.Times()
-    found.look(batch(seq=[1, 2, 3], ts_ns=[5 * NS, 7 * NS, 6 * NS]))
-    found.look(batch(seq=[4, 5], ts_ns=[4 * NS, 8 * NS]))
+TIMES = [
+    ("2026-01-31T12:00:00.5Z", 1769860800 * NS + NS // 2),
+    ("2026-01-31T13:00:00+01:00", 1769860800 * NS),
+    ("1769860800", 1769860800 * NS),
+    ("1769860800000", 1769860800 * NS),
+    ("1769860800000000", 1769860800 * NS),
+    (str(1769860800 * NS), 1769860800 * NS),
+    ("1769860800.25", 1769860800 * NS + NS // 4),
+    ("yesterday", None),
+    ("2026-01-31", None),
+    ("-5", None),
+    ("0", None),
+    ("", None),
+    ("99999999999999999999", None),
+    ("+294247-01-10T04:00:54Z", None),
+]
 
-    assert found.said() == {"backwards": 2, "largest_s": 3.0, "samples": [3, 4]}
-    assert found.trouble == "2 messages were stored before the one in front of them"
 
-
-def test_gaps_are_found_across_batches_and_at_both_ends() -> None:
-    found = checks.Gaps(1, 12, is_trouble=True)
-    found.look(batch(seq=[2, 3]))
-    found.look(batch(seq=[5, 6, 9]))
-
-    assert found.said() == {"messages": 6, "ranges": [(1, 2), (4, 5), (7, 9), (10, 12)], "count": 4}
-    assert found.said() == found.said()
-
-
-def test_percentiles_are_close() -> None:
-    spread = checks.Spread()
-    for value in range(1, 1001):
-        spread.add(value / 10)
-
-    said = spread.said()
-
-    assert (said["least_s"], said["greatest_s"], said["mean_s"]) == (0.1, 100.0, pytest.approx(50.05))
-    assert [said[f"p{share}_s"] for share in (50, 95, 99)] == [
-        pytest.approx(value, rel=0.021) for value in (50, 95, 99)
+def test_times_of_events_are_understood(spark: SparkSession) -> None:
+    rows = [
+        ("S", seq, 1, {"At": [said]}, json.dumps({"a": {"at": said}}).encode())
+        for seq, (said, _) in enumerate(TIMES)
     ]
-    assert set(checks.Spread().said().values()) == {None}
+    schema = "stream string, seq bigint, ts_ns bigint, headers map<string,array<string>>, data binary"
+    messages = spark.createDataFrame(rows, schema)
 
-
-@pytest.mark.parametrize(
-    ("said", "ns"),
-    [
-        ("2026-01-31T12:00:00.5Z", 1769860800 * NS + NS // 2),
-        (1769860800, 1769860800 * NS),
-        ("1769860800000", 1769860800 * NS),
-        (1769860800000000, 1769860800 * NS),
-        (1769860800 * NS, 1769860800 * NS),
-        ("1769860800.25", 1769860800 * NS + NS // 4),
-        ("yesterday", None),
-        (True, None),
-        (-5, None),
-        (None, None),
-        ([], None),
-    ],
-)
-def test_times_of_events_are_understood(said: object, ns: int | None) -> None:
-    assert checks.time_ns(said) == ns
-
-
-def test_a_schema_needs_a_file() -> None:
-    pytest.importorskip("jsonschema")
-    with pytest.raises(OptionError, match="cannot be read"):
-        checks.Payloads("no such file")
+    for where in ("header:At", "json:a.at"):
+        found = frames.event_times(messages, where).orderBy("seq").collect()
+        assert [row.event_ns for row in found] == [ns for _, ns in TIMES]
+    assert frames.event_times(messages, "json:a.b").where("event_ns IS NOT NULL").count() == 0

@@ -1,0 +1,131 @@
+"""The configuration of a job in a TOML file.
+
+    [pipeline]
+    kind = "archive"            # or another kind; the other keys are its own
+    stream = "ORDERS"           # a name, a pattern with *, or a list of both
+    target = "/lake"            # a folder, or a URI that pyarrow has a file system for
+    master = "local[*]"         # where Spark runs
+
+    [options]                   # of the data source; `tls.ca = "..."` may be a table too
+    servers = "nats://127.0.0.1:4222"
+
+    [spark]                     # settings of the Spark session
+    "spark.driver.memory" = "2g"
+
+    [catalog]                   # of Iceberg, in the words of pyiceberg; without it a file in the target
+    type = "rest"
+    uri = "http://catalog:8181"
+
+An unknown key is refused, and the error names the closest known one. Knows nothing of servers, Spark and pyarrow.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+
+from pyjs_spark.errors import OptionError
+from pyjs_spark.lake import archive_job, compact, dead_letters, quality
+from pyjs_spark.lake.jobs import Job, JobKind
+from pyjs_spark.lake.replay import job as replay_job
+from pyjs_spark.options.reading import BY_NAME
+
+KINDS: Mapping[str, JobKind] = {
+    kind.name: kind
+    for kind in (archive_job.KIND, replay_job.KIND, compact.KIND, quality.KIND, dead_letters.KIND)
+}
+SECTIONS = ("pipeline", "options", "spark", "catalog")
+
+
+def from_file(path: str, more: Mapping[str, str]) -> Job:
+    """Return the job of a file; `more` are options that take precedence over the file's. Raises OptionError."""
+    said = tables_of(path)
+    try:
+        return from_tables(said, more)
+    except OptionError as error:
+        raise OptionError(f"{path}: {error}") from None
+
+
+def tables_of(path: str) -> dict[str, object]:
+    """Return the contents of a file. Raises OptionError."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path}: this is no TOML: {error}") from None
+
+
+def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Job:
+    """Return the job that a file's sections define; `more` as in from_file. Raises OptionError."""
+    head = dict(_table(said, "pipeline"))
+    if "kind" not in head:
+        raise OptionError("key kind is missing in [pipeline]")
+    name = _text("kind", head.pop("kind"))
+    refuse_unknown([name], tuple(KINDS), "kind")
+    kind = KINDS[name]
+    refuse_unknown(said, SECTIONS if kind.has_catalog else SECTIONS[:-1], "section")
+    refuse_unknown(head, tuple(key.name for key in kind.keys), "key")
+    lists = {key.name for key in kind.keys if key.is_list}
+    texts = {key: _texts(key, value) if key in lists else _text(key, value) for key, value in head.items()}
+    options, spark, catalog = (dict(_flat(_table(said, section))) for section in SECTIONS[1:])
+    return kind.job(texts, _documented({**_lower(options), **_lower(more)}), spark, catalog)
+
+
+def _lower(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in options.items()}
+
+
+def _documented(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options under their documented names."""
+    return {BY_NAME[name].name if name in BY_NAME else name: value for name, value in options.items()}
+
+
+def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:
+    """Refuse an unknown name; the error has the closest known one. Raises OptionError."""
+    for name in said:
+        if name in known:
+            continue
+        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise OptionError(f"{what} {name} is unknown; {hint}")
+
+
+def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """Return a section, {} if it is not there. Raises OptionError."""
+    found = said.get(name, {})
+    if not isinstance(found, dict):
+        raise OptionError(f"{name} is no section; write [{name}] and its keys below")
+    return found
+
+
+def _flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all keys of a table and its inner tables, dotted, with their values in Spark's form."""
+    for key, value in section.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield before + key, _text(before + key, value)
+
+
+def _text(key: str, value: object) -> str:
+    """Return a value of a file in Spark's form. Raises OptionError."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    raise OptionError(
+        f"{key}={value} is not allowed; allowed: a text, a number, true, false, a list of texts"
+    )
+
+
+def _texts(key: str, value: object) -> list[str]:
+    """Return the texts of a key that takes several. Raises OptionError."""
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise OptionError(f"{key}={value} is not allowed; allowed: a list of texts")
+    return found
