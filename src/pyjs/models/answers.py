@@ -286,6 +286,9 @@ class PubAck(Answer):
     seq: int = 0
     duplicate: bool = False
     domain: str = ""
+    val: str = ""  # of a counter
+    batch: str = ""  # of the last message of a batch
+    count: int = 0  # messages of that batch
     error: ApiError | None = None
 
 

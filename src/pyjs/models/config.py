@@ -133,10 +133,8 @@ class StreamConfig(Options):
     subject_delete_marker_ttl: Duration = Field(
         default=0, description="The lifetime of the marker that an expired subject leaves; 0: no marker."
     )
+    allow_msg_counter: bool = Field(default=False, description="A message adds to a number.")
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
-    allow_msg_counter: bool = Field(
-        default=False, description="A message adds to a number; not supported yet."
-    )
     allow_atomic: bool = Field(
         default=False, description="Batches are published as a whole; not supported yet."
     )

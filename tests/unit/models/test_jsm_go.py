@@ -46,7 +46,6 @@ DIFFERENCES: dict[str, tuple[set[str], set[str]]] = {
         {"error.error"} | {f"error.error.{name}" for name in ERROR},
         {f"error.{name}" for name in ERROR} | {"success"},
     ),
-    "pub_ack_response": ({"batch", "count", "val"}, set()),
     "stream_create_response": (STREAM_INFO, {"mirror.seq", "sources.seq"}),
     "stream_info_response": (STREAM_INFO, {"mirror.seq", "sources.seq"}),
     "stream_list_response": (

@@ -40,7 +40,7 @@ API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
-COUNTERS, ATOMIC = "message counters are", "atomic batch publish is"
+ATOMIC = "atomic batch publish is"
 BATCHED, SCHEDULES = "batch publish is", "message schedules are"
 PERSIST_ASYNC = "persist mode async is"
 
@@ -188,6 +188,7 @@ class StreamConfig:
     subject_delete_marker_ttl_ns: int = option(
         DURATION, "The lifetime of the marker that an expired subject leaves; 0: no marker.", level=1
     )
+    allow_msg_counter: bool = option(BOOL, "A message adds to a number.", level=2, updatable=False)
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
@@ -195,7 +196,9 @@ class StreamConfig:
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
         shape = shape_of(StreamConfig)
         pairs = zip(shape.options, shape.values(self), strict=True)
-        kept[META_REQUIRED_LEVEL] = str(max(each.level for each, value in pairs if value or not each.level))
+        kept[META_REQUIRED_LEVEL] = str(
+            max(each.level for each, value in pairs if value != each.zero or not each.level)
+        )
         return replace(self, metadata=kept)
 
     def with_server_metadata(self) -> StreamConfig:
@@ -215,9 +218,6 @@ class StreamConfig:
 class UnsupportedOptions:
     """Options of nats-server that are decoded, so that wrong types get the usual error, and then refused."""
 
-    allow_msg_counter: bool = option(
-        BOOL, "A message adds to a number.", level=2, updatable=False, refused=COUNTERS
-    )
     allow_atomic: bool = option(BOOL, "Batches are published as a whole.", level=2, refused=ATOMIC)
     allow_batched: bool = option(
         BOOL, "Batches are published without acknowledgements.", level=4, refused=BATCHED

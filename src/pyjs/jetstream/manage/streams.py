@@ -28,6 +28,7 @@ from pyjs.jetstream.manage.reservations import Reservation
 from pyjs.jetstream.manage.store_probe import StoreProbe
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
+from pyjs.jetstream.stream.features.special import SpecialPublishes
 from pyjs.jetstream.stream.relearn import relearn_steps, window_parts
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream import Stream
@@ -415,6 +416,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     expiry = Expiry(js.shared.timers)
     probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
     stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
+    stream.special = SpecialPublishes(stream, js.shared)
     if isinstance(store, FileStore):
         store.examiner.on_mistake = partial(_mistaken, stream)
     stream.sync_always = js.options.sync_always and config.storage == FILE

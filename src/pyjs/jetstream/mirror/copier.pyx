@@ -18,7 +18,9 @@ from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from pyjs.base.grow cimport grow
-from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, ALLOW_TTL, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, SEALED
+from pyjs.jetstream.stream.limits cimport (
+    ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, SEALED,
+)
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
@@ -29,6 +31,8 @@ from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 from functools import partial
+
+from pyjs.jetstream.errcodes import ApiError
 
 cdef extern from "string.h" nogil:
     const void* memmem(const void* haystack, size_t n, const void* needle, size_t m)
@@ -304,8 +308,6 @@ cdef class Copier(StreamConsumer):
     cdef int take(self, Msg* m) noexcept nogil:
         """Store a message that its origin has checked."""
         cdef PubHeaders h
-        cdef uint64_t seq, before = self.target.staged_bytes
-        cdef bint lives, rolls_up
         if (self.renames or self.target.transform is not None) and not m.aliased:
             with gil:
                 return self.take_renamed(m)
@@ -317,13 +319,22 @@ cdef class Copier(StreamConsumer):
         if h.msg_id.n and self.target.dedupe.window_ns and not self.mirrors \
                 and self.target.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.target.turn.now):
             return SKIPPED
+        if self.target.limits.features & COUNTS and not self.mirrors:
+            with gil:
+                return self.keep_counted(m, &h)
+        return self.keep(m, &h)
+
+    cdef int keep(self, Msg* m, PubHeaders* h) noexcept nogil:
+        """Store a message that is no duplicate."""
+        cdef uint64_t seq, before = self.target.staged_bytes
+        cdef bint lives, rolls_up
         lives = h.ttl.n != 0 and self.target.limits.features & ALLOW_TTL != 0
         rolls_up = h.rollup.n != 0 and self.target.limits.features & ALLOW_ROLLUP != 0
         seq = self.target.keep_or_skip(m, rolls_up)
         if seq == 0:
             return REFUSED
         if h.msg_id.n:
-            self.target.remember_id(&h, seq)
+            self.target.remember_id(h, seq)
         else:
             self.target.dedupe.last_id_len = 0
         if lives or rolls_up:
@@ -338,6 +349,19 @@ cdef class Copier(StreamConsumer):
             self.target.aging.lifetimes.add(seq, ttl, self.target.store.catalogue.last_ts)
         if rollup is not None and rollup.lower() in (b"sub", b"all"):
             self.target.evictions.note_rollup(m.subject[:m.subject_len], rollup, seq)
+
+    cdef int keep_counted(self, Msg* m, PubHeaders* h) noexcept:
+        """Store a message whose value changes the counter of its subject."""
+        cdef uint64_t last_seq = self.target.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        cdef bytes body
+        try:
+            headers, payload, _ = self.target.special.count(
+                last_seq, m.body[:m.header_len], m.body[m.header_len:m.size])
+        except ApiError:
+            return REFUSED              # as in nats-server, it is tried again
+        body = headers + payload
+        m.body, m.header_len, m.size = body, <uint32_t> len(headers), <uint32_t> len(body)
+        return self.keep(m, h)
 
     cdef int take_renamed(self, Msg* m) noexcept:
         """Store a message under its transformed subject."""

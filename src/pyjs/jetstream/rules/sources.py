@@ -16,7 +16,6 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.stream import (
     ATOMIC,
     BATCHED,
-    COUNTERS,
     SCHEDULES,
     SourceConsumer,
     StreamConfig,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 API_PREFIX = "$JS.API"
 _NOT_ON_MIRRORS = {
-    COUNTERS: errcodes.MIRROR_WITH_COUNTERS,
     ATOMIC: errcodes.MIRROR_WITH_ATOMIC_PUBLISH,
     BATCHED: errcodes.MIRROR_WITH_BATCH_PUBLISH,
     SCHEDULES: errcodes.MIRROR_WITH_MSG_SCHEDULES,
@@ -110,6 +108,7 @@ def _checked_mirror(
     errcodes.MIRROR_WITH_FIRST_SEQ.raise_if(config.first_seq > 0)
     errcodes.MIRROR_WITH_SUBJECTS.raise_if(config.subjects)
     errcodes.MIRROR_WITH_SOURCES.raise_if(config.sources)
+    errcodes.MIRROR_WITH_COUNTERS.raise_if(config.allow_msg_counter)
     for feature, error in _NOT_ON_MIRRORS.items():
         if feature in unsupported:
             raise error.error()

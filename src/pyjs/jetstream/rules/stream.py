@@ -15,7 +15,7 @@ from pyjs.base.gotext import duration_text
 from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.declared import as_json
-from pyjs.jetstream.config.stream import FILE, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
+from pyjs.jetstream.config.stream import FILE, LIMITS, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
 from pyjs.jetstream.names import is_valid_name
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.subjects.overlap import at_once, first_overlap
@@ -72,6 +72,8 @@ def check(
     config = _with_times(config, options, pedantic)
     if config.deny_purge and config.allow_rollup_hdrs:
         raise errcodes.invalid_config("roll-ups require the purge permission")
+    if config.allow_msg_counter:
+        _check_counter(config)
     _check_discard_new_per_subject(config)
     config = _with_delete_markers(config, pedantic)
     if config.mirror or config.sources:
@@ -120,6 +122,8 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     errcodes.STREAM_MIRROR_NOT_UPDATABLE.raise_if(new.mirror and new.mirror != old.mirror)
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise errcodes.invalid_config("message TTL status can not be disabled")
+    if new.allow_msg_counter != old.allow_msg_counter:
+        raise errcodes.invalid_config("stream configuration update can not change message counter setting")
     if not new.sealed:
         return new
     return replace(new, max_age_ns=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
@@ -177,6 +181,13 @@ def _default_window(max_age_ns: int, longest: int, pedantic: bool) -> int:
         errcodes.PEDANTIC.raise_if(pedantic, err="duplicate window cannot be bigger than max age")
         window = max_age_ns
     return window
+
+
+def _check_counter(config: StreamConfig) -> None:
+    errcodes.refuse_config(config.discard == NEW, "counter stream cannot use discard new")
+    errcodes.refuse_config(config.allow_msg_ttl, "counter stream cannot use message TTLs")
+    if config.retention != LIMITS:
+        raise errcodes.invalid_config("counter stream can only use limits retention")
 
 
 def _check_discard_new_per_subject(config: StreamConfig) -> None:

@@ -20,7 +20,7 @@ from pyjs.store.store cimport StreamStore
 
 from pyjs.base.bounds import INT64
 from pyjs.base.errors import NotNow
-from pyjs.jetstream.stream.message_ttl import NEVER, parse_ttl_ns
+from pyjs.jetstream.stream.message_ttl import NEVER, is_marker, parse_ttl_ns
 
 cdef enum:
     STEP = 2000                 # messages removed in one step: less than a millisecond
@@ -246,7 +246,6 @@ cdef class Aging:
             return True
         self.store.drop(seq, False)
         subject = message.subject
-        if b"\r\nNats-Marker-Reason:" not in message.headers \
-                and self.store.catalogue.count_of(subject, len(subject)) == 0:
+        if not is_marker(message.headers) and self.store.catalogue.count_of(subject, len(subject)) == 0:
             stream.leave_marker(subject, seq)
         return True

@@ -6,6 +6,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef enum AnswerKind:
     PUB_ACK                     # sent when its record is written; an error reply if the write fails
+    LONG_ACK                    # as PUB_ACK, and its body is in the arena
     DUPLICATE
     REFUSAL                     # its body is in the arena
     REPUBLISHED                 # a copy: sent when its record is written, otherwise not at all

@@ -1,5 +1,8 @@
 """A stream's limits for ingest, and its share of usage."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.wire.ops cimport Msg
 
 cdef enum Feature:
     ALLOW_TTL = 1
@@ -10,11 +13,15 @@ cdef enum Feature:
     ALLOW_ROLLUP = 32
     KEEPS_INTEREST = 64         # interest retention
     REMOVES_ACKNOWLEDGED = 128               # interest or workqueue retention: acknowledged messages are removed
+    COUNTS = 256                # a message adds to the last value of its subject
 
 cdef class StreamLimits:
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 is unlimited
     cdef int64_t max_age_ns, marker_ttl_ns                                  # 0: none
     cdef unsigned int features                                              # Feature flags
+
+    # Return the limit that makes discard new refuse `m`, 0: none. Noted evictions still count as stored.
+    cdef int reached(self, Catalogue catalogue, Msg* m, bint rolls_up) noexcept nogil
 
 cdef class Usage:
     cdef public int64_t used        # bytes of all streams that count here

@@ -4,7 +4,20 @@ There is one `Usage` for each account and storage, and one for each server and s
 subtract removed ones; nothing else changes `used`. Compiled because ingest reads both for every message
 (benchmarks/: JetStream async publish).
 """
+from pyjs.store.index.sequences cimport Entry, index_live
+
 from pyjs.base.bounds import taken
+
+cdef enum:
+    MAX_MSGS_REACHED = 1        # limits of discard new, see publish_errors.store_error
+    MAX_BYTES_REACHED = 2
+    MAX_MSGS_PER_SUBJECT_REACHED = 3
+
+
+cdef uint64_t size_of_oldest(Catalogue catalogue, Msg* m) noexcept nogil:
+    """Return the stored size of the message that `m` replaces in a full subject."""
+    cdef Entry* e = index_live(&catalogue.index, catalogue.first_seq_of(m.subject, m.subject_len))
+    return 0 if e == NULL else catalogue.stored_size(e)
 
 
 cdef class StreamLimits:
@@ -26,8 +39,28 @@ cdef class StreamLimits:
             | config.sealed * SEALED
             | (config.allow_rollup_hdrs and not config.deny_purge) * ALLOW_ROLLUP
             | (config.retention == "interest") * KEEPS_INTEREST
+            | config.allow_msg_counter * COUNTS
             | (config.retention != "limits") * REMOVES_ACKNOWLEDGED
         )
+
+    cdef int reached(self, Catalogue catalogue, Msg* m, bint rolls_up) noexcept nogil:
+        cdef uint64_t size = catalogue.overhead + m.subject_len + m.size
+        cdef uint64_t count = 0
+        cdef bint replaces, exact
+        if self.max_msgs_per_subject > 0:
+            count = catalogue.count_of(m.subject, m.subject_len)
+        replaces = self.max_msgs_per_subject > 0 and count >= <uint64_t> self.max_msgs_per_subject
+        exact = not replaces or count == <uint64_t> self.max_msgs_per_subject
+        if m.header_len:
+            size += catalogue.header_overhead
+        if replaces and self.features & DISCARD_NEW_PER_SUBJECT and not rolls_up:
+            return MAX_MSGS_PER_SUBJECT_REACHED
+        if self.max_msgs > 0 and catalogue.msgs >= <uint64_t> self.max_msgs and not replaces:
+            return MAX_MSGS_REACHED
+        if self.max_bytes > 0 and catalogue.bytes + size > <uint64_t> self.max_bytes \
+                and not (replaces and exact and size_of_oldest(catalogue, m) >= size):
+            return MAX_BYTES_REACHED
+        return 0
 
 
 cdef class Usage:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pyjs.base.bounds import DURATION_SIZE_MAX, taken, wrapped_ns
 from pyjs.base.gotext import duration_text
 from pyjs.base.units import parse_duration_ns
+from pyjs.jetstream.stream.features.headers import value_of
 
 NS_PER_S = 1_000_000_000
 NEVER = -1
@@ -49,6 +50,11 @@ def marker_headers(ttl_ns: int) -> bytes:
     """Return the header block of the marker that replaces the last, expired message of a subject."""
     shown = duration_text(ttl_ns).encode()
     return b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % shown
+
+
+def is_marker(headers: bytes) -> bool:
+    """Return whether a message marks the end of its subject: it was removed, or purged by a key-value client."""
+    return bool(value_of(headers, b"Nats-Marker-Reason")) or value_of(headers, b"KV-Operation") == b"PURGE"
 
 
 def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:

@@ -14,8 +14,9 @@ cdef struct PubHeaders:
     Value expected_last_msg_id
     Value rollup
     Value ttl
+    Value batch_id
     int64_t ttl_ns              # of `ttl`, if it is a plain number of seconds; otherwise 0
-    bint later                  # publish_errors must look: at the header of a missing feature, or at `ttl`
+    bint later                  # features/checks.py must look: at a rare header, or at `ttl`
     bint conditional            # a header other than msg_id is set
     bint has_status             # the first line has a status
 

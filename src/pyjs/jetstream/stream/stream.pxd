@@ -40,6 +40,7 @@ cdef class Stream(Sink):
     cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
     cdef int n_followers                    # copiers that read this stream
     cdef public object inflow               # sourcing.Inflow: its mirror or sources; None: none
+    cdef public Sink special                # features.special.SpecialPublishes: takes batches and counters
     cdef int64_t stamp                      # time of the current message, 0: now
     cdef public object republisher          # republish.Republisher, None: no republish
 
@@ -65,6 +66,9 @@ cdef class Stream(Sink):
     cdef arm_expiry(self)
     cdef commit_failed(self)
     cdef int ingest_with_headers(self, Msg* m) noexcept nogil
+    cdef void note_headers(self, Msg* m, PubHeaders* h, uint64_t seq) noexcept nogil
+    cdef bint is_too_large(self, Msg* m) noexcept nogil
+    cdef bint usage_refused(self, Msg* m) noexcept nogil
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint raises_ttl(self, Msg* m) noexcept
     cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil
@@ -74,8 +78,6 @@ cdef class Stream(Sink):
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint size_refused(self, Msg* m) noexcept nogil
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil
-    cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil
-    cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil
     cdef bint over_usage(self, Msg* m) noexcept nogil
     cdef uint64_t keep(self, Msg* m) noexcept nogil
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept

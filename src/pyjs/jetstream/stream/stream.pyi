@@ -38,6 +38,7 @@ class Stream(Sink):
     transform: SubjectTransform | None
     republisher: Republisher | None
     inflow: Inflow | None
+    special: Sink
     @property
     def last_msg_id(self) -> bytes: ...
     def __init__(

@@ -13,6 +13,7 @@ every published message passes here (benchmarks/: JetStream async publish).
 Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Sink
@@ -22,13 +23,13 @@ from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport (
-    ALLOW_ROLLUP, ALLOW_TTL, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK, REMOVES_ACKNOWLEDGED,
-    SEALED, StreamLimits, Usage, UsageShare,
+    ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK,
+    REMOVES_ACKNOWLEDGED, SEALED, StreamLimits, Usage, UsageShare,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
 from pyjs.store.index.filter cimport StoreFilter
-from pyjs.store.index.sequences cimport Entry, index_live, index_prev_live
+from pyjs.store.index.sequences cimport index_prev_live
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
@@ -40,7 +41,8 @@ from pyjs.base.gotext import duration_text
 from pyjs.jetstream.rules.claims import Claims
 from pyjs.jetstream.config.stream import WORKQUEUE
 from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
-from pyjs.jetstream.stream.publish_errors import failure_body, later_refusal, refusal_body, rollup_error, store_error
+from pyjs.jetstream.stream.features.checks import later_refusal
+from pyjs.jetstream.stream.publish_errors import failure_body, refusal_body, rollup_error, store_error
 
 cdef int64_t PROBE_NS = 1000000000  # after which a stream that could not remove a message tries again
 cdef int64_t STEP_NS = 1000000000   # a message so much older than the last one: the wall clock was set
@@ -51,13 +53,10 @@ cdef enum:
     HEADERS_SIZE_MAX = 65535
     REMOVED_PER_TURN = 2048     # messages removed in one turn: about a millisecond
     SWEPT_PER_TURN = 5000
-    AT_FIRST = 0                # points at which headers of missing features are refused, see publish_errors
+    AT_FIRST = 0                # points at which rare headers are checked, see features/checks.py
     AFTER_STREAM = 1
     AFTER_SEQUENCES = 2
     AT_LAST = 3
-    MAX_MSGS_REACHED = 1        # limits of discard new, see publish_errors.store_error
-    MAX_BYTES_REACHED = 2
-    MAX_MSGS_PER_SUBJECT_REACHED = 3
     SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores part of it
     NO_SEQUENCE_LEFT = 5        # nats-server continues with 0, and loses such messages in files
     SUBJECT_SIZE_MAX = 65535    # the limit of a log record
@@ -141,8 +140,13 @@ cdef class Stream(Sink):
         if self.limits.features & SEALED:
             self.refuse(m, 10109, 0)
             return 0
+        if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            return self.special.deliver(m, NULL)
         if m.header_len:
             return self.ingest_with_headers(m)
+        if self.limits.features & COUNTS:
+            self.refuse(m, 10169, 0)
+            return 0
         if self.size_refused(m):
             return 0
         seq = self.keep_or_skip(m, False)
@@ -159,8 +163,12 @@ cdef class Stream(Sink):
             with gil:
                 self.ingest_without_status(m)
             return 0
-        if (h.conditional and self.headers_refused(m, &h)) or self.size_refused(m):
+        if h.batch_id.n:
+            return self.special.deliver(m, NULL)
+        if self.size_refused(m) or (h.conditional and self.headers_refused(m, &h)):
             return 0
+        if self.limits.features & COUNTS:
+            return self.special.deliver(m, NULL)
         if h.later and self.later_refused(m, AT_LAST):
             return 0
         if h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, &h):
@@ -170,16 +178,25 @@ cdef class Stream(Sink):
                 if self.raises_ttl(m):
                     return 0
         seq = self.keep_or_skip(m, h.rollup.n != 0)
-        if seq == 0:
-            return 0
-        self.remember_id(&h, seq)
+        if seq:
+            self.note_headers(m, &h, seq)
+            self.answer(m, PUB_ACK, seq)
+        return 0
+
+    cdef void note_headers(self, Msg* m, PubHeaders* h, uint64_t seq) noexcept nogil:
+        """Apply the headers of the message `seq`, just taken."""
+        self.remember_id(h, seq)
         if h.ttl.n:
-            self.note_ttl(&h, seq)
-        self.answer(m, PUB_ACK, seq)
+            self.note_ttl(h, seq)
         if h.rollup.n:
             with gil:
                 self.evictions.note_rollup(m.subject[:m.subject_len], h.rollup.p[:h.rollup.n], seq)
-        return 0
+
+    cdef bint usage_refused(self, Msg* m) noexcept nogil:
+        """Return whether server or account have no room left for a message, before anything of it is read."""
+        if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max:
+            return self.refuse(m, 10023, 0)
+        return self.over_usage(m) and self.refuse(m, 10002, 0)
 
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return whether a header other than Nats-Msg-Id refuses the message; it is then answered."""
@@ -205,9 +222,10 @@ cdef class Stream(Sink):
                 h.rollup.p[:h.rollup.n], self.limits.features & ALLOW_ROLLUP != 0))
 
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
-        """Return whether a header of a missing feature refuses the message at this point."""
+        """Return whether a rare header refuses the message at this point."""
         with gil:
-            return self.refuse_unless_none(m, later_refusal(point, m.body[:m.header_len], m.subject[:m.subject_len]))
+            return self.refuse_unless_none(m, later_refusal(
+                point, self.config, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len]))
 
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t last
@@ -234,9 +252,13 @@ cdef class Stream(Sink):
             self.answer(m, DUPLICATE, seq)
         return seq != 0
 
+    cdef bint is_too_large(self, Msg* m) noexcept nogil:
+        """Return whether the message is larger than max_msg_size; it is then answered."""
+        return self.limits.max_msg_size >= 0 and m.size > self.limits.max_msg_size and self.refuse(m, 10054, 0)
+
     cdef bint size_refused(self, Msg* m) noexcept nogil:
-        if self.limits.max_msg_size >= 0 and m.size > self.limits.max_msg_size:
-            return self.refuse(m, 10054, 0)
+        if self.is_too_large(m):
+            return True
         if m.header_len > HEADERS_SIZE_MAX:
             return self.refuse(m, 10097, 0)
         return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
@@ -272,30 +294,10 @@ cdef class Stream(Sink):
 
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
         """Return whether discard new refuses the message, which is then answered."""
-        cdef int reached = self.limit_reached(m, rolls_up)
+        cdef int reached = self.limits.reached(self.store.catalogue, m, rolls_up)
         if reached and self.makes_room():
-            reached = self.limit_reached(m, rolls_up)
+            reached = self.limits.reached(self.store.catalogue, m, rolls_up)
         return reached != 0 and self.refuse(m, 10077, reached)
-
-    cdef int limit_reached(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Return the limit that refuses `m`, 0: none. Noted evictions still count as stored."""
-        cdef uint64_t size = self.store.catalogue.overhead + m.subject_len + m.size
-        cdef uint64_t count = 0
-        cdef bint replaces, exact
-        if self.limits.max_msgs_per_subject > 0:
-            count = self.store.catalogue.count_of(m.subject, m.subject_len)
-        replaces = self.limits.max_msgs_per_subject > 0 and count >= <uint64_t> self.limits.max_msgs_per_subject
-        exact = not replaces or count == <uint64_t> self.limits.max_msgs_per_subject
-        if m.header_len:
-            size += self.store.catalogue.header_overhead
-        if replaces and self.limits.features & DISCARD_NEW_PER_SUBJECT and not rolls_up:
-            return MAX_MSGS_PER_SUBJECT_REACHED
-        if self.limits.max_msgs > 0 and self.store.catalogue.msgs >= <uint64_t> self.limits.max_msgs and not replaces:
-            return MAX_MSGS_REACHED
-        if self.limits.max_bytes > 0 and self.store.catalogue.bytes + size > <uint64_t> self.limits.max_bytes \
-                and not (replaces and exact and self.size_of_oldest(m) >= size):
-            return MAX_BYTES_REACHED
-        return 0
 
     cdef bint makes_room(self) noexcept nogil:
         """Carry out noted evictions before the turn; False: there are none, or the disk refuses."""
@@ -304,12 +306,6 @@ cdef class Stream(Sink):
         self.kept_seq = self.store.catalogue.last_seq
         self.evict()
         return True
-
-    cdef uint64_t size_of_oldest(self, Msg* m) noexcept nogil:
-        """Return the stored size of the message that `m` replaces in a full subject."""
-        cdef uint64_t seq = self.store.catalogue.first_seq_of(m.subject, m.subject_len)
-        cdef Entry* e = index_live(&self.store.catalogue.index, seq)
-        return 0 if e == NULL else self.store.catalogue.stored_size(e)
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
         cdef bytes subject = m.subject[:m.subject_len]

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
-from pyjs.jetstream.stream.message_ttl import NEVER, parse_ttl_ns
+from pyjs.jetstream.stream.message_ttl import NEVER, is_marker, parse_ttl_ns
 
 S = 1_000_000_000
 
@@ -181,3 +181,10 @@ def test_those_that_never_expire_do_not_keep_the_others(js: JetStreamFixture) ->
     js.publish("s", b"last")
     js.advance(seconds=2)
     assert js.payloads("S") == [b"never"]
+
+
+def test_a_purge_of_a_key_value_client_is_a_marker() -> None:
+    assert is_marker(b"NATS/1.0\r\nKV-Operation: PURGE\r\n\r\n")
+    assert is_marker(b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\n\r\n")
+    assert not is_marker(b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n")
+    assert not is_marker(b"")

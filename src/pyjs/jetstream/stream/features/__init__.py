@@ -1,0 +1,1 @@
+"""Publishes with special headers: counters, batches, schedules."""

@@ -1,0 +1,61 @@
+"""Checks of rare headers, at the points where nats-server makes them.
+
+Called by the compiled ingest only for messages that have such a header, so the Python calls do not matter. The order
+of the checks decides which error a publisher gets (tests/conformance/scenarios/publish).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.stream.features.counting import increment_error
+from pyjs.jetstream.stream.features.headers import value_of
+from pyjs.jetstream.stream.message_ttl import parse_ttl_ns
+from pyjs.subjects.tokens import is_valid_literal
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.errcodes import ApiError
+
+
+def later_refusal(
+    point: int, config: StreamConfig, headers: bytes, payload_size: int, subject: bytes
+) -> ApiError | None:
+    """Return the error of a header, None: this `point` finds none.
+
+    Points are the places where nats-server checks these headers: 0 before any condition, 1 after the expected stream,
+    2 after the expected sequences, 3 just before storing.
+    """
+    if point == 0:
+        return increment_error(headers, payload_size, config.allow_msg_counter)
+    if point == 1:
+        return _refused_after_stream(headers)
+    return _refused_after_sequences(headers, subject) if point == 2 else _refused_last(headers)
+
+
+def _refused_after_stream(headers: bytes) -> ApiError | None:
+    """Return the error of a TTL in a stream without `allow_msg_ttl`; checked after the expected stream."""
+    ttl = value_of(headers, b"Nats-TTL")
+    return errcodes.MESSAGE_TTL_DISABLED.error() if ttl and parse_ttl_ns(ttl) else None
+
+
+def _refused_after_sequences(headers: bytes, subject: bytes) -> ApiError | None:
+    """Return the error of a schedule or a forged source header; checked after the expected sequences."""
+    if value_of(headers, b"Nats-Schedule"):
+        return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
+    scheduler = value_of(headers, b"Nats-Scheduler")
+    following = value_of(headers, b"Nats-Schedule-Next")
+    if following == b"purge" and scheduler != subject and is_valid_literal(scheduler):
+        return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
+    if following or scheduler:
+        return errcodes.MESSAGE_SCHEDULES_SCHEDULER_INVALID.error()
+    if value_of(headers, b"Nats-Stream-Source"):
+        return errcodes.MESSAGE_SOURCE_HDR_NOT_ALLOWED.error()
+    return None
+
+
+def _refused_last(headers: bytes) -> ApiError | None:
+    """Return the error of an invalid TTL; checked just before storing."""
+    ttl = value_of(headers, b"Nats-TTL")
+    return errcodes.MESSAGE_TTL_INVALID.error() if ttl and parse_ttl_ns(ttl) is None else None

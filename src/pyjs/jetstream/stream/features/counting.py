@@ -1,0 +1,155 @@
+"""Counters: a message adds its Nats-Incr to the last value of its subject, and the sum is stored.
+
+Numbers have any size, as in nats-server: thousands of digits are read and written in parts, because Python limits one
+conversion. A copied message brings the whole value of its origin. Nats-Counter-Sources, in the headers of the last
+message of the subject, has the value last seen from every origin; only the change since then is added.
+
+Knows only headers and payloads; the stream finds the last message and stores the new one.
+Source: ADR-49; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/counter).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.stream.features.headers import value_of, with_value
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.errcodes import ApiError
+
+INCREMENT, SOURCES, STREAM_SOURCE = b"Nats-Incr", b"Nats-Counter-Sources", b"Nats-Stream-Source"
+DIGITS_AT_ONCE = 4000  # Python converts 4,300 digits at most
+# A counter adds up: conditions on other messages make no sense with an increment.
+_NOT_WITH_INCREMENT = (
+    b"Nats-Rollup",
+    b"Nats-Expected-Stream",
+    b"Nats-Expected-Last-Msg-Id",
+    b"Nats-Expected-Last-Subject-Sequence-Subject",
+    b"Nats-Expected-Last-Sequence",
+    b"Nats-Expected-Last-Subject-Sequence",
+)
+_BIG_INT = re.compile(rb"[+-]?[0-9]+")
+# Go writes these characters as escapes in JSON.
+_ESCAPES = ((b"&", rb"\u0026"), (b"<", rb"\u003c"), (b">", rb"\u003e"))
+
+
+def increment_error(headers: bytes, payload_size: int, allowed: bool) -> ApiError | None:
+    """Return the error of a Nats-Incr header that a client sent, None: it is valid, or there is none."""
+    increment = value_of(headers, INCREMENT)
+    if not increment:
+        return None
+    if not _BIG_INT.fullmatch(increment):
+        return errcodes.MESSAGE_INCR_INVALID.error()
+    if not allowed:
+        return errcodes.MESSAGE_INCR_DISABLED.error()
+    if payload_size:
+        return errcodes.MESSAGE_INCR_PAYLOAD.error()
+    if any(value_of(headers, name) for name in _NOT_WITH_INCREMENT):
+        return errcodes.MESSAGE_INCR_INVALID.error()
+    return None
+
+
+def counted(
+    headers: bytes,
+    last_headers: bytes,
+    last_payload: bytes | None,
+    size_max: int,
+    copied: bytes | None = None,
+) -> tuple[bytes, bytes, bytes]:
+    """Return headers and payload to store, and the value, of a message whose increment is added.
+
+    `last_headers` and `last_payload` are those of the last message of the subject; no payload: it is the first one.
+    `copied` is the payload of a message from another stream.
+
+    Raises:
+        ApiError: the message cannot be counted.
+    """
+    increment = value_of(headers, INCREMENT)
+    errcodes.MESSAGE_INCR_MISSING.raise_if(not increment)
+    total = 0 if last_payload is None else _value_in(last_payload)
+    sources = _sources_in(last_headers)
+    if copied is None:
+        total += number_of(increment)
+    else:
+        total, headers = _with_copy(headers, total, sources, _value_in(copied))
+    value = text_of(total)
+    payload = b'{"val":"%b"}' % value
+    if sources:
+        headers = with_value(headers, SOURCES, _json(sources))
+    errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM.raise_if(len(headers) + len(payload) > size_max)
+    return headers, payload, value
+
+
+def _with_copy(
+    headers: bytes, total: int, sources: dict[str, dict[str, str]], theirs: int
+) -> tuple[int, bytes]:
+    """Add the change of an origin's value since the last copy; note that value in `sources`."""
+    fields = value_of(headers, STREAM_SOURCE).decode("utf-8", "replace").split(" ")
+    subjects = sources.setdefault(fields[0], {})
+    subject = fields[4] if len(fields) > 4 else ""
+    change = theirs - number_of(subjects.get(subject, "0").encode())
+    subjects[subject] = text_of(theirs).decode()
+    return total + change, with_value(headers, INCREMENT, text_of(change))
+
+
+def _value_in(payload: bytes) -> int:
+    """Return the number in a stored payload."""
+    try:
+        shown = orjson.loads(payload)["val"].encode()
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise errcodes.MESSAGE_COUNTER_BROKEN.error() from None
+    errcodes.MESSAGE_COUNTER_BROKEN.raise_if(not _BIG_INT.fullmatch(shown))
+    return number_of(shown)
+
+
+def _sources_in(headers: bytes) -> dict[str, dict[str, str]]:
+    """Return origin -> subject -> value of a stored header."""
+    shown = value_of(headers, SOURCES)
+    if not shown:
+        return {}
+    try:
+        found: dict[str, dict[str, str]] = orjson.loads(shown)
+        valid = all(_BIG_INT.fullmatch(value.encode()) for each in found.values() for value in each.values())
+    except (ValueError, TypeError, AttributeError):
+        valid = False
+    errcodes.MESSAGE_COUNTER_BROKEN.raise_if(not valid)
+    return found
+
+
+def _json(sources: dict[str, dict[str, str]]) -> bytes:
+    out = orjson.dumps(sources, option=orjson.OPT_SORT_KEYS)
+    for character, escape in _ESCAPES:
+        out = out.replace(character, escape)
+    return out
+
+
+def number_of(text: bytes) -> int:
+    """Return the number that decimal digits, maybe with a sign, stand for."""
+    if text[:1] in (b"-", b"+"):
+        return -_natural(text[1:]) if text[:1] == b"-" else _natural(text[1:])
+    return _natural(text)
+
+
+def _natural(digits: bytes) -> int:
+    if len(digits) <= DIGITS_AT_ONCE:
+        return int(digits)
+    half = len(digits) // 2
+    unit: int = 10**half
+    return _natural(digits[:-half]) * unit + _natural(digits[-half:])
+
+
+def text_of(number: int) -> bytes:
+    """Return the decimal digits of a number."""
+    return b"-" + _digits(-number) if number < 0 else _digits(number)
+
+
+def _digits(number: int) -> bytes:
+    if number < 10**DIGITS_AT_ONCE:
+        return b"%d" % number
+    half = int(number.bit_length() * 0.30103) // 2
+    high, low = divmod(number, 10**half)
+    return _digits(high) + _digits(low).rjust(half, b"0")
