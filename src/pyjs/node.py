@@ -547,14 +547,15 @@ def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:
-        single = replace(options.authorization, user=block.user, password=block.password, token=block.token)
+        own = block.authorization
+        single = replace(options.authorization, user=own.user, password=own.password, token=own.token)
         options = replace(options, authorization=single, no_auth_user=block.no_auth_user, tls=block.tls)
         authenticator = authenticator_from(options, rng)
     elif block.port and block.tls.verify_and_map != options.tls.verify_and_map:
         authenticator = authenticator_from(replace(options, tls=block.tls), rng)
     return Entrance(
         authenticator,
-        block.auth_timeout_ns or common.auth_timeout_ns,
+        block.authorization.timeout_ns or common.auth_timeout_ns,
         block.ping_interval_ns or common.ping_interval_ns,
     )
 

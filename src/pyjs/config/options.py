@@ -218,6 +218,16 @@ class TlsOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class WebSocketLogins:
+    """The single user or the token of WebSocket clients, in place of those of all clients."""
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    timeout_ns: int = 0  # time limit for CONNECT; 0: that of the block authorization
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class WebSocketOptions:
     """The port for WebSocket clients, and their logins where these differ from those of other clients."""
 
@@ -232,10 +242,7 @@ class WebSocketOptions:
     handshake_timeout_ns: int = 0  # until the upgrade is complete; 0: see server/websocket/port.py
     headers: dict[str, str] = field(default_factory=dict)  # of the answer to an upgrade
     no_auth_user: str = ""
-    user: str = ""  # with `password`, in place of the single user of the block authorization
-    password: str = ""
-    token: str = ""
-    auth_timeout_ns: int = 0  # time limit for CONNECT; 0: that of the block authorization
+    authorization: WebSocketLogins = field(default_factory=WebSocketLogins)
     jwt_cookie: str = ""  # names of cookies whose values stand in for what CONNECT lacks
     user_cookie: str = ""
     pass_cookie: str = ""
@@ -246,7 +253,7 @@ class WebSocketOptions:
     @property
     def has_logins(self) -> bool:
         """Whether WebSocket clients log in by this block, and not as other clients do."""
-        return bool(self.user or self.token or self.no_auth_user)
+        return bool(self.authorization.user or self.authorization.token or self.no_auth_user)
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -334,8 +341,9 @@ class Options:
         single = self.authorization
         if single.user:
             yield UserOptions(single.user, single.password)
-        if self.websocket.user:
-            yield UserOptions(self.websocket.user, self.websocket.password)
+        own = self.websocket.authorization
+        if own.user:
+            yield UserOptions(own.user, own.password)
         yield from single.users
         for account in self.accounts.values():
             yield from account.users
@@ -347,7 +355,11 @@ class Options:
 
     def has_plain_password(self) -> bool:
         """Return whether a password or token is in plain text."""
-        secrets = [self.authorization.token, self.websocket.token, *(user.password for user in self.users())]
+        secrets = [
+            self.authorization.token,
+            self.websocket.authorization.token,
+            *(user.password for user in self.users()),
+        ]
         return any(secret and not is_bcrypt(secret) for secret in secrets)
 
 

@@ -23,7 +23,7 @@ from pyjs.config.kinds import (
     read_listen,
     read_map,
 )
-from pyjs.config.options import NS_PER_S, Options, WebSocketOptions
+from pyjs.config.options import NS_PER_S, Options, WebSocketLogins, WebSocketOptions
 from pyjs.config.table import Key, Kind, Reading, Table, read_block
 from pyjs.config.tls import TLS, read_tls_into
 from pyjs.config.values import Value
@@ -50,12 +50,12 @@ def _read_handshake_timeout(reading: Reading, key: Key, value: Value, target: ob
     return DURATION.read(reading, key, value, target)
 
 
-def _read_logins(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, str, str, int]:
-    logins = WebSocketOptions()
+def _read_logins(reading: Reading, key: Key, value: Value, target: object) -> WebSocketLogins:
+    logins = WebSocketLogins()
     read_block(reading, LOGINS, read_map(key, value, "user: alice, password: secret"), logins)
     if logins.token and (logins.user or logins.password):
         raise Refused(value.place, "authorization has a user and a token", "keep one of the two")
-    return logins.user, logins.password, logins.token, logins.auth_timeout_ns
+    return logins
 
 
 def _check_headers(reading: Reading, key: Key, value: Value, data: object) -> None:
@@ -82,7 +82,6 @@ LOGINS = Table(
             "timeout",
             Kind("duration", read_auth_timeout, "Duration | float"),
             "How long a client may take to authenticate; a number counts seconds.",
-            attrs=("auth_timeout_ns",),
         ),
     ),
 )
@@ -128,7 +127,6 @@ WEBSOCKET = Table(
             Kind("map", _read_logins, "{}", LOGINS),
             "The login of clients of this port, in place of the block authorization.",
             ("authentication",),
-            attrs=("user", "password", "token", "auth_timeout_ns"),
         ),
         Key("no_auth_user", STRING, "The user of clients of this port that send no credentials."),
         Key("jwt_cookie", STRING, "The cookie with the JWT of a client that sends none."),
@@ -181,7 +179,7 @@ def check_websocket(
     if block.no_auth_user:
         problems += no_auth_user(block.no_auth_user, at("websocket.no_auth_user"))
     listed = bool(options.authorization.users) or any(each.users for each in options.accounts.values())
-    for name, value in (("username", block.user), ("token", block.token)):
+    for name, value in (("username", block.authorization.user), ("token", block.authorization.token)):
         if listed and value:
             cause = f"websocket authentication {name} not compatible with presence of users/nkeys"
             problems.append(Problem(place, cause, "remove it, and add a user to the list"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
     """Credentials outside of CONNECT; each stands in for one that CONNECT lacks."""
 
@@ -23,7 +23,7 @@ class Peer:
     port: int
     kind: str = "nats"  # nats | websocket | in_process
     forwarded_for: str = ""  # the address that an HTTP proxy gives, for log lines
-    credentials: Credentials | None = field(default=None, repr=False)
+    credentials: Credentials | None = None
     disguised: bool = False  # the address is that of a proxy, until the proxy has said whose
 
     def name_of(self, cid: int) -> str:

@@ -110,7 +110,7 @@ def _websocket(monitored: Monitored) -> JsonDict:
             "no_auth_user": block.no_auth_user,
             "jwt_cookie": block.jwt_cookie,
             "handshake_timeout": block.handshake_timeout_ns,
-            "auth_timeout": number(block.auth_timeout_ns / NS_PER_S),
+            "auth_timeout": number(block.authorization.timeout_ns / NS_PER_S),
             "no_tls": block.no_tls,
             "tls_map": block.tls.verify_and_map,
             "tls_pinned_certs": list(block.tls.pinned_certs),

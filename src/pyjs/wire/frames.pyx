@@ -2,8 +2,8 @@
 
 The reader gets one read of the connection at a time and returns events. Consecutive uncompressed frames are one
 PLAIN event, whatever their number: clients send a frame for each PUB, and a Python object per frame would cost more
-than the message itself. Parts of a frame are passed on as they arrive, so an uncompressed message has no size limit here; those
-of a compressed message are collected up to a limit. Inflates nothing and answers nothing.
+than the message itself. Parts of a frame are passed on as they arrive, so an uncompressed message has no size limit
+here; those of a compressed message are collected up to a limit. Inflates nothing and answers nothing.
 
     frame:  FIN RSV1 RSV2 RSV3 opcode(4) | MASK length(7) | [length(16 or 64)] | [key(32)] | payload
 

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.config.effects import NODE_EFFECTS, Effect, open_site
 from tests.unit.config.process_effects import PROCESS_EFFECTS, observe_process
 from tests.unit.config.test_tables import ROWS, WRITE, attribute, content, target_of, value_of
+from tests.unit.config.websocket_effects import PROXY_EFFECTS, WEBSOCKET_EFFECTS
 from tests.unit.monitor.conftest import Site
 
 from pyjs.config.load import load_options
@@ -23,6 +24,9 @@ SHOWN = (
 )  # the tables that /varz?config=1 has key by key
 
 
+OF_PROCESSES = {**PROCESS_EFFECTS, **WEBSOCKET_EFFECTS, **PROXY_EFFECTS}
+
+
 def names(effects: dict[str, list[Effect]]) -> list[tuple[str, Effect]]:
     return [(name, effect) for name, several in effects.items() for effect in several]
 
@@ -33,7 +37,8 @@ def identifiers(effects: dict[str, list[Effect]]) -> list[str]:
 
 def test_every_key_has_an_experiment() -> None:
     keys = {f"{path}/{key.name}".lstrip("/") for path, table in TABLES.items() for key in table.keys}
-    tried = [*NODE_EFFECTS, *PROCESS_EFFECTS]
+    keys.remove("websocket/jwt_cookie")  # no configuration with it is valid without JWTs
+    tried = [*NODE_EFFECTS, *OF_PROCESSES]
     assert sorted(tried) == sorted(keys)
 
 
@@ -50,7 +55,7 @@ def test_a_key_changes_what_the_node_does(name: str, effect: Effect, tmp_path: P
     assert changed.log.lines == [] or "unexpected" not in str(changed.log.lines)
 
 
-@pytest.mark.parametrize(("name", "effect"), names(PROCESS_EFFECTS), ids=identifiers(PROCESS_EFFECTS))
+@pytest.mark.parametrize(("name", "effect"), names(OF_PROCESSES), ids=identifiers(OF_PROCESSES))
 def test_a_key_changes_what_the_process_does(name: str, effect: Effect, tmp_path: Path) -> None:
     changed = observe_process(effect, tmp_path / "with", with_key=True)
     usual = observe_process(effect, tmp_path / "without", with_key=False)

@@ -1,8 +1,8 @@
 """The transport of a WebSocket client: between the loop's transport, or the TLS one, and the connection of a client.
 
 A protocol for the transport below, a transport for the Connection above. The Connection is made after the upgrade,
-so it never sees HTTP; its bytes are the payloads of frames. Work per iteration of the loop is bounded: frames that have a
-cost of their own (control frames, compressed messages) take turns with other connections.
+so it never sees HTTP; its bytes are the payloads of frames. Work per iteration of the loop is bounded: frames that
+have a cost of their own (control frames, compressed messages) take turns with other connections.
 
     REQUEST -> OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
 

@@ -1,0 +1,67 @@
+"""Frames of output, as another library reads them."""
+
+from __future__ import annotations
+
+import random
+import zlib
+
+import pytest
+from websockets.extensions.permessage_deflate import PerMessageDeflate
+from websockets.frames import Opcode
+from websockets.protocol import CLIENT, OPEN, Protocol
+
+from pyjs.server.websocket.outgoing import COMPRESSED_MAX, Terms, frames_of
+
+
+def read_back(data: bytes, compressed: bool) -> tuple[bytes, list[tuple[Opcode, bool, int]]]:
+    """Return the messages, joined, and opcode, end and size of each frame."""
+    protocol = Protocol(CLIENT, state=OPEN, max_size=None)
+    if compressed:
+        protocol.extensions = [PerMessageDeflate(True, True, 15, 15)]
+    protocol.receive_data(data)
+    found = [event for event in protocol.events_received() if hasattr(event, "opcode")]
+    assert protocol.parser_exc is None
+    return (
+        b"".join(bytes(each.data) for each in found),
+        [(each.opcode, each.fin, len(each.data)) for each in found],
+    )
+
+
+@pytest.mark.parametrize("size", [1, 125, 126, 65_535, 65_536, 300_000])
+def test_a_write_is_one_message(size: int) -> None:
+    data = b"".join(frames_of([b"x" * (size - 1), b"y"], Terms()))
+    assert read_back(data, False) == (b"x" * (size - 1) + b"y", [(Opcode.BINARY, True, size)])
+
+
+def test_a_browser_gets_messages_of_4096_bytes() -> None:
+    text, found = read_back(b"".join(frames_of([b"x" * 10_000], Terms(frame_max=4096))), False)
+    assert text == b"x" * 10_000
+    assert [size for _, _, size in found] == [4096, 4096, 1808]
+    assert all(end for _, end, _ in found)
+
+
+@pytest.mark.parametrize("bits", [9, 12, 15])
+def test_a_message_is_compressed(bits: int) -> None:
+    payload = b"MSG orders.new 1 5\r\nhello\r\n" * 100
+    frames = frames_of([payload[:7], payload[7:]], Terms(window_bits=bits))
+    assert sum(map(len, frames)) < len(payload) / 5
+    assert read_back(b"".join(frames), True)[0] == payload
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_browser_gets_compressed_fragments_unless_it_is_safari(whole: bool) -> None:
+    payload = random.Random(1).randbytes(20_000)
+    frames = frames_of([payload], Terms(window_bits=15, frame_max=4096, whole_compressed=whole))
+    heads = frames[::2]
+    assert len(heads) == 1 if whole else len(heads) > 4
+    assert [head[0] & 0x80 != 0 for head in heads] == [False] * (len(heads) - 1) + [True]
+    assert [head[0] & 0x40 != 0 for head in heads] == [True] + [False] * (len(heads) - 1)
+    packed = b"".join(frames[1::2]) + b"\x00\x00\xff\xff"
+    assert zlib.decompressobj(-15).decompress(packed) == payload
+
+
+@pytest.mark.parametrize("size", [64, COMPRESSED_MAX + 1])
+def test_small_and_long_messages_are_not_compressed(size: int) -> None:
+    frames = frames_of([b"x" * size], Terms(window_bits=15))
+    assert frames[0][0] == 0x82
+    assert frames[1] == b"x" * size
