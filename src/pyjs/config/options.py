@@ -92,6 +92,14 @@ class AccountJetStreamOptions:
     max_ack_pending: int = -1
 
 
+@dataclass(slots=True)
+class TraceDest:
+    """Where traces of messages with a `traceparent` go."""
+
+    dest: str = ""  # "": they are not traced
+    sampling: int = 100  # percent of these messages
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class AccountOptions:
     """One account."""
@@ -101,6 +109,7 @@ class AccountOptions:
     jetstream: AccountJetStreamOptions | None = None  # None: JetStream is off in this account
     default_permissions: PermissionOptions | None = None
     limits: AccountLimits = field(default_factory=AccountLimits)
+    msg_trace: TraceDest | None = None  # None: messages with a `traceparent` are not traced
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -75,7 +75,6 @@ ACCOUNT = (
     Unsupported(("imports",), _NO_EXCHANGE),
     Unsupported(("exports",), _NO_EXCHANGE),
     Unsupported(("mappings", "maps"), _NO_MAPPING),
-    Unsupported(("msg_trace", "trace_dest"), "message tracing is not there yet"),
 )
 
 ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connections are not there yet"),)

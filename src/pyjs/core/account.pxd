@@ -1,5 +1,6 @@
 """One account: its subscriptions, its counters, delivery to them."""
-from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.sink cimport Sink, Turn
 from pyjs.subjects.routes cimport Route, Target
@@ -13,6 +14,7 @@ cdef class Account:
     cdef uint64_t random_state
     cdef public object jetstream        # the account's JetStream (jetstream.engine), None: not enabled
     cdef public object limits           # config.options.AccountLimits
+    cdef public object trace_dest       # config.options.TraceDest, None: messages with a traceparent are not traced
     cdef readonly set sessions          # open ClientSessions bound to this account
     cdef readonly dict watched          # literal subject -> list of callables, see watch_interest
 
@@ -22,6 +24,15 @@ cdef class Account:
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
+    cdef inline uint32_t chance(self, uint32_t n) noexcept nogil:
+        """Return a random number below `n`."""
+        self.random_state ^= self.random_state << 13
+        self.random_state ^= self.random_state >> 7
+        self.random_state ^= self.random_state << 17
+        return <uint32_t> ((self.random_state >> 32) % n)
+
     cpdef object add(self, Subscription sub)
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil
+    # The line with status 503 for the publisher `sink`; b"": it has not subscribed to the reply.
+    cdef bytes no_responder(self, Msg* m, PyObject* sink)
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterator
 
+from pyjs.config.options import TraceDest
 from pyjs.core.chore import Step
 from pyjs.core.sink import Request, Sink, Turn
 from pyjs.subjects.routes import RouteCache
@@ -11,6 +12,7 @@ class Account:
     turn: Turn
     jetstream: object
     limits: object
+    trace_dest: TraceDest | None
     sessions: set[Sink]
     watched: dict[bytes, list[Callable[[], None]]]
     def __init__(self, name: str, turn: Turn, seed: int = ..., routes: RouteCache | None = None) -> None: ...
@@ -18,7 +20,10 @@ class Account:
     def has_interest(self, subject: bytes) -> bool: ...
     def subscribe(self, subject: bytes, sink: Sink, queue: bytes = b"", sid: bytes = b"") -> Subscription: ...
     def subscribe_handler(
-        self, subject: bytes, handler: Callable[[Request], Iterator[Step] | None]
+        self,
+        subject: bytes,
+        handler: Callable[[Request], Iterator[Step] | None],
+        service: bytes | None = None,
     ) -> Subscription: ...
     def add(self, sub: Subscription) -> None: ...
     def unsubscribe(self, sub: Subscription) -> None: ...

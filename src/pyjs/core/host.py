@@ -19,6 +19,7 @@ from pyjs.core.sink import Turn
 if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.session import ClientSession
+    from pyjs.core.tracing.trace import Trace
 
 
 @dataclass(slots=True)
@@ -48,6 +49,10 @@ class SessionEvents(ABC):
     @abstractmethod
     def closed(self, session: ClientSession) -> None:
         """Record that `session` has ended; its `closed_reason` is set."""
+
+    @abstractmethod
+    def traced(self, trace: Trace) -> None:
+        """Publish `trace` now, or when the stream of its message has written it."""
 
 
 class Host(ABC):
@@ -85,6 +90,10 @@ class Host(ABC):
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
         """Forget `session`; called once, after its subscriptions are gone."""
+
+    @abstractmethod
+    def send_trace(self, trace: Trace) -> None:
+        """Publish the trace of a message."""
 
     @abstractmethod
     def relieve(self, now_ns: int) -> None:

@@ -38,8 +38,6 @@ class Stream(Sink):
     transform: SubjectTransform | None
     republisher: Republisher | None
     inflow: Inflow | None
-    @property
-    def last_msg_id(self) -> bytes: ...
     def __init__(
         self,
         account: Account,
