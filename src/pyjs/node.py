@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options, PermissionOptions, UserOptions
+    from pyjs.core.tracing.trace import Trace
     from pyjs.core.trust.accounts import TrustedAccounts
     from pyjs.core.trust.callouts import Callouts
     from pyjs.jetstream.server import JetStreamServer
@@ -132,6 +133,7 @@ class Node(Host):
                 self._add_account(name)
         for name, account_options in options.accounts.items():
             self.accounts[name].limits = account_options.limits
+            self.accounts[name].trace_dest = account_options.msg_trace
         self._share(self.options)
         self.system_account = self.accounts.get(options.system_account)
         self.authenticator = authenticator_from(options, self.rng)
@@ -263,6 +265,11 @@ class Node(Host):
         """Report a session that was bound to a user."""
         if self.events is not None:
             self.events.entered(session)
+
+    def send_trace(self, trace: Trace) -> None:
+        """Publish the trace of a message; without a system account nobody does."""
+        if self.events is not None and self.system_account is not None:
+            self.events.traced(trace)
 
     def session_closed(self, session: ClientSession) -> None:
         """Remove a closed `session`; a copy stays for monitoring."""

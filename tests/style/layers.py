@@ -31,6 +31,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("chore", "fair_queue", "faults", "intake", "job", "link", "outbuf", "pings", "reserved"),
         ("auth", "lane", "sink"),
         ("account", "closed", "host", "scheduler"),
+        ("tracing",),
         ("session",),
         ("trust",),
     ),

@@ -146,6 +146,15 @@ class AccountLimitsKeys(TypedDict, total=False):
     """Bytes of the largest message; -1: no limit."""
 
 
+class MsgTraceKeys(TypedDict, total=False):
+    """The block `msg_trace`."""
+
+    dest: str
+    """The subject to which the traces go."""
+    sampling: int | str
+    """Percent of the messages with a sampled `traceparent` that are traced."""
+
+
 class AccountKeys(TypedDict, total=False):
     """An entry of `accounts`."""
 
@@ -157,6 +166,8 @@ class AccountKeys(TypedDict, total=False):
     """The permissions of users without their own."""
     limits: AccountLimitsKeys
     """Limits of the account's connections."""
+    msg_trace: str | MsgTraceKeys
+    """The subject for traces of messages with a W3C `traceparent` header, or this and the sampling."""
 
 
 class JetStreamLimitsKeys(TypedDict, total=False):

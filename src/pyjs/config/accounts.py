@@ -28,6 +28,7 @@ from pyjs.config.options import (
     PermissionOptions,
     ResponsePermission,
     SubjectPermissions,
+    TraceDest,
     UserOptions,
 )
 from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
@@ -496,6 +497,51 @@ def _read_account_limits(reading: Reading, key: Key, value: Value, target: objec
     return limits
 
 
+def _check_trace_dest(reading: Reading, key: Key, value: Value, target: object) -> None:
+    assert isinstance(value.data, str)
+    if not is_subject(value.data) or {"*", ">"} & {*value.data.split(".")}:
+        cause = f'"{key.name}" is {describe(value)}, which is not a subject to publish to'
+        raise Refused(value.place, cause, "write a subject without wildcards")
+
+
+def _read_sampling(reading: Reading, key: Key, value: Value, target: object) -> int:
+    data = value.data
+    if isinstance(data, str):
+        text = data.removesuffix("%")
+        data = int(text) if text.isdecimal() and text.isascii() else data
+    if isinstance(data, bool) or not isinstance(data, int) or not 1 <= data <= 100:
+        cause = f'"sampling" is {describe(value)}, which is not a percentage from 1 to 100'
+        raise Refused(value.place, cause, "write sampling: 100")
+    return data
+
+
+MSG_TRACE = Table(
+    "account.msg_trace",
+    (
+        Key("dest", STRING, "The subject to which the traces go.", check=_check_trace_dest),
+        Key(
+            "sampling",
+            Kind("percentage", _read_sampling, "int | str"),
+            "Percent of the messages with a sampled `traceparent` that are traced.",
+        ),
+    ),
+)
+
+
+def _read_msg_trace(reading: Reading, key: Key, value: Value, target: object) -> TraceDest:
+    trace = TraceDest()
+    if isinstance(value.data, str):
+        _check_trace_dest(reading, key, value, target)
+        trace.dest = value.data
+        return trace
+    read_block(reading, MSG_TRACE, read_map(key, value, "dest: traces"), trace)
+    if not trace.dest:
+        reading.warn(
+            value.place, '"sampling" has no effect without a "dest"', "add the subject of the traces"
+        )
+    return trace
+
+
 ACCOUNT = Table(
     "account",
     (
@@ -522,6 +568,12 @@ ACCOUNT = Table(
             MAPPINGS,
             "Subjects that change when a client publishes, each with its destination or weighted ones.",
             ("maps",),
+        ),
+        Key(
+            "msg_trace",
+            Kind("subject or map", _read_msg_trace, "str | {}", MSG_TRACE),
+            "The subject for traces of messages with a W3C `traceparent` header, or this and the sampling.",
+            ("trace_dest",),
         ),
     ),
     unsupported.ACCOUNT,

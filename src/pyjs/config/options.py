@@ -132,6 +132,14 @@ class AccountJetStreamOptions:
     max_ack_pending: int = -1
 
 
+@dataclass(slots=True)
+class TraceDest:
+    """Where traces of messages with a `traceparent` go."""
+
+    dest: str = ""  # "": they are not traced
+    sampling: int = 100  # percent of these messages
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class AccountOptions:
     """One account."""
@@ -144,6 +152,7 @@ class AccountOptions:
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
     mappings: tuple[SubjectMapping, ...] = ()
+    msg_trace: TraceDest | None = None  # None: messages with a `traceparent` are not traced
 
     def exchange(self) -> Exchange:
         """Return what the account shares with others."""

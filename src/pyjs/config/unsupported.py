@@ -57,10 +57,7 @@ JETSTREAM_LIMITS = (
 
 AUTHORIZATION = (Unsupported(("proxy_required",), _NO_PROXY),)
 
-ACCOUNT = (
-    Unsupported(("nkey",), "accounts are known by their names"),
-    Unsupported(("msg_trace", "trace_dest"), "message tracing is not there yet"),
-)
+ACCOUNT = (Unsupported(("nkey",), "accounts are known by their names"),)
 
 ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connections are not there yet"),)
 

@@ -1,5 +1,6 @@
 """One account: its subscriptions, its counters, delivery to them."""
-from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.sink cimport Sink, Turn
 from pyjs.subjects.mappings cimport Mappings
@@ -18,6 +19,7 @@ cdef class Account:
     cdef public object exchange         # core.exchange.account_exchange.AccountExchange, None: imports nothing
     cdef public object responses        # core.exchange.responses.Responses, None: no service is shared
     cdef public object limits           # config.options.AccountLimits
+    cdef public object trace_dest       # config.options.TraceDest, None: messages with a traceparent are not traced
     cdef readonly set sessions          # open ClientSessions bound to this account
     cdef readonly dict watched          # literal subject -> list of callables, see watch_interest
 
@@ -29,6 +31,15 @@ cdef class Account:
     cdef char* map_subject(self, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
+    cdef inline uint32_t chance(self, uint32_t n) noexcept nogil:
+        """Return a random number below `n`."""
+        self.random_state ^= self.random_state << 13
+        self.random_state ^= self.random_state >> 7
+        self.random_state ^= self.random_state << 17
+        return <uint32_t> ((self.random_state >> 32) % n)
+
     cpdef object add(self, Subscription sub)
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil
+    # The line with status 503 for the publisher `sink`; b"": it has not subscribed to the reply.
+    cdef bytes no_responder(self, Msg* m, PyObject* sink)
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterator
 
+from pyjs.config.options import TraceDest
 from pyjs.core.chore import Step
 from pyjs.core.sink import Request, Sink, Turn
 from pyjs.subjects.mappings import Mappings
@@ -16,6 +17,7 @@ class Account:
     exchange: object
     responses: object
     limits: object
+    trace_dest: TraceDest | None
     sessions: set[Sink]
     watched: dict[bytes, list[Callable[[], None]]]
     def __init__(self, name: str, turn: Turn, seed: int = ..., routes: RouteCache | None = None) -> None: ...
@@ -23,7 +25,10 @@ class Account:
     def has_interest(self, subject: bytes) -> bool: ...
     def subscribe(self, subject: bytes, sink: Sink, queue: bytes = b"", sid: bytes = b"") -> Subscription: ...
     def subscribe_handler(
-        self, subject: bytes, handler: Callable[[Request], Iterator[Step] | None]
+        self,
+        subject: bytes,
+        handler: Callable[[Request], Iterator[Step] | None],
+        service: bytes | None = None,
     ) -> Subscription: ...
     def add(self, sub: Subscription) -> None: ...
     def unsubscribe(self, sub: Subscription) -> None: ...

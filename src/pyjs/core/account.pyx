@@ -17,6 +17,7 @@ from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
+    MANY = 256                  # more subscriptions are ended in steps
     STEP = 200                  # subscriptions removed in one step: half a millisecond
     WHOLE_MIN = 65536           # a larger body goes to the transport without a copy; a smaller one is copied
 
@@ -78,10 +79,7 @@ cdef class Account:
         cdef Group* g
         for i in range(r.n_groups):
             g = &r.groups[i]
-            self.random_state ^= self.random_state << 13
-            self.random_state ^= self.random_state >> 7
-            self.random_state ^= self.random_state << 17
-            at = <uint32_t> ((self.random_state >> 32) % g.n)
+            at = self.chance(g.n)
             tried = 0
             while tried < g.n:
                 tried += 1
@@ -101,6 +99,21 @@ cdef class Account:
         if subject[0] == c'_' or subject[0] == c'$':
             return self.subs.find_prefixed(subject, n)
         return self.subs.find(subject, n)
+
+    cdef bytes no_responder(self, Msg* m, PyObject* sink):
+        cdef bytes subject = m.subject[:m.subject_len]
+        cdef bytes status
+        cdef Route* r = self.route(m.reply, m.reply_len)
+        cdef uint32_t i
+        for i in range(r.n):
+            if r.targets[i].sink == sink and not r.targets[i].sub.closed:
+                if self.jetstream is not None:
+                    subject = self.jetstream.plain_subject(subject)
+                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+                return b"HMSG %b %b %d %d\r\n%b\r\n" % (
+                    m.reply[:m.reply_len], r.targets[i].sub.sid[:r.targets[i].sub.sid_len], len(status), len(status),
+                    status)
+        return b""
 
     # -- for Python code -----------------------------------------------------------------------------------
 
@@ -129,9 +142,14 @@ cdef class Account:
         self.add(sub)
         return sub
 
-    def subscribe_handler(self, bytes subject, object handler) -> Subscription:
-        """Call `handler` with a Request, in the turn, for each message that matches `subject`."""
-        return self.subscribe(subject, PySink(self.turn, handler))
+    def subscribe_handler(self, bytes subject, object handler, bytes service=None) -> Subscription:
+        """Call `handler` with a Request, in the turn, for each message that matches `subject`.
+
+        `service` is the subject in the system account, if that offers it to all accounts.
+        """
+        cdef PySink sink = PySink(self.turn, handler)
+        sink.service = service
+        return self.subscribe(subject, sink)
 
     cpdef object add(self, Subscription sub):
         """Insert an existing subscription."""
@@ -155,6 +173,17 @@ cdef class Account:
         """Undo add_plain."""
         if self.subs.remove(sub) and self.watched:
             self.interest_changed(sub.subject)
+
+    def unsubscribe_all(self, list subs) -> None:
+        """End `subs`, which deliver nothing more; many are removed over several turns."""
+        cdef Subscription sub
+        for sub in subs:
+            sub.state.closed = True
+        if len(subs) > MANY:
+            self.turn.go_on(self.unsubscribe_steps(subs))
+        else:
+            for sub in subs:
+                self.unsubscribe(sub)
 
     def unsubscribe_steps(self, list subs):
         """Unsubscribe all of `subs` in steps; removes them from the list, so that each step frees its part."""

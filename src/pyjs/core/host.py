@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.link import Peer
     from pyjs.core.session import ClientSession
+    from pyjs.core.tracing.trace import Trace
     from pyjs.core.trust.accounts import TrustedAccounts
     from pyjs.core.trust.callouts import Callouts
 
@@ -63,6 +64,10 @@ class SessionEvents(ABC):
     @abstractmethod
     def account_added(self) -> None:
         """Record that there is a new account."""
+
+    @abstractmethod
+    def traced(self, trace: Trace) -> None:
+        """Publish `trace` now, or when the stream of its message has written it."""
 
 
 class Host(ABC):
@@ -120,6 +125,10 @@ class Host(ABC):
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
         """Forget `session`; called once, after its subscriptions are gone."""
+
+    @abstractmethod
+    def send_trace(self, trace: Trace) -> None:
+        """Publish the trace of a message."""
 
     @abstractmethod
     def relieve(self, now_ns: int) -> None:

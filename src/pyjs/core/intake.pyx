@@ -6,6 +6,17 @@ Compiled: every read passes here (benchmarks/: request/reply, core publish).
 from collections import deque
 
 
+from pyjs.wire.ops cimport OP_BAD, OP_BAD_ARGS, OP_LINE_TOO_LONG, OP_NO_HEADERS, OP_TOO_BIG
+
+# The -ERR and the reason of the close, by result of the parser.
+LINE_ERRORS = {
+    OP_BAD: ("Unknown Protocol Operation", "Protocol Violation"),
+    OP_BAD_ARGS: ("", "Protocol Violation"), OP_NO_HEADERS: ("", "Protocol Violation"),
+    OP_LINE_TOO_LONG: ("maximum control line exceeded", "Maximum Control Line Exceeded"),
+    OP_TOO_BIG: ("Maximum Payload Violation", "Maximum Message Payload Exceeded"),
+}
+
+
 cdef class Intake:
     """The input of one session."""
 

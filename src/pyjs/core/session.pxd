@@ -63,12 +63,15 @@ cdef class ClientSession(Sink):
 
     cdef void set_feature(self, unsigned int feature, bint on)
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil
     cdef bint parse(self, int64_t work) except -1
     cdef int64_t parse_read(self, int64_t left) except? -1
     cdef int64_t relieve(self, int64_t left) except? -1
     cdef int publish(self, Msg* m) noexcept nogil           # the number of receivers, -1: refused
     cdef int publish_checked(self, Msg* m) noexcept nogil
+    cdef int publish_traced(self, Msg* m) noexcept
+    cdef bint refused(self, Msg* m) noexcept nogil
     cdef void no_responder(self, Msg* m) noexcept
     cdef bint may_publish(self, Msg* m) noexcept
     cdef void retire_later(self, SubState* sub) noexcept nogil

@@ -9,7 +9,7 @@ Behaviour, texts and their order as nats-server 2.15: tests/conformance/scenario
 benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
 """
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
@@ -19,23 +19,27 @@ from pyjs.core.intake cimport HELD, REST, VERDICT, Intake
 from pyjs.core.outbuf cimport OutBuf
 from pyjs.core.reserved cimport reserved_reply, reserved_subject
 from pyjs.core.sink cimport Sink
-from pyjs.subjects.routes cimport Route, Target
+from pyjs.core.tracing.publish cimport TracedPublish
+from pyjs.core.tracing.scan cimport asks_for_trace
+from pyjs.subjects.routes cimport Target
 from pyjs.subjects.sublist cimport Subscription
 from pyjs.subjects.trie cimport SubState
 from pyjs.subjects.tokens cimport valid_literal, valid_subject
 from pyjs.wire.ops cimport (
-    OP_BAD, OP_BAD_ARGS, OP_CONNECT, OP_ERR, OP_LINE_TOO_LONG, OP_MSG, OP_NEED, OP_NO_HEADERS, OP_PING, OP_PONG,
-    OP_SUB, OP_TOO_BIG, OP_UNSUB, Msg,
+    OP_CONNECT, OP_ERR, OP_MSG, OP_NEED, OP_NO_HEADERS, OP_PING, OP_PONG, OP_SUB, OP_UNSUB, Msg,
 )
 from pyjs.wire.parser cimport Parser
 
-from pyjs.base.gotext import printable, quoted_bytes
+from pyjs.base.gotext import printable
 from pyjs.core.auth.handshake import ConnectOptions, info_line
 from pyjs.core.auth.limits import limits_of
 from pyjs.core.auth.login import FAILURE, VIOLATION, Login
 from pyjs.wire.nkeys import make_nonce
 from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
+from pyjs.core.intake import LINE_ERRORS
+from pyjs.core.auth.violations import publish_violation, reply_violation, subscription_violation, too_many_tokens
+from pyjs.core.tracing.trace import DENIED, NO_ECHO
 
 cdef enum:
     FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer does not fit in the L2 cache
@@ -43,20 +47,11 @@ cdef enum:
     WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
     COPIED_BITS = 8
     PILED_UP_BITS = 5           # copying beyond FLUSH_AT, to new memory, takes ten times as long
-    MANY = 256                  # more subscriptions are ended in steps
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512
     PERMISSION_WORK = 64        # a check of permissions, or a noted reply subject
-cdef int64_t NS_PER_MS = 1000000
-cdef int64_t STALL_NS = 5 * NS_PER_MS
+cdef int64_t STALL_NS = 5000000
 cdef bytes SYSTEM_QUEUE = b"_sys_"
-
-cdef dict LINE_ERRORS = {
-    OP_BAD: ("Unknown Protocol Operation", "Protocol Violation"),
-    OP_BAD_ARGS: ("", "Protocol Violation"), OP_NO_HEADERS: ("", "Protocol Violation"),
-    OP_LINE_TOO_LONG: ("maximum control line exceeded", "Maximum Control Line Exceeded"),
-    OP_TOO_BIG: ("Maximum Payload Violation", "Maximum Message Payload Exceeded"),
-}
 
 
 cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size) noexcept nogil:
@@ -199,18 +194,7 @@ cdef class ClientSession(Sink):
     def drop_subscriptions(self) -> None:
         """End all subscriptions."""
         subs, self.subscriptions = self.subscriptions, {}
-        self.end_all(list(subs.values()))
-
-    def end_all(self, list subs) -> None:
-        """End `subs`: they deliver nothing more; many are removed from the account over several turns."""
-        cdef Subscription sub
-        for sub in subs:
-            sub.state.closed = True
-        if len(subs) > MANY:
-            self.turn.go_on(self.account.unsubscribe_steps(subs))
-        else:
-            for sub in subs:
-                self.account.unsubscribe(sub)
+        self.account.unsubscribe_all(list(subs.values()))
 
     def auth_timeout(self) -> None:
         """Close a client that did not authenticate in time."""
@@ -335,7 +319,8 @@ cdef class ClientSession(Sink):
         m.origin = <PyObject*> self
         if self.features & (GUARDED | VERBOSE | PEDANTIC) or self.entry == NEEDS_CONNECT \
                 or m.subject[0] == c'$' or m.subject[0] == c'_' \
-                or (m.reply_len and (m.reply[0] != c'_' or m.reply[1] != c'I')):
+                or (m.reply_len and (m.reply[0] != c'_' or m.reply[1] != c'I')) \
+                or (m.header_len and asks_for_trace(m.body, m.header_len)):
             return self.publish_checked(m)
         receivers = self.account.publish(m)
         if receivers == 0 and m.reply_len and self.features & NO_RESPONDERS:
@@ -354,32 +339,48 @@ cdef class ClientSession(Sink):
         if self.features & PEDANTIC and not valid_literal(m.subject, m.subject_len):
             with gil:
                 self.send_error("Invalid Publish Subject")
-        if reserved_subject(m.subject, m.subject_len) and m.subject[1] != c'N':
+        if m.header_len and asks_for_trace(m.body, m.header_len):
             with gil:
-                self.deny_publish(m.subject[:m.subject_len])
-                return -1
-        if self.features & GUARDED:
-            with gil:
-                if not self.may_publish(m):
-                    self.deny_publish(m.subject[:m.subject_len])
-                    return -1
-        if reserved_subject(m.subject, m.subject_len):
-            with gil:
-                if self.account is not self.host.system_account:
-                    self.deny_publish(m.subject[:m.subject_len])
-                    return -1
-        if reserved_reply(m.reply, m.reply_len):
-            with gil:
-                self.send_error("Permissions Violation for Publish with Reply of "
-                                + quoted_bytes(m.reply[:m.reply_len]))
-                return -1
-        if self.features & VERBOSE:
-            self.out.add(b"+OK\r\n", 5)
-            self.mark_dirty()
+                return self.publish_traced(m)
+        if self.refused(m):
+            return -1
         receivers = self.account.publish(m)
         if receivers == 0 and m.reply_len and self.features & NO_RESPONDERS:
             with gil:
                 self.no_responder(m)
+        return receivers
+
+    cdef bint refused(self, Msg* m) noexcept nogil:
+        """Return whether the client must not publish `m`, which it is told; otherwise send the +OK that it wants."""
+        cdef bint reserved = reserved_subject(m.subject, m.subject_len)
+        if self.features & GUARDED or reserved:
+            with gil:
+                if (reserved and m.subject[1] != c'N') or (self.features & GUARDED and not self.may_publish(m)) \
+                        or (reserved and self.account is not self.host.system_account):
+                    self.report(publish_violation(m.subject[:m.subject_len]))
+                    return True
+        if reserved_reply(m.reply, m.reply_len):
+            with gil:
+                self.report(reply_violation(m.reply[:m.reply_len]))
+                return True
+        if self.features & VERBOSE:
+            self.out.add(b"+OK\r\n", 5)
+            self.mark_dirty()
+        return False
+
+    cdef int publish_traced(self, Msg* m) noexcept:
+        """As publish_checked, for a message whose headers ask for a trace."""
+        cdef TracedPublish traced = TracedPublish(self, self.turn)
+        cdef int receivers = -1
+        if not traced.begin(m):
+            self.in_msgs -= 1
+            self.in_bytes -= m.size
+            return -1
+        if not self.refused(m):
+            receivers = traced.deliver(self.account)
+            if receivers == 0 and m.reply_len and self.features & NO_RESPONDERS:
+                self.no_responder(m)
+        traced.end()
         return receivers
 
     cdef bint may_publish(self, Msg* m) noexcept:
@@ -394,26 +395,17 @@ cdef class ClientSession(Sink):
 
     cdef void no_responder(self, Msg* m) noexcept:
         """Send status 503 to the publisher, if it is subscribed to the reply, since nobody got the request."""
-        cdef bytes reply = m.reply[:m.reply_len]
-        cdef bytes subject = m.subject[:m.subject_len]
-        cdef bytes status
-        cdef Route* r
-        cdef uint32_t i
-        if self.account.jetstream is not None:
-            subject = self.account.jetstream.plain_subject(subject)
-        status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-        r = self.account.route(m.reply, m.reply_len)
-        for i in range(r.n):
-            if r.targets[i].sink == <PyObject*> self and not r.targets[i].sub.closed:
-                self.send_line(b"HMSG %b %b %d %d\r\n%b\r\n" % (
-                    reply, r.targets[i].sub.sid[:r.targets[i].sub.sid_len], len(status), len(status), status))
-                self.out_msgs += 1          # not counted for UNSUB max, see scenarios/headers
-                return
+        cdef bytes line = self.account.no_responder(m, <PyObject*> self)
+        if line:
+            self.send_line(line)
+            self.out_msgs += 1              # not counted for UNSUB max, see scenarios/headers
 
-    def deny_publish(self, bytes subject) -> None:
-        """Send the permissions violation for a publish to `subject`."""
-        self.send_error(f"Permissions Violation for Publish to {quoted_bytes(subject)}")
-        self.host.log.error(f"{self} - Publish Violation - Subject {quoted_bytes(subject)}")
+    def report(self, violation) -> None:
+        """Send the client -ERR for a violation, log it, and add it to the trace of the message."""
+        self.send_error(violation.error)
+        self.host.log.error(f"{self} - {violation.logged}")
+        if self.turn.trace is not None:
+            self.turn.trace.fail(violation.error)
 
     cdef void note_reply(self, Msg* m) noexcept:
         """Allow the receiver of a request to answer it (allow_responses)."""
@@ -549,13 +541,10 @@ cdef class ClientSession(Sink):
         permissions = self.permissions
         settings = self.host.settings
         if queue == SYSTEM_QUEUE or (permissions is not None and not permissions.may_subscribe(subject, queue)):
-            group = f" using queue {quoted_bytes(queue)}" if queue else ""
-            self.send_error(f"Permissions Violation for Subscription to {quoted_bytes(subject)}{group}")
-            self.host.log.error(f"{self} - Subscription Violation - Subject {quoted_bytes(subject)}, "
-                                f"SID {quoted_bytes(sid)[1:-1]}")
+            self.report(subscription_violation(subject, queue, sid))
             return
         if settings.max_sub_tokens and subject.count(b".") + 1 > settings.max_sub_tokens:
-            self.send_error(f"Permissions Violation for Subscription to {quoted_bytes(subject)}, too many tokens")
+            self.report(too_many_tokens(subject, sid))
             return
         if len(self.subscriptions) >= self.subscriptions_max:
             self.send_error("maximum subscriptions exceeded")
@@ -620,6 +609,17 @@ cdef class ClientSession(Sink):
         memcpy(out + t.head_len - (not hmsg), m.tail, m.tail_len)
         self.out.len += n - (not hmsg)
         return count_delivery(self, m, t, m.size)
+
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        if t.sub.closed or self.closing:
+            return 0
+        echoed = m.origin == <void*> self and not self.features & ECHO
+        trace.egress(self, <object> t.sub.owner, NO_ECHO if echoed else "")
+        return not echoed and (trace.only or self.deliver(m, t))
+
+    def trace_refusal(self, trace, sub, bytes subject) -> None:
+        """Add a message that the deny list refused to its trace."""
+        trace.egress(self, sub, DENIED)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
         """As deliver, for a message without a prebuilt line."""
@@ -732,7 +732,7 @@ cdef class ClientSession(Sink):
         for sub in used_up:
             if self.subscriptions.get(sub.sid) is sub:
                 del self.subscriptions[sub.sid]
-        self.end_all(used_up)
+        self.account.unsubscribe_all(used_up)
 
     cdef void retire_later(self, SubState* sub) noexcept nogil:
         """Deliver nothing more to a subscription that reached its UNSUB max."""

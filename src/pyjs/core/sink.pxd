@@ -15,6 +15,7 @@ cdef class Turn:
     cdef public bint crowded            # set when a receiver has much output queued; its reader clears it
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn
     cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
+    cdef public object trace            # core.tracing.trace.Trace of the message that is being published; None: none
     cdef int64_t extra_work             # work of the current delivery, besides 1 for each receiver
     cdef readonly object inputs         # deque of ClientSessions with input left, longest waiting first
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
@@ -35,6 +36,8 @@ cdef class Sink:
     # Takes one message; returns 1, or 0 when this receiver did not take it (closed, no echo, used up). Records
     # work or does a bounded append: never calls Python for a message, never changes the sublist, never closes.
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    # As deliver, for a message with a trace, which gets the result. A trace-only message has no effect.
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
 
 cdef class Request:
     """A message copied out for Python code (an API call, an ack request); handled in the turn."""
@@ -49,4 +52,5 @@ cdef class PySink(Sink):
     """A sink that copies the message; the turn calls `handler` with the copy as a Request."""
     cdef Turn turn
     cdef readonly object handler
+    cdef public bytes service           # subject in the system account, b"": the same; None: no service of it
     cdef int copy_out(self, Msg* m) except -1

@@ -111,5 +111,6 @@ class Request:
     ) -> None: ...
 
 class PySink(Sink):
+    service: bytes | None
     handler: Callable[[Request], Iterator[Step] | None]
     def __init__(self, turn: Turn, handler: Callable[[Request], Iterator[Step] | None]) -> None: ...

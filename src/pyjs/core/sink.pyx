@@ -107,9 +107,16 @@ cdef class Sink:
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         return 0
 
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        # A receiver inside the server works for a trace-only message too, as in nats-server.
+        return self.deliver(m, t)
+
     def accepts(self, bytes subject) -> bool:
         """Return whether messages of `subject` may be delivered; called when a route is built."""
         return True
+
+    def trace_refusal(self, trace, sub, bytes subject) -> None:
+        """Add a message that `accepts` refused to its trace."""
 
 
 cdef class Request:
@@ -141,6 +148,13 @@ cdef class PySink(Sink):
                 return 0
         t.sub.delivered += 1
         return 1
+
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        if self.service is None:
+            return self.deliver(m, t)
+        subject = m.subject[:m.subject_len]
+        trace.service(subject, self.service or subject)
+        return 0 if trace.only else self.deliver(m, t)
 
     cdef int copy_out(self, Msg* m) except -1:
         cdef object session = None if m.origin == NULL else <object> <PyObject*> m.origin

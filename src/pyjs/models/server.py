@@ -172,6 +172,15 @@ class AccountLimitsOptions(Options):
     max_payload: int | None = Field(default=None, description="Bytes of the largest message; -1: no limit.")
 
 
+class MsgTraceOptions(Options):
+    """The block `msg_trace`."""
+
+    dest: str | None = Field(default=None, description="The subject to which the traces go.")
+    sampling: int | str | None = Field(
+        default=None, description="Percent of the messages with a sampled `traceparent` that are traced."
+    )
+
+
 class AccountOptions(Options):
     """An entry of `accounts`."""
 
@@ -184,6 +193,10 @@ class AccountOptions(Options):
     )
     limits: AccountLimitsOptions | None = Field(
         default=None, description="Limits of the account's connections."
+    )
+    msg_trace: str | MsgTraceOptions | None = Field(
+        default=None,
+        description="The subject for traces of messages with a W3C `traceparent` header, or this and the sampling.",
     )
 
 

@@ -20,11 +20,13 @@ from pyjs.core.auth.identity import client_info
 from pyjs.core.auth.login import FAILURE
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.host import SessionEvents
+from pyjs.system_account.encoding import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from pyjs.core.session import ClientSession
+    from pyjs.core.tracing.trace import Trace
     from pyjs.node import Node
     from pyjs.system_account.answers import Answers
 
@@ -138,6 +140,16 @@ class SystemEvents(SessionEvents):
         }
         for subject in entry.subjects:
             system.send(subject, self._answers().event(head, entry.fields))
+
+    def traced(self, trace: Trace) -> None:
+        """Publish a trace, after the PubAck if a stream stores the message."""
+        request: dict[str, object] = {"header": dict(sorted(trace.headers.items())), "msgsize": trace.size}
+        body = self._answers().event({}, {"request": request, "events": trace.events})
+        headers, body = encoded(body, trace.encoding)
+        if trace.later is None:
+            trace.account.send(trace.dest, body, headers)
+        else:
+            trace.later(trace.dest, headers, body)
 
     # -- statistics --------------------------------------------------------------------------------------------
     def _arm(self) -> None:

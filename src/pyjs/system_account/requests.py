@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.core.session import ClientSession
+from pyjs.system_account.encoding import accepted, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -120,9 +121,12 @@ class SystemRequests:
                     account.send(request.reply, self.answers.failed(500, "internal error"))
                 raise
             if found is not None and request.reply:
-                account.send(request.reply, found)
+                headers, body = encoded(found, accepted(request.headers))
+                account.send(request.reply, body, headers)
 
-        account.subscribe_handler(subject.encode(), handle)
+        member = account is not self._node.system_account
+        service = _in_system_account(subject, account.name) if member else None
+        account.subscribe_handler(subject.encode(), handle, service)
 
     def _on_page(self, account: Account, subject: str, name: str) -> None:
         self._on(account, subject, lambda request: self.answers.page(name, request.payload))
@@ -153,6 +157,13 @@ class SystemRequests:
                 system.send(request.reply, answers.failed(500, error) if error else answers.done())
 
         self._reload(reply)
+
+
+def _in_system_account(subject: str, account: str) -> bytes:
+    """Return the subject of the system account for a request of another account; traces show it."""
+    if subject == "$SYS.REQ.USER.INFO":
+        return f"$SYS.REQ.USER.{account}.INFO".encode()
+    return f"$SYS.REQ.ACCOUNT.{account}.{subject.rpartition('.')[2]}".encode()
 
 
 def _account_name(request: Request) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 from tests.support.nkeys import Nkey
 from tests.support.stored_streams import WriterAtOnce, account_files, create_stream
@@ -19,6 +21,7 @@ from tests.unit.monitor.conftest import Site
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
+from pyjs.core.host import SessionEvents
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.store.crypt.keys import CHACHA, KeyRing
 from pyjs.testing import RawClient
@@ -277,6 +280,21 @@ def account_limits(key: str, observe: Callable[[Site], object]) -> Effect:
     return Effect(f"accounts {{ A {{ {USERS}, limits {{ {KEY} }} }} }}", key, observe)
 
 
+def traces(site: Site) -> object:
+    """Count the traces of messages with a sampled `traceparent`, by destination."""
+    found: Counter[bytes] = Counter()
+    events = Mock(SessionEvents)
+    events.traced.side_effect = lambda trace: found.update([trace.dest])
+    site.fixture.node.events = events
+    block = b"NATS/1.0\r\ntraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n\r\n"
+    site.client(user="u").send(b"HPUB a %d %d\r\n%b\r\n" % (len(block), len(block), block) * 100)
+    return found
+
+
+def account_trace(key: str) -> Effect:
+    return Effect(f"accounts {{ A {{ {USERS}, msg_trace {{ dest: t\n{KEY} }} }} }}", key, traces)
+
+
 def account_jetstream(key: str, observe: Callable[[Site], object]) -> Effect:
     text = f'jetstream {{ store_dir: "{DIRECTORY}" }}\naccounts {{ A {{ {USERS}, jetstream {{ {KEY} }} }} }}'
     return Effect(text, key, observe)
@@ -399,6 +417,9 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
         account("default_permissions { publish: ok }", answer(b"PUB a 0\r\n\r\n", "u"))
     ],
     "accounts.*/limits": [account("limits { max_payload: 5 }", answer(b"PUB a 6\r\nabcdef\r\n", "u"))],
+    "accounts.*/msg_trace": [account("msg_trace: t", traces)],
+    "accounts.*.msg_trace/dest": [account_trace("dest: t.2")],
+    "accounts.*.msg_trace/sampling": [account_trace("sampling: 5")],
     "accounts.*.limits/max_connections": [
         account_limits("max_connections: 1", lambda site: second_client(site, "u"))
     ],

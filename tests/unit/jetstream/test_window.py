@@ -38,7 +38,7 @@ def warnings(js: JetStreamFixture) -> list[str]:
 
 def test_ids_of_removed_messages_are_known_after_a_clean_stop(js: JetStreamFixture) -> None:
     again = js.restart()
-    assert again.stream("S").last_msg_id == b"id-3"
+    assert again.stream("S").dedupe.last_msg_id == b"id-3"
     assert [duplicate(again, number) for number in (1, 2, 3, 4)] == [True, True, True, False]
     assert warnings(again) == []
 
@@ -89,10 +89,10 @@ def test_the_last_message_has_no_id_after_a_crash_if_it_had_none(allow_ttl: bool
     js.add("S", subjects=["s"], storage="file", allow_msg_ttl=allow_ttl)
     js.publish("s", b"x", Nats_Msg_Id="id-1")
     first = crash(js)
-    assert first.stream("S").last_msg_id == b"id-1"
+    assert first.stream("S").dedupe.last_msg_id == b"id-1"
     first.publish("s", b"x")
     second = crash(first)
-    assert second.stream("S").last_msg_id == b""
+    assert second.stream("S").dedupe.last_msg_id == b""
     assert duplicate(second, 1)
 
 
@@ -149,7 +149,7 @@ def test_a_large_window_is_kept_in_parts_and_a_lost_part_costs_only_time(
     again = js.restart()
     whole = window(js).read_bytes()
     assert whole.count(b"PYJSMETA") == 3
-    assert again.stream("S").last_msg_id == b"id-4"
+    assert again.stream("S").dedupe.last_msg_id == b"id-4"
     again.node.stop()
     window(js).write_bytes(whole[: whole.rindex(b"PYJSMETA")])
     last = JetStreamFixture(js.options)

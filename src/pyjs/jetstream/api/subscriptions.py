@@ -100,6 +100,7 @@ class ApiSubscriptions:
     def _subscribe(self, prefix: bytes) -> None:
         depth = prefix.count(b".")
         sink = ApiSink(self._account.turn, lambda request: self._handle(request, depth))
+        sink.service = b""
         sink.skipped = tuple(prefix + words for words in ELSEWHERE)
         subscription = Subscription(sink, prefix + b">")
         subscription.filtered = True

@@ -163,6 +163,11 @@ cdef class Dedupe:
         return 0
 
     # -- for Python code -----------------------------------------------------------------------------------
+    @property
+    def last_msg_id(self) -> bytes:
+        """The Nats-Msg-Id of the last message, b"" if it had none."""
+        return self.last_id[:self.last_id_len]
+
     def dump(self, uint64_t first, uint64_t count) -> bytes:
         """Return `count` ids from the `first` oldest on: (sequence u64, time i64, size u32, 0 u32), then bytes."""
         cdef uint64_t begin = self.oldest + first, end = begin + count, e

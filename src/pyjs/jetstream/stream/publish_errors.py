@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import orjson
 
+from pyjs.base.gotext import quoted
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.stream.features.headers import value_of
 
 # Reasons of 10077, by the numbers in stream.pyx.
 _NO_ROOM = {
@@ -37,13 +39,20 @@ _REFUSALS = {
         errcodes.STREAM_WRONG_LAST_SEQUENCE,
     )
 }
+IS_DUPLICATE = "msgid is duplicate"  # in a trace; the publisher gets a PubAck
+# Errors that a trace words in its own way.
+_TRACED = {
+    errcodes.STREAM_NOT_MATCH.err_code: "expected stream does not match",
+    errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code: "maximum payload exceeded",
+    errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.err_code: "maximum payload exceeded",
+    errcodes.MESSAGE_TTL_DISABLED.err_code: "message TTL disabled",
+}
 
 
-def refusal_body(stream: str, err_code: int, seq: int, last_msg_id: bytes) -> bytes:
-    """Return the reply body for `err_code`; `seq` fills the text, or is a reason of 10077."""
+def refusal(err_code: int, seq: int, last_msg_id: bytes) -> ApiError:
+    """Return the error `err_code`; `seq` fills the text, or is a reason of 10077."""
     row = _REFUSALS[err_code]
-    error = row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
-    return failure_body(stream, error)
+    return row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
 
 
 def failure_body(stream: str, error: ApiError) -> bytes:
@@ -64,3 +73,23 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
         return None
     shown = scope.decode("utf-8", "replace").lower()
     return errcodes.STREAM_ROLLUP_FAILED.error(err=f'rollup value invalid: "{shown}"')
+
+
+def traced_refusal(error: ApiError, subject: bytes, headers: bytes) -> tuple[str, bytes]:
+    """Return the text of `error` in a trace, and the subject if the trace shows it: at the last check."""
+    if error.err_code == errcodes.STREAM_STORE_FAILED.err_code:
+        return error.description, subject
+    if error.err_code == errcodes.STREAM_ROLLUP_FAILED.err_code:
+        return error.description, b""
+    if error.err_code == errcodes.STREAM_WRONG_LAST_SEQUENCE.err_code:
+        actual = error.description.rpartition(" ")[2]
+        given = value_of(headers, b"Nats-Expected-Last-Subject-Sequence").decode("utf-8", "replace")
+        if given and given != actual:
+            return f"last sequence by subject mismatch: {given} vs {actual}", b""
+        given = value_of(headers, b"Nats-Expected-Last-Sequence").decode("utf-8", "replace")
+        return f"last sequence mismatch: {given} vs {actual}", b""
+    if error.err_code == errcodes.STREAM_WRONG_LAST_MSG_ID.err_code:
+        actual = error.description.rpartition(": ")[2]
+        given = value_of(headers, b"Nats-Expected-Last-Msg-Id").decode("utf-8", "replace")
+        return f"last msgid mismatch: {quoted(given)} vs {quoted(actual)}", b""
+    return _TRACED.get(error.err_code, str(error)), b""

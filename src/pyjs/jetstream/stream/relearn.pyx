@@ -25,7 +25,8 @@ def window_parts(Stream stream, uint64_t part_ids):
         count = min(part_ids, total - first)
         yield {
             "last_seq": stream.store.catalogue.last_seq, "checksum": stream.store.last_checksum,
-            "last_id": stream.last_msg_id, "total": total, "count": count, "ids": stream.dedupe.dump(first, count),
+            "last_id": stream.dedupe.last_msg_id, "total": total, "count": count,
+            "ids": stream.dedupe.dump(first, count),
         }
 
 

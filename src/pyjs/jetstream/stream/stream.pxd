@@ -59,6 +59,8 @@ cdef class Stream(Sink):
     cdef bint unsynced                      # in Turn.unsynced
     cdef object sync_job                    # the running SyncJob of the store; None: none
 
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
+    cdef bint refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef int ingest(self, Msg* m) noexcept nogil
     cdef void ingest_transformed(self, Msg* m) noexcept
     cdef void ingest_without_status(self, Msg* m) noexcept
@@ -88,7 +90,6 @@ cdef class Stream(Sink):
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil
     cdef bint refuse_with(self, Msg* m, object error) noexcept
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
-    cdef void add_refusal(self, Msg* m, bytes body) noexcept
     cdef tell_consumers(self)
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1
     cdef ask_for_sync(self)

@@ -39,8 +39,6 @@ class Stream(Sink):
     republisher: Republisher | None
     inflow: Inflow | None
     special: Sink
-    @property
-    def last_msg_id(self) -> bytes: ...
     def __init__(
         self,
         account: Account,

@@ -38,11 +38,13 @@ from bisect import bisect_left, insort
 
 from pyjs.base.bounds import SEQ_MAX, taken
 from pyjs.base.gotext import duration_text
+from pyjs.core.tracing.request import disabled_in_place
 from pyjs.jetstream.rules.claims import Claims
 from pyjs.jetstream.config.stream import WORKQUEUE
 from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
 from pyjs.jetstream.stream.features.checks import later_refusal
-from pyjs.jetstream.stream.publish_errors import failure_body, refusal_body, rollup_error, store_error
+from pyjs.jetstream.stream.publish_errors import IS_DUPLICATE, failure_body, refusal, rollup_error
+from pyjs.jetstream.stream.publish_errors import store_error, traced_refusal
 
 cdef int64_t PROBE_NS = 1000000000  # after which a stream that could not remove a message tries again
 cdef int64_t STEP_NS = 1000000000   # a message so much older than the last one: the wall clock was set
@@ -126,6 +128,33 @@ cdef class Stream(Sink):
             self.turn.pressure = True
         return 1
 
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        cdef Msg sent = m[0]
+        cdef PubHeaders h
+        cdef bytes subject = m.subject[:m.subject_len]
+        if self.closed:
+            return 0
+        self.mark_dirty()
+        trace.enter_stream(self.name)
+        trace.later = self.publish_later
+        if self.transform is not None:
+            subject = self.transform.apply(subject) or subject
+        sent.subject, sent.subject_len = subject, <uint32_t> len(subject)
+        if not trace.only:
+            self.ingest_with_other_headers(&sent, disabled_in_place(m.body[:m.header_len]))
+        elif not self.limits.features & SEALED or not self.refuse(m, 10109, 0):
+            scan_pub_headers(m.body, m.header_len, &h)
+            self.refused(&sent, &h)
+        if not trace.failed:
+            wanted = self.interest.wanted(subject, len(subject))
+            trace.stored(subject, wanted or not self.limits.features & KEEPS_INTEREST)
+        return 1
+
+    def publish_later(self, bytes subject, bytes headers, bytes body) -> None:
+        """Publish a message after the next commit, unless the last message is lost in it."""
+        self.answers.add_message(subject, headers, body, len(body), self.store.catalogue.last_seq)
+        self.staged_bytes += len(body)
+
     cdef void ingest_transformed(self, Msg* m) noexcept:
         """Take a message under its transformed subject; a subject that does not match is unchanged."""
         cdef bytes subject = self.transform.apply(m.subject[:m.subject_len])
@@ -165,13 +194,11 @@ cdef class Stream(Sink):
             return 0
         if h.batch_id.n:
             return self.special.deliver(m, NULL)
-        if self.size_refused(m) or (h.conditional and self.headers_refused(m, &h)):
-            return 0
         if self.limits.features & COUNTS:
+            if self.size_refused(m) or (h.conditional and self.headers_refused(m, &h)):
+                return 0
             return self.special.deliver(m, NULL)
-        if h.later and self.later_refused(m, AT_LAST):
-            return 0
-        if h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, &h):
+        if self.refused(m, &h):
             return 0
         if h.ttl.n and self.limits.marker_ttl_ns and self.limits.max_msgs_per_subject != 1 and not self.ttl_raised:
             with gil:
@@ -197,6 +224,12 @@ cdef class Stream(Sink):
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max:
             return self.refuse(m, 10023, 0)
         return self.over_usage(m) and self.refuse(m, 10002, 0)
+
+    cdef bint refused(self, Msg* m, PubHeaders* h) noexcept nogil:
+        """Return whether a header or the size refuses the message; it is then answered."""
+        return (self.size_refused(m) or (h.conditional and self.headers_refused(m, h))
+                or (h.later and self.later_refused(m, AT_LAST))
+                or (h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, h)))
 
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return whether a header other than Nats-Msg-Id refuses the message; it is then answered."""
@@ -250,6 +283,9 @@ cdef class Stream(Sink):
         cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.turn.now)
         if seq:
             self.answer(m, DUPLICATE, seq)
+            if self.turn.trace is not None:
+                with gil:
+                    self.turn.trace.refused(IS_DUPLICATE)
         return seq != 0
 
     cdef bint is_too_large(self, Msg* m) noexcept nogil:
@@ -357,18 +393,19 @@ cdef class Stream(Sink):
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
         """Answer with an error; `seq` fills the text, or is a reason of 10077. Always true."""
-        if m.reply_len and not self.limits.features & NO_ACK:
+        if (m.reply_len and not self.limits.features & NO_ACK) or self.turn.trace is not None:
             with gil:
-                self.add_refusal(m, refusal_body(self.name, err_code, seq, self.last_msg_id))
+                self.refuse_with(m, refusal(err_code, seq, self.dedupe.last_msg_id))
         return True
-
-    cdef void add_refusal(self, Msg* m, bytes body) noexcept:
-        self.answers.add(m, REFUSAL, 0, body, len(body))
 
     cdef bint refuse_with(self, Msg* m, object error) noexcept:
         """Like `refuse`, with an ApiError."""
+        cdef bytes body
+        if self.turn.trace is not None:
+            self.turn.trace.refused(*traced_refusal(error, m.subject[:m.subject_len], m.body[:m.header_len]))
         if m.reply_len and not self.limits.features & NO_ACK:
-            self.add_refusal(m, failure_body(self.name, error))
+            body = failure_body(self.name, error)
+            self.answers.add(m, REFUSAL, 0, body, len(body))
         return True
 
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept:
@@ -759,8 +796,3 @@ cdef class Stream(Sink):
         self.answers.send(self.account, 0, failure, len(failure))
         self.call_back(self.take_calls(), error)
         self.usage.count(0)
-
-    @property
-    def last_msg_id(self) -> bytes:
-        """Return the Nats-Msg-Id of the last message, b"" if it had none."""
-        return self.dedupe.last_id[:self.dedupe.last_id_len]

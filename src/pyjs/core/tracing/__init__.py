@@ -1,0 +1,1 @@
+"""Traces of single messages, on request of their publisher."""

@@ -1,0 +1,6 @@
+"""The delivery of a traced message."""
+from pyjs.core.account cimport Account
+from pyjs.wire.ops cimport Msg
+
+# As Account.publish, with the result of each subscription in `trace`; returns the number of receivers.
+cdef int fan_out(Account account, Msg* m, object trace) except -1

@@ -1,0 +1,17 @@
+"""One publish whose headers ask for a trace."""
+from pyjs.core.account cimport Account
+from pyjs.core.sink cimport Turn
+from pyjs.wire.ops cimport Msg
+
+cdef class TracedPublish:
+    cdef Turn turn
+    cdef object session
+    cdef Msg sent               # the message, perhaps with other headers
+    cdef bytes body, tail       # of `sent`, if it has other headers
+    cdef object trace           # None: it is not traced after all
+
+    cdef bint begin(self, Msg* m) noexcept          # False: the message goes nowhere
+    cdef int deliver(self, Account account) noexcept
+    cdef void end(self) noexcept
+    cdef void failed(self, object error) noexcept
+    cdef void replace_headers(self, Msg* m, bytes headers) except *

@@ -1,0 +1,94 @@
+"""The request for a trace in the headers of a message: destination, trace only, accepted encoding.
+
+A header block is read as nats-server reads it: names keep their case, headers without a value are left out, and equal
+names have a list of values. Knows nothing of accounts and permissions (trace.py).
+
+Source: ADR-41; probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+DEST = "Nats-Trace-Dest"
+ONLY = "Nats-Trace-Only"
+ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # of an older protocol
+DISABLED = (
+    "trace disabled"  # a destination that is no subject: a server before this one decided against a trace
+)
+FIRST_LINE = b"NATS/1.0\r\n"
+SAMPLED = re.compile(r"[+-]?[0-9a-f]{1,2}", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(slots=True)
+class TraceRequest:
+    """The headers of a message that asks for a trace."""
+
+    headers: dict[str, list[str]] = field(default_factory=dict)
+    external: bool = False  # only `traceparent` asks: the account has the destination
+
+    def first(self, name: str) -> str:
+        """Return the first value of `name`, "": none."""
+        return self.headers.get(name, [""])[0]
+
+    @property
+    def only(self) -> bool:
+        """Whether the message must not be delivered."""
+        return not self.external and self.first(ONLY).lower() in ("1", "true", "on")
+
+
+def read_request(block: bytes) -> TraceRequest | None:
+    """Return the request in a header block; None: it asks for no trace."""
+    if not block.startswith(FIRST_LINE):
+        return None
+    request = TraceRequest()
+    named = sampled = False
+    for name, value in _headers(block[len(FIRST_LINE) :]):
+        if not sampled and name.lower() == "traceparent":
+            sampled = _is_sampled(value)
+        elif not named and name == DEST:
+            if value == DISABLED:
+                return None
+            named = True
+        request.headers.setdefault(name, []).append(value)
+    if not named and not sampled:
+        return None
+    request.external = not named
+    return request
+
+
+def _headers(lines: bytes) -> list[tuple[str, str]]:
+    found = []
+    for line in lines.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        value = value.strip(b" \t")
+        if colon and name and value:
+            found.append((name.decode("utf-8", "replace"), value.decode("utf-8", "replace")))
+    return found
+
+
+def _is_sampled(parent: str) -> bool:
+    """Return whether a W3C `traceparent` has the flag `sampled`."""
+    parts = parent.split("-")
+    if len(parts) != 4 or len(parts[3]) != 2 or not SAMPLED.fullmatch(parts[3]):
+        return False
+    flags = int(parts[3], 16)
+    return flags < 128 and flags & 1 == 1  # nats-server reads a signed byte
+
+
+def without_trace(block: bytes) -> bytes:
+    """Return a header block that asks no other server for a trace."""
+    kept = [line for line in block[:-2].split(b"\r\n") if not line.startswith(DEST.encode() + b":")]
+    return b"\r\n".join([*kept[:-1], f"{DEST}: {DISABLED}".encode(), b"", b""])
+
+
+def disabled_in_place(block: bytes) -> bytes:
+    """Return a header block for storage, which starts no trace when the message is delivered later."""
+    start = block.find(f"\r\n{DEST}:".encode())
+    if start < 0:
+        return without_trace(block)
+    value = start + len(DEST) + 3
+    value += block[value : value + 1] == b" "
+    end = block.find(b"\r", value)
+    return block[:value] + DISABLED.encode() + block[end:]
