@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,13 @@ def test_the_log_of_a_start_is_empty_before(tmp_path: Path) -> None:
 
     assert server.wait(20) == 0
     assert "Server is ready" not in (tmp_path / "log").read_text()
+
+
+def test_servers_started_in_several_threads_have_one_parent(tmp_path: Path) -> None:
+    def ended(number: int) -> int:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        return forked(folder, "--version").wait(20)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ended, range(8))) == [0] * 8

@@ -20,7 +20,6 @@ import select
 import subprocess
 import sys
 import threading
-from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -54,10 +53,16 @@ class Parent:
             return json.loads(self._process.stdout.readline())
 
 
-@cache
+_parents: list[Parent] = []  # one at most
+_first = threading.Lock()
+
+
 def parent() -> Parent:
-    """Return the parent of this process's servers; the first call starts it."""
-    return Parent()
+    """Return the parent of this process's servers; the first call, from any thread, starts it."""
+    with _first:
+        if not _parents:
+            _parents.append(Parent())
+        return _parents[0]
 
 
 class Forked:
