@@ -20,18 +20,28 @@ COMPILED = re.compile(r'"""(.*?)"""', re.DOTALL)
 
 def docstrings(src: Path) -> Iterator[tuple[str, str]]:
     """Yield place and text of every docstring below `src`."""
-    for path in sorted(src.rglob("*.py*")):
-        name = path.relative_to(src).as_posix()
-        if path.suffix == ".py":
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                    text = ast.get_docstring(node)
-                    if text:
-                        yield f"{name}:{getattr(node, 'lineno', 1)}", text
-        elif path.suffix in (".pyx", ".pxd"):
-            source = path.read_text("utf-8")
-            for found in COMPILED.finditer(source):
-                yield f"{name}:{source.count(chr(10), 0, found.start()) + 1}", found[1]
+    for path in sorted(src.rglob("*.p*")):
+        if path.suffix in READERS:
+            for line, text in READERS[path.suffix](path.read_text("utf-8")):
+                yield f"{path.relative_to(src).as_posix()}:{line}", text
+
+
+def of_python(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and docstring of what a Python module defines."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield getattr(node, "lineno", 1), text
+
+
+def of_cython(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string in three quotes."""
+    for found in COMPILED.finditer(source):
+        yield source.count("\n", 0, found.start()) + 1, found[1]
+
+
+READERS = {".py": of_python, ".pyx": of_cython, ".pxd": of_cython}
 
 
 def drawn(names: list[str], commit: str, count: int) -> list[str]:
