@@ -59,7 +59,7 @@ def store_error(error: Exception | None) -> ApiError:
 
 
 def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
-    """Return the error of a Nats-Rollup header, None: it is valid and allowed."""
+    """Return the error of a Nats-Rollup header, or None if it is valid and allowed."""
     if not allowed:
         return errcodes.STREAM_ROLLUP_FAILED.error(err="rollup not permitted")
     if scope.lower() in (b"sub", b"all"):
@@ -69,7 +69,7 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
 
 
 def later_refusal(point: int, headers: bytes, subject: bytes) -> ApiError | None:
-    """Return the error of a header whose feature is not implemented, None: this `point` has none.
+    """Return the error of a header whose feature is not implemented, or None if this `point` has none.
 
     Points are the places where nats-server checks these headers: 0 before any condition, 1 after the expected stream,
     2 after the expected sequences, 3 just before storing.
@@ -120,6 +120,6 @@ def _refused_last(headers: bytes) -> ApiError | None:
 
 
 def _value(headers: bytes, name: bytes) -> bytes:
-    """Return the value of the first header `name`, b"": there is none."""
+    """Return the value of the first header `name`, or b"" if there is none."""
     found = headers.partition(b"\r\n%b:" % name)[2]
     return found.partition(b"\r\n")[0].lstrip(b" ")
