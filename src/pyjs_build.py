@@ -35,6 +35,7 @@ DIRECTIVES = {
     "initializedcheck": False,
     "cdivision": True,
     "embedsignature": False,
+    "auto_pickle": False,  # nobody pickles these objects, and the code for it is a tenth of the compiler's work
     "binding": True,
     "profile": False,
     "freethreading_compatible": False,

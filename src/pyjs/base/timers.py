@@ -56,7 +56,7 @@ class Timers:
             self._cancelled = 0
 
     def next_deadline_ns(self) -> int | None:
-        """Return the earliest live deadline; None: there is none."""
+        """Return the earliest live deadline, or None if there is none."""
         while self._heap and self._heap[0][2].callback is None:
             heapq.heappop(self._heap)
             self._cancelled -= 1

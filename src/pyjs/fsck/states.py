@@ -178,7 +178,7 @@ class StatesCheck:
     def _load(
         self, directory: str, otherwise: str, first: bytes | None = None
     ) -> tuple[bytes, list[bytes]] | None:
-        """Return snapshot and changes of a state; None: it cannot be read, which is reported."""
+        """Return snapshot and changes of a state, or None if it cannot be read, which is reported."""
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
         except FileNotFoundError:

@@ -270,7 +270,7 @@ class JetStreamServer:
         del self.accounts[engine.account.name]
 
     def _limits_of(self, name: str) -> AccountJetStreamOptions | None:
-        """Return the JetStream limits of an account; None: it has no JetStream."""
+        """Return the JetStream limits of an account, or None if it has no JetStream."""
         configured = self._host.options.accounts.get(name)
         if configured is not None and configured.jetstream is not None:
             return configured.jetstream

@@ -255,7 +255,7 @@ class Server:
 
     @property
     def monitor_port(self) -> int:
-        """Return the monitoring port; 0: there is none."""
+        """Return the monitoring port, or 0 if there is none."""
         return 0 if self._monitoring is None else self._monitoring.port
 
     @property
@@ -275,7 +275,7 @@ class Server:
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages on this machine; None: there are none."""
+        """Return the URL of the monitoring pages on this machine, or None if there are none."""
         host = self.options.monitoring.host or self.options.host
         return urls(self._monitor_scheme, host, self.monitor_port)[0] if self.monitor_port else None
 

@@ -61,7 +61,7 @@ class SubjectTransform:
         self._known: dict[bytes, bytes | None] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return `subject` transformed; None: the source does not match it."""
+        """Return `subject` transformed, or None if the source does not match it."""
         try:
             return self._known[subject]
         except KeyError:

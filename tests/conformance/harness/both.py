@@ -23,7 +23,7 @@ def of_both(directory: Path, config: str, look: Callable[[ServerProcess], Seen])
 
 def _seen(directory: Path, config: str, command: list[str], look: Callable[[ServerProcess], Seen]) -> Seen:
     directory.mkdir()
-    server = ServerProcess(command, config, directory, with_http=False)
+    server = ServerProcess(command, config, directory, with_http=False, may_fork=True)
     server.start()
     try:
         return look(server)

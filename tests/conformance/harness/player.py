@@ -40,7 +40,7 @@ CONNECT_DEFAULTS: dict[str, Any] = {
 
 def play(script: Script, command: list[str], directory: Path) -> Recording:
     """Run `script` against a fresh server of `command` and return what was seen."""
-    server = ServerProcess(command, script.config, directory, script.uses_http)
+    server = ServerProcess(command, script.config, directory, script.uses_http, may_fork=True)
     server.start()
     player = Player(script, server)
     try:

@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+from .forks import Forked
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 START_SECONDS = 20.0
 STARTS_MAX = 3
@@ -41,7 +43,13 @@ class ServerProcess:
     """One server, started, stopped and started again on the same store."""
 
     def __init__(
-        self, command: list[str], config: str, directory: Path, with_http: bool, http_key: str = "http"
+        self,
+        command: list[str],
+        config: str,
+        directory: Path,
+        with_http: bool,
+        http_key: str = "http",
+        may_fork: bool = False,
     ) -> None:
         self.port = 0
         self.http_port = 0
@@ -50,7 +58,8 @@ class ServerProcess:
         self._directory = directory
         self._with_http = with_http
         self._http_key = http_key  # http or https
-        self._process: subprocess.Popen[bytes] | None = None
+        self._is_forked = may_fork and command == [sys.executable, "-m", "pyjs"]
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self._log = directory / "log"
 
     def start(self) -> None:
@@ -107,6 +116,9 @@ class ServerProcess:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")]),
         }
+        if self._is_forked:
+            self._process = Forked(["-c", str(config)], self._log, self._directory, environment)
+            return
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*self._command, "-c", str(config)],

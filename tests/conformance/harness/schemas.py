@@ -177,6 +177,6 @@ def _request(verb: str, text: str) -> Document | None:
         return None
     try:
         content = json.loads(unescape(body))
-    except ValueError:
-        return None  # the server reads some texts that are no JSON
+    except (ValueError, RecursionError):
+        return None  # the server reads some texts that are no JSON, or JSON that is too deep for Python
     return Document(f"{PREFIX}api.v1.{REQUESTS[max(names, key=len)]}", content)

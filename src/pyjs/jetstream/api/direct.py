@@ -116,7 +116,7 @@ class DirectGet:
         self._reply_found(request, lambda: self._stream.store.get_last(subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
-        """Return the fields of a request; None: it was refused and answered."""
+        """Return the fields of a request, or None if it was refused and answered."""
         if not request.reply:
             return None
         if needs_higher_level(request.headers):

@@ -75,7 +75,7 @@ def subjects_of(given: dict[str, Any]) -> tuple[bytes, ...]:
 
 
 def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
-    """Return the message of a request without conflicts; None: there is no such message.
+    """Return the message of a request without conflicts, or None if there is no such message.
 
     Raises:
         NotNow: it cannot be read at present.

@@ -34,7 +34,7 @@ ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and
 
 
 def mapped(subject: bytes) -> bytes:
-    """Return the key-value or object subject in a subject below a domain's prefix, b"": none."""
+    """Return the key-value or object subject in a subject below a domain's prefix, or b"" if there is none."""
     rest = subject.split(b".", DOMAIN_DEPTH)[-1]
     return rest if rest.startswith((b"$KV.", b"$OBJ.")) else b""
 

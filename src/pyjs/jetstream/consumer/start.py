@@ -49,7 +49,7 @@ def select_start(
 
 
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
-    """Return how many messages match; None: the consumer counts them itself, at once.
+    """Return how many messages match, or None if the consumer counts them itself, at once.
 
     That is cheap if the stream has few subjects, or if the consumer starts after the first message.
     """

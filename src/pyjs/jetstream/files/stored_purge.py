@@ -39,7 +39,7 @@ class PurgeFile:
         yield from metadata.commit(PurgeBegin(self._path, encode_purge(purge, self._key)))
 
     def begun(self) -> Purge | None:
-        """Return the purge that a kill interrupted; None: there is none.
+        """Return the purge that a kill interrupted, or None if there is none.
 
         Raises:
             UnknownFormat, Locked, OSError: it cannot be read.

@@ -51,7 +51,7 @@ class TailIndexes:
             self._log.warn(f"  {problem}; the segments that it is of are read")
 
     def of(self, name: str) -> Tail | None:
-        """Return the index file of the stream with the file name `name`; None: there is none."""
+        """Return the index file of the stream with the file name `name`, or None if there is none."""
         return self._tails.get(name)
 
     def forget(self, opened: Collection[str]) -> None:

@@ -470,14 +470,14 @@ class AccountFiles:
                 yield opened
 
     def reopen_consumer(self, stream: str, name: str) -> StoredConsumer | None:
-        """Return a stored consumer; None: its files are unreadable, which is logged."""
+        """Return a stored consumer, or None if its files are unreadable, which is logged."""
         file = self.list_of(stream)
         found = self._load_list(file.directory, file.ends)
         listed = None if found is None else found.live.get(name)
         return None if listed is None else self._open_consumer(file.directory, listed)
 
     def _load_list(self, directory: str, ends: tuple[int, int] | None = None) -> ConsumerList | None:
-        """Return the list of a stream's consumers; None: it is unreadable and stays unchanged."""
+        """Return the list of a stream's consumers, or None if it is unreadable and stays unchanged."""
         try:
             return load_list(self._disk, directory, Opener(self._keys.get(directory)), ends)
         except (UnknownFormat, Locked, OSError) as error:
@@ -562,7 +562,7 @@ class AccountFiles:
         return encode(KIND_STREAM, generation, values, self._key_of(directory))
 
     def _load(self, directory: str) -> dict[str, Any] | None:
-        """Return a stream's metadata; None: it is unreadable, which is logged."""
+        """Return a stream's metadata, or None if it is unreadable, which is logged."""
         opener = Opener(key_ring=self._stores.key_ring)
         try:
             generation, values, problems = load_meta(self._disk, directory, "meta", KIND_STREAM, opener)
@@ -733,7 +733,7 @@ def _seal_age_ns(config: StreamConfig) -> int:
 
 
 def _codec(config: StreamConfig) -> int:
-    """Return the compression of a stream's sealed segments; 0: none."""
+    """Return the compression of a stream's sealed segments, or 0 if there is none."""
     return CODEC_ZSTD if config.compression == S2 else 0
 
 

@@ -284,7 +284,7 @@ class Scrubber:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     def begin_upkeep(self) -> Step | None:
-        """Return the next step for the thread; None: there is none, or its time has not come."""
+        """Return the next step for the thread, or None if there is none, or its time has not come."""
         if self._stopped or self._step is not None or self._timer is not None or self._steps is None:
             return None
         self._step = next(self._steps, None)

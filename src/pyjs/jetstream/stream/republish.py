@@ -28,7 +28,7 @@ class Republisher:
         self.headers_only = config.headers_only
 
     def destination(self, subject: bytes) -> bytes:
-        """Return the subject of the copy, b"": the message is not republished."""
+        """Return the subject of the copy, or b"" if the message is not republished."""
         made = self._transform.apply(subject) if self._transform is not None else None
         return made if made is not None and is_valid_literal(made) else b""
 

@@ -196,7 +196,7 @@ class HttpConnection(asyncio.Protocol):
         self._target += url
 
     def on_message_complete(self) -> None:
-        """Note a whole request."""
+        """Queue the request, which is complete."""
         self._begun = False
         self._request_size = 0
         parser = self._parser

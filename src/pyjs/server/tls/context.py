@@ -37,7 +37,7 @@ class TlsSettings:
     )  # for the monitoring port, which asks no one for a certificate; None: it has no TLS
 
     def objection(self, peer: TlsPeer) -> str:
-        """Return the reason to refuse a client, "": it is accepted."""
+        """Return the reason to refuse a client, or "" if it is accepted."""
         if not self.options.pinned_certs:
             return ""
         own = peer.shown.chain[0].spki_sha256 if peer.shown.chain else ""
@@ -45,7 +45,7 @@ class TlsSettings:
 
 
 def read_tls_settings(options: Options) -> TlsSettings | None:
-    """Read the files of the `tls` block; None: there is no block.
+    """Read the files of the `tls` block; return None if there is no block.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -130,7 +130,7 @@ def _read(path: str) -> bytes:
 
 
 def certificate_ends(options: TlsOptions) -> str:
-    """Return the expiry of the first certificate, as Go writes a time; "": its file is unreadable now."""
+    """Return the expiry of the first certificate, as Go writes a time, or "" if its file is unreadable now."""
     if not options.certificates:
         return ""
     from cryptography import x509  # imported lazily, in 30 ms: only for one line of /varz

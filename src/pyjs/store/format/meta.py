@@ -122,7 +122,7 @@ def is_sealed(data: bytes) -> bool:
 
 
 def envelope_size(data: bytes) -> int:
-    """Return the size in the header of the envelope at the start of `data`; 0: there is none."""
+    """Return the size in the header of the envelope at the start of `data`, or 0 if there is none."""
     if len(data) < HEADER.size or not data.startswith(MAGIC):
         return 0
     size: int = HEADER.unpack_from(data)[7]

@@ -83,7 +83,7 @@ class OuterHeader:
 
 
 def read_outer_header(head: bytes, path: str) -> OuterHeader | None:
-    """Return the outer header of a segment file; None: the file is plain, or the header is damaged.
+    """Return the outer header of a segment file, or None if the file is plain, or the header is damaged.
 
     Raises:
         UnknownFormat: the version or a flag is unknown.
@@ -156,7 +156,7 @@ class PlainImage:
         """Note that the image has grown to `size` bytes."""
 
     def spare_problem(self) -> str:
-        """Return damage of a spare copy, harmless unless the other copy is damaged too; "": none."""
+        """Return damage of a spare copy, harmless unless the other copy is damaged too, or "" if there is none."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
@@ -175,7 +175,7 @@ def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None,
 
 
 def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
-    """Return the damage of the unencrypted META record of an open file; "": none."""
+    """Return the damage of the unencrypted META record of an open file, or "" if there is none."""
     size = outer.shift - HEADER.size
     data = readable(disk, fd, outer.shift, 0) or bytes(HEADER.size)
     head, record = _whole(data), data[HEADER.size :]
@@ -186,7 +186,7 @@ def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
-    """Return the bytes as `read_at`; None: the place is unreadable. Raises OSError: another error."""
+    """Return the bytes as `read_at`, or None if the place is unreadable. Raises OSError: another error."""
     try:
         return disk.read_at(fd, size, offset)
     except OSError as error:
@@ -196,7 +196,7 @@ def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
 
 
 def clear_meta(head: bytes, path: str) -> bytes:
-    """Return the body of the unencrypted META record of a file that begins with `head`; b"": there is none."""
+    """Return the body of the unencrypted META record of a file that begins with `head`, or b"" if there is none."""
     outer = read_outer_header(_whole(head), path)
     if outer is None or outer.shift <= HEADER.size + RECORD_HEAD.size + CHECKSUM.size:
         return b""

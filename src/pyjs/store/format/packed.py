@@ -173,7 +173,7 @@ class PackedImage(PlainImage):
 
 
 def pack(image: Buffer) -> bytes | None:
-    """Return the body of a compressed file, None: it would not save GAIN_MIN per cent."""
+    """Return the body of a compressed file, or None if it would not save GAIN_MIN per cent."""
     chunks = list(_chunks(image))
     sample = chunks[:: max(1, len(chunks) // SAMPLES)]
     if not _saves(sum(len(_zip(each)) for each in sample), sum(len(each) for each in sample)):
@@ -211,7 +211,7 @@ def _zip(chunk: memoryview) -> bytes:
 
 
 def _unzip(packed: bytes, size: int) -> bytes | None:
-    """Return a decompressed chunk of at most `size` bytes; None: it is damaged."""
+    """Return a decompressed chunk of at most `size` bytes, or None if it is damaged."""
     from cramjam import DecompressionError, zstd
 
     out = bytearray(size)

@@ -22,7 +22,7 @@ HEAD_SIZE = 1 << 20  # bytes of a segment within which the unencrypted META reco
 
 
 def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> bytes:
-    """Return the envelope in the last META record of a segment; b"": there is none.
+    """Return the envelope in the last META record of a segment, or b"" if there is none.
 
     In an encrypted segment the unencrypted META record has the wrapped data key. With `around`, unreadable pages
     count as zeros.

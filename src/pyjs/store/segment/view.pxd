@@ -26,7 +26,7 @@ cdef class View:
     cdef uint32_t number            # of the segment
     cdef uint64_t held              # bytes that were filled in
     cdef uint64_t looked_at         # `reads` at the last look of make_room
-    cdef unsigned char[::1] room
+    cdef object room                # an mmap that nobody closes
     cdef char* memory               # of `room`
     cdef readonly uint64_t size
     cdef Filled filled

@@ -14,6 +14,7 @@ Knows nothing of records. Compiled: the message path reads records here as in a 
 `key`).
 """
 cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.weakref cimport PyWeakref_NewRef
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -64,6 +65,7 @@ cdef class View:
     def __cinit__(self, ViewCache cache not None, owner, uint32_t number, image, uint64_t size):
         from pyjs.base.file_map import blank_memory     # imported lazily: not needed at start-up
 
+        cdef Py_buffer memory
         self.cache = cache
         self.owner = PyWeakref_NewRef(owner, None)
         self.number = number
@@ -71,7 +73,9 @@ cdef class View:
         self.size = size
         self.torn = {}
         self.room = blank_memory(size)
-        self.memory = <char*> &self.room[0]
+        PyObject_GetBuffer(self.room, &memory, PyBUF_WRITABLE)
+        self.memory = <char*> memory.buf
+        PyBuffer_Release(&memory)
         self.filled.chunks = <uint64_t*> calloc((size >> (CHUNK_BITS + 6)) + 1, 8)
         self.filled.used = cache.reads
         if self.filled.chunks == NULL:

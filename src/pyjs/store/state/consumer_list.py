@@ -79,7 +79,7 @@ class Copy:
 
     @property
     def last(self) -> int:
-        """Return the number of the last whole entry; 0: there is none."""
+        """Return the number of the last whole entry, or 0 if there is none."""
         return max(self.entries, default=0)
 
 

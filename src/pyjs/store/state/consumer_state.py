@@ -104,7 +104,7 @@ class ConsumerStateFile:
 
     @property
     def snapshot_size(self) -> int:
-        """Return the size of the snapshot; 0: it is the first one."""
+        """Return the size of the snapshot, or 0 if it is the first one."""
         return self._start
 
     def begun(self) -> None:
@@ -271,7 +271,7 @@ class ConsumerStateFile:
         return ENTRY.pack(len(delta), 0, checksum) + delta, checksum
 
     def _sealer_of(self, envelope: bytes) -> Sealer | None:
-        """Return the cipher of the deltas after an envelope; None: they are plain."""
+        """Return the cipher of the deltas after an envelope, or None if they are plain."""
         if self._key is None or not is_sealed(envelope):
             return None
         return self._key.sealer(b"log" + envelope[-SEED_SIZE:])

@@ -108,7 +108,7 @@ class LogSync:
         self._new.discard(path)
 
     def begin_sync(self) -> LogSyncJob | None:
-        """Return a job for some unsynced logs; None: there are none, or a job is running."""
+        """Return a job for some unsynced logs, or None if there are none, or a job is running."""
         self._asked = False
         if self._job is not None or not self._waiting:
             return None

@@ -1,0 +1,167 @@
+"""Starts of our server without its imports, which are most of the processor time of a start.
+
+One process imports the server and waits. For each start it forks a child that runs the command with the arguments,
+the environment, the folder and the log of that start, so each server is a process of its own, as ever: it hears
+signals, can be killed and leaves its files. Scenarios start this way. The tests of the command itself
+(tests/system/test_process.py and others) start `python -m pyjs`.
+
+The parent speaks JSON lines: a start is answered with the process id, a process id with its exit code or null.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NoReturn
+
+NOT_OF_THE_COMMAND = ("pyjs.__main__", "pyjs.aio", "pyjs.models", "pyjs.pytest_plugin", "pyjs.testing")
+
+
+class Parent:
+    """The process that forks, as seen from the tests."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # a start comes from any thread of the tests
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.conformance.harness.forks"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).resolve().parents[3],
+        )
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """End the process; servers that run are left alone."""
+        self._process.communicate(timeout=20)
+
+    def ask(self, question: Any) -> Any:
+        """Return the answer to a question."""
+        assert self._process.stdin
+        assert self._process.stdout
+        with self._lock:
+            self._process.stdin.write(json.dumps(question).encode() + b"\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
+
+
+_parents: list[Parent] = []  # one at most
+_first = threading.Lock()
+
+
+def parent() -> Parent:
+    """Return the parent of this process's servers; the first call, from any thread, starts it."""
+    with _first:
+        if not _parents:
+            _parents.append(Parent())
+        return _parents[0]
+
+
+class Forked:
+    """A server that the parent forked, with what the tests use of subprocess.Popen."""
+
+    def __init__(self, arguments: list[str], log: Path, cwd: Path, env: dict[str, str]) -> None:
+        start = {"arguments": arguments, "log": str(log), "cwd": str(cwd), "env": env}
+        log.write_bytes(b"")  # a reader finds this start's log, also before the child has opened it
+        self.pid: int = parent().ask(start)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while the process runs."""
+        if self.returncode is None:
+            self.returncode = parent().ask(self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit code once the process has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it runs longer than `timeout` seconds.
+        """
+        code = self.poll()
+        if code is None:
+            end = os.pidfd_open(self.pid)
+            try:
+                if not select.select([end], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired("pyjs", timeout)
+            finally:
+                os.close(end)
+            code = self.poll()
+        assert code is not None
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)  # it is not reaped, so the process id is still its own
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self.send_signal(9)
+
+
+# In the parent
+
+
+def serve() -> None:
+    """Import the server; then fork and reap until the tests close their end."""
+    for module in pkgutil.walk_packages(importlib.import_module("pyjs").__path__, "pyjs."):
+        if not module.name.startswith(NOT_OF_THE_COMMAND):
+            importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()  # the children share these pages
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer = exit_code(asked) if isinstance(asked, int) else fork(asked)
+        print(json.dumps(answer), flush=True)
+
+
+def exit_code(pid: int) -> int | None:
+    """Return the exit code of a child that has ended, which is reaped."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def fork(start: dict[str, Any]) -> int:
+    """Return the process id of a child that runs the command."""
+    return os.fork() or run(start)
+
+
+def run(start: dict[str, Any]) -> NoReturn:
+    """Become the command: standard streams, folder, environment and arguments are those of `start`."""
+    code = 1
+    try:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        log = os.open(start["log"], os.O_WRONLY | os.O_APPEND)
+        for number, descriptor in ((0, nothing), (1, log), (2, log)):
+            os.dup2(descriptor, number)
+        os.close(nothing)
+        os.close(log)
+        os.chdir(start["cwd"])
+        os.environ.clear()
+        os.environ.update(start["env"])
+        gc.unfreeze()
+        sys.argv = ["pyjs-server", *start["arguments"]]
+        from pyjs.cli import main
+
+        code = main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()
