@@ -29,13 +29,18 @@ def test_every_job_works_over_spark_connect(server: ServerProcess, filler: Fille
     assert b'"seq"' in filler.raw.request(f"dlq.{letters}".encode(), told)
     argv = [sys.executable, str(JOBS), f"nats://127.0.0.1:{server.port}", filler.name, str(tmp_path)]
 
+    env = {
+        **os.environ,
+        "PYTHONPATH": PYTHONPATH,
+        "SPARK_TESTING": "1",
+    }  # the server takes a port that is free
     done = subprocess.run(
         argv,
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        env=env,
     )
 
     for name in (again, letters):
