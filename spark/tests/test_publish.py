@@ -18,6 +18,7 @@ from tests.conformance.harness.process import ServerProcess
 from pyjs_spark.decode import frames
 from pyjs_spark.decode.frames import Columns, Frames, Framing
 from pyjs_spark.errors import AccessDenied, NotAcknowledged, ProtocolError, PublishFailed
+from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.write import publish
@@ -31,7 +32,7 @@ def acks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mod
     """Both ways to read acknowledgements."""
     module: ModuleType = request.param
     monkeypatch.setattr(publish, "Acks", module.Acks)
-    monkeypatch.setattr(publish, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
     return module
 
 

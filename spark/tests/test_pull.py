@@ -29,11 +29,11 @@ from pyjs_spark.errors import (
     ServerUnreachable,
     StreamMissing,
 )
+from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import Client, Reply
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.read import (
     pull,
-    ranges,
 )
 from pyjs_spark.read.pull import ReadRange, Report, read_range
 from pyjs_spark_fast import wire as _wire
@@ -385,7 +385,7 @@ def test_a_server_that_stays_away_is_told(
 ) -> None:
     filler.create()
     filler.fill(100)
-    monkeypatch.setattr(ranges, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.0)
     proxy = CuttingProxy(server.port, [])
     client = Client(ConnectSettings((f"127.0.0.1:{proxy.port}",)))
     reading = read_range(client, ReadRange(filler.name, 1, 101, batch_rows=10))

@@ -29,7 +29,7 @@ pytest.importorskip("pyspark")
 from spark.tests.sinks import Out, Task
 
 from pyjs_spark.datasource import sink  # only where pyspark is
-from pyjs_spark.nats import buckets
+from pyjs_spark.nats import buckets, retry
 from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.write import (
@@ -234,7 +234,7 @@ def test_the_batches_of_rows_that_spark_makes_do_not_matter(out: Out) -> None:
 def test_rows_are_stored_once_over_connections_that_are_lost(
     forgetful: Out, server: ServerProcess, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
-    monkeypatch.setattr(publish, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
     out = forgetful
     for count in (1, 2):
         proxy = CuttingProxy(server.port, [cut] * 3)
@@ -303,7 +303,7 @@ def test_what_was_stored_before_a_server_gave_a_silent_connection_up_is_not_sent
 def test_a_server_that_is_not_there_is_told_after_all_retries(
     out: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
 
     with pytest.raises(ServerUnreachable):
         out.stream_writer(servers="nats://127.0.0.1:1").write(iter([]))
@@ -332,7 +332,7 @@ def test_rows_with_ids_are_told_by_their_ids_after_a_lost_connection(
     forgetful: Out, monkeypatch: pytest.MonkeyPatch, clients: list[Client]
 ) -> None:
     out = forgetful
-    monkeypatch.setattr(publish, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
     rows = [{"subject": f"{out.subject}.a", "data": b"%d" % n, "msg_id": f"id{n}"} for n in range(20)]
     columns = "subject data msg_id"
     interrupted(out.stream_writer(columns, maxInFlight="1"), out.batch(rows[:10]))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyjs_spark.cli.config import KINDS
 from pyjs_spark.cli.main import main
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import archive
@@ -14,8 +15,11 @@ from pyjs_spark.lake.archive_job import KIND as ARCHIVE
 from pyjs_spark.lake.compact import KIND as COMPACT
 from pyjs_spark.lake.dead_letters import KIND as DEAD_LETTERS
 from pyjs_spark.lake.quality import KIND as QUALITY
+from pyjs_spark.lake.replay import pipeline as replay
+from pyjs_spark.lake.replay.job import KIND as REPLAY
 from pyjs_spark.options import uses
 from pyjs_spark.options.reading import TABLE, Options, parse_options
+from pyjs_spark.options.writing import SINK_TABLE
 from pyjs_spark.read.plan import StreamState
 
 # A value of each option that is not its default, and what has to be said beside it.
@@ -136,3 +140,44 @@ def test_the_command_line_says_which_option_has_no_effect(
 def test_a_mode_of_reading_refuses_options_of_another(mode: str, option: str) -> None:
     with pytest.raises(OptionError, match=f"option {option} has no effect with readMode={mode}"):
         parse_options({"stream": "S", "readMode": mode, option: VALUES[option]})
+
+
+def _replay(given: dict[str, str]) -> object:
+    head = {"source": "/lake", "stream": "S", "target": "T", "id": "x"}
+    return REPLAY.job(head, given).options
+
+
+SINK_VALUES = {
+    **{
+        option.name: VALUES.get(option.name, "")
+        for option in SINK_TABLE
+        if option.target.startswith("connect.")
+    },
+    "subject": "a",
+    "msgIdColumn": "id",
+    "msgId": "header",
+    "sinkId": "x",
+    "delivery": "atLeastOnce",
+    "progressBucket": "B",
+    "expectedStream": "true",
+    "maxInFlight": "7",
+    "ackTimeout": "2s",
+    "retries": "9",
+}
+
+
+@pytest.mark.parametrize("option", sorted({*VALUES, *SINK_VALUES}))
+def test_an_option_is_used_or_refused_in_a_replay(option: str) -> None:
+    value = SINK_VALUES.get(option) or VALUES[option]
+    given = {option: value, **(BESIDE.get(option, {}) if option in SINK_VALUES else {})}
+
+    if option not in SINK_VALUES or option.lower() in replay.OWN:
+        with pytest.raises(OptionError):
+            _replay(given)
+        return
+
+    assert _replay(given) != _replay({})
+
+
+def test_every_command_is_walked() -> None:
+    assert {kind.name for kind in KINDS.values()} == {"archive", "compact", "quality", "dlq-report", "replay"}

@@ -2,12 +2,16 @@
 
 import os
 import sys
+from contextlib import nullcontext
 
 import pyjs_spark
+from pyjs_spark.cli.config import KINDS
 from pyjs_spark.lake import frames, lakes
+from pyjs_spark.lake.jobs import Session
 from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay import run as replay_run
 from pyjs_spark.lake.tables.table import Lake
+from pyjs_spark.lake.watch import Watch
 from pyjs_spark.options.reading import parse_options
 
 address, stream, folder = sys.argv[1:]
@@ -29,5 +33,20 @@ for _ in range(2):
     plan = replay_run.plan(found)
     print("replay", sum(batch.rows for batch in replay_run.run(spark, found, plan, lambda each: None)))
 messages = spark.read.format("jetstream").options(**options).load()
+session = Session(lambda: nullcontext(spark), Watch("connect"))
+
+
+def run(kind: str, servers: str, **said: str) -> str:
+    """Run one job of the command; return its last line."""
+    job = KINDS[kind].job(said, {"servers": servers} if servers else {})
+    outcome = job.kind.run(job, session)
+    return f"{kind} {outcome.code} {outcome.lines[-1].removeprefix(stream)}"
+
+
+lake = f"{folder}/parquet"
+print(run("quality", address, stream=stream, target=lake, payload="json"))
+print(run("compact", "", stream=stream, target=lake))
+print(run("compact", address, stream=stream, target=f"{folder}/latest", latest="true").partition(" in ")[0])
+print(run("dlq-report", address, stream=f"{stream}DLQ", target=f"{folder}/dead.parquet").partition(";")[0])
 print("latest", frames.latest(messages).count(), "gaps", frames.gaps(messages).count())
 spark.stop()

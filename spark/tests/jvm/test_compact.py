@@ -326,7 +326,7 @@ def test_a_file_says_what_to_compact(tmp_path: Path, main: Main) -> None:
     )
 
     assert main(["validate", "-c", str(file)]) == 0
-    assert main.out == "valid: compact of S; no server was asked\n"
+    assert main.out == f"valid: compact of S to {tmp_path}/lake; no server was asked\n"
     assert main(["explain", "-c", str(file)]) == 0
     assert main.out.endswith("2 files would become 1\n")
     assert main(["run", "-c", str(file), "--json"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,20 +22,34 @@ def test_every_job_works_over_spark_connect(server: ServerProcess, filler: Fille
     filler.fill(12)
     again = f"{filler.name}AGAIN"
     filler.raw.api(f"STREAM.CREATE.{again}", name=again, subjects=[f"again.{filler.name.lower()}.>"])
+    letters = f"{filler.name}DLQ"
+    filler.raw.api(f"STREAM.CREATE.{letters}", name=letters, subjects=[f"dlq.{letters}"])
+    advisory = {"type": "io.nats.jetstream.advisory.v1.terminated", "stream": filler.name, "consumer": "C"}
+    told = json.dumps({**advisory, "stream_seq": 3}).encode()
+    assert b'"seq"' in filler.raw.request(f"dlq.{letters}".encode(), told)
     argv = [sys.executable, str(JOBS), f"nats://127.0.0.1:{server.port}", filler.name, str(tmp_path)]
 
+    env = {
+        **os.environ,
+        "PYTHONPATH": PYTHONPATH,
+        "SPARK_TESTING": "1",
+    }  # the server takes a port that is free
     done = subprocess.run(
         argv,
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        env=env,
     )
 
-    filler.raw.api(f"STREAM.DELETE.{again}")
+    for name in (again, letters):
+        filler.raw.api(f"STREAM.DELETE.{name}")
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line for line in done.stdout.splitlines() if line]
     assert lines == [
-        "parquet 12 []", "delta 12 []", "iceberg 12 []", "replay 12", "replay 0", "latest 3 gaps 0",
+        "parquet 12 []", "delta 12 []", "iceberg 12 []", "replay 12", "replay 0",
+        "quality 0   archive: files 3, rows 12, checked 12, missing 0, replaced 0, removed_since 0, lag 0",
+        "compact 0 3 files became 1", "compact 0 : 3 rows up to sequence 12",
+        f"dlq-report 0 written to {tmp_path}/dead.parquet", "latest 3 gaps 0",
     ]  # fmt: skip

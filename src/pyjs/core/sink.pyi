@@ -1,4 +1,3 @@
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol, overload, type_check_only
 
@@ -45,7 +44,6 @@ class Turn:
     now: int
     skew: int
     crowded: bool
-    inputs: deque[Resuming]
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]

@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyjs_spark.errors import ApiError, SparkError, is_passing
+from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import connected
 from pyjs_spark.nats.settings import ConnectSettings
-
-FIRST_PAUSE_S = 0.05
-PAUSE_MAX_S = 2.0
 
 
 class PatientApi:
@@ -30,7 +28,7 @@ class PatientApi:
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one request. Raises ApiError, ServerUnreachable and what else the client raises."""
         deadline_s = time.monotonic() + (self._patience_s if self._has_answered else 0.0)
-        pause_s = FIRST_PAUSE_S
+        failures = 0
         while True:
             try:
                 answer = connected(self._settings).api(name, body)
@@ -38,7 +36,7 @@ class PatientApi:
                 return answer
             except SparkError as error:
                 self._has_answered |= isinstance(error, ApiError)
-                if not is_passing(error) or time.monotonic() + pause_s > deadline_s:
+                if not is_passing(error) or time.monotonic() + retry.pause_s(failures) > deadline_s:
                     raise
-            time.sleep(pause_s)
-            pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+            retry.pause(failures)
+            failures += 1

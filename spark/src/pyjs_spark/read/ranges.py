@@ -8,7 +8,6 @@ one by one, which is allowed, or cut off at the stream's beginning, which is dat
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,15 +23,14 @@ from pyjs_spark.errors import (
     StreamMissing,
     is_passing,
 )
+from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import Client
 from pyjs_spark.store.place import StoreDirectory
 
 LOG = logging.getLogger("pyjs_spark")
 STREAM_NOT_FOUND = 10059
 BATCH_SIZE_MAX = 32 << 20  # bytes of subjects, headers and payloads in one batch
-FAILURES_MAX = 10  # in a row, without a message between them: about 13 s
-FIRST_PAUSE_S = 0.05
-PAUSE_MAX_S = 2.0
+FAILURES_MAX = 6  # in a row, without a message between them: about 17 s
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,7 @@ class Patience:
         if not is_passing(error) or self._failures > FAILURES_MAX:
             raise error
         if self._failures > 1:
-            time.sleep(min(PAUSE_MAX_S, FIRST_PAUSE_S * 2**self._failures))
+            retry.pause(self._failures - 2)
         if isinstance(error, ApiError | NoResponders):
             return
         try:

@@ -28,6 +28,7 @@ from pyjs_spark.errors import (
     ServerUnreachable,
     SparkError,
 )
+from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import NOBODY, Client, Reply
 
 if fast.IS_THERE:
@@ -37,8 +38,6 @@ else:
 
 SIZE_MAX = 64 << 20  # bytes under way: what a worker keeps, to publish it again
 PASSING = (429, 503)  # codes of refusals that end by themselves: overloaded, no leader
-FIRST_PAUSE_S = 0.1
-PAUSE_MAX_S = 5.0
 CATCH_UP_S = 1.0  # between two looks at what came, while the window has room
 GLANCE_S = 0.01
 LOST = (ConnectionLost, RequestTimeout, NoResponders, ServerUnreachable)
@@ -239,7 +238,7 @@ class Publisher:
                 f"stream {self._stream}: {self._acks.waiting} messages are not acknowledged, after "
                 f"{self._retries} retries (option retries): {why}"
             )
-        time.sleep(pause_s(self._failures - 1))
+        retry.pause(self._failures - 1)
 
     def _send_waiting(self) -> None:
         for frames in self._under_way:
@@ -266,15 +265,10 @@ def patiently(retries: int, act: Callable[[], T], client: Client | None = None) 
             if failures == retries:
                 raise
             error = lost
-        time.sleep(pause_s(failures))
+        retry.pause(failures)
         failures += 1
         if client is not None:
             _reconnect(client, error)
-
-
-def pause_s(failures: int) -> float:
-    """Return the pause after `failures` + 1 failures, in seconds: about 12 s in the first five."""
-    return min(PAUSE_MAX_S, FIRST_PAUSE_S * float(4**failures))
 
 
 def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
@@ -296,7 +290,7 @@ def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, re
         except LOST as lost:
             error, failed = lost, NotAcknowledged
         if failures < retries:
-            time.sleep(pause_s(failures))
+            retry.pause(failures)
             _reconnect(client, error)
     raise failed(f"{subject} is not acknowledged, after {retries} retries (option retries): {error}")
 
