@@ -24,13 +24,14 @@ from spark.tests.places import PYTHONPATH
 from spark.tests.test_deploy import DEPLOY, job
 from tests.conformance.harness.process import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 MEMORY_MIN_MB = 3000
 SMALL = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.executor.memory": "480m",
     "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.python.authenticate.socketTimeout": "120s",  # of a first connection: machines are busy
     "spark.ui.enabled": "false",
 }
 # A read in the workers, which have nothing of this package but the zip.
@@ -65,7 +66,7 @@ query.awaitTermination()
 spark.stop()
 """
 COPIED = 800
-WAIT_S = 240.0
+WAIT_S = 400.0
 
 
 class Cluster:
@@ -303,7 +304,7 @@ def test_a_query_goes_on_when_an_executor_and_a_worker_are_killed(
     config = {"subjects": [f"{target.lower()}.>"], "duplicate_window": 100_000_000, "allow_direct": True}
     raw.api(f"STREAM.CREATE.{target}", name=target, **config)
     filler.fill(COPIED)
-    (tmp_path / "copy.py").write_text(COPY)
+    (tmp_path / "goes_on.py").write_text(COPY)
     argv = [f"nats://127.0.0.1:{server.port}", filler.name, target, str(tmp_path / "checkpoint")]
     own = Cluster(tmp_path / "cluster")
 
@@ -321,7 +322,7 @@ def test_a_query_goes_on_when_an_executor_and_a_worker_are_killed(
     log, query = tmp_path / "query.log", None
     try:
         own.start()
-        line = line_of(own, tmp_path, "--app", str(tmp_path / "copy.py"), more=f" {shlex.join(argv)}")
+        line = line_of(own, tmp_path, "--app", str(tmp_path / "goes_on.py"), more=f" {shlex.join(argv)}")
         with log.open("wb") as out:
             query = subprocess.Popen(
                 line, shell=True, cwd=tmp_path, env=own.env(), stdout=out, stderr=out, start_new_session=True
