@@ -232,6 +232,7 @@ def test_an_archive_is_written_by_the_workers(
     assert sorted(table.column("seq").to_pylist()) == list(range(1, 13))
 
 
+@pytest.mark.skipif(not IS_MATRIX, reason="JVMs of its own: make spark-matrix runs it")
 def test_the_wheel_is_a_package_for_py_files(
     cluster: Cluster, server: ServerProcess, filler: Filler, tmp_path: Path
 ) -> None:
@@ -272,6 +273,7 @@ def test_the_wheel_is_a_package_for_py_files(
     assert (done.returncode, "12 rows" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.skipif(not IS_MATRIX, reason="JVMs of its own: make spark-matrix runs it")
 def test_the_command_of_the_kubernetes_job_runs_without_kubernetes(
     cluster: Cluster, server: ServerProcess, filler: Filler, tmp_path: Path
 ) -> None:
