@@ -147,3 +147,32 @@ def test_the_version_of_the_compiled_decoders_is_that_of_the_package() -> None:
     assert f'version = "{pyjs_spark.__version__}"' in (fast / "pyproject.toml").read_text()
     assert f'"pyjs-spark=={pyjs_spark.__version__}"' in (fast / "pyproject.toml").read_text()
     assert f'VERSION = "{pyjs_spark.__version__}"' in (fast / "src/pyjs_spark_fast/__init__.py").read_text()
+
+
+class FakeSpark:
+    """A session with what `register` uses of it."""
+
+    def __init__(self) -> None:
+        self.conf: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
+        self.sparkContext = self.dataSource = self
+        self.registered: list[type] = []
+
+    def register(self, source: type) -> None:
+        self.registered.append(source)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_package_that_came_as_a_zip_is_named_to_the_planner_of_queries(
+    is_zip: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    root = tmp_path / "pyjs_spark.zip"
+    root.touch() if is_zip else root.mkdir()
+    monkeypatch.setattr(sessions, "__file__", str(root / "pyjs_spark/datasource/sessions.py"))
+    spark = FakeSpark()
+
+    pyjs_spark.register(spark)  # type: ignore[arg-type]
+
+    assert spark.environment == ({"PYTHONPATH": str(root)} if is_zip else {})
+    assert len(spark.registered) == 1

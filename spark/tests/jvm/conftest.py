@@ -97,6 +97,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **({} if IS_MATRIX else QUICK),
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
+        "spark.python.authenticate.socketTimeout": "120s",  # of a worker's first connection: machines are busy
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from spark.tests.conftest import Filler
 from spark.tests.documents import NOTEBOOKS, examples
+from spark.tests.jvm.conftest import IS_MATRIX
 from spark.tests.registry import SchemaRegistry
 from spark.tests.s3 import S3Server
 from tests.conformance.harness.process import ServerProcess
@@ -25,6 +26,7 @@ BEGAN_S = 1_767_225_600  # 2026-01-01T00:00:00Z
 Run = Callable[..., str]
 
 pytestmark = pytest.mark.timeout(400)
+long = pytest.mark.skipif(not IS_MATRIX, reason="several queries: make spark-matrix runs it")
 
 
 class Streams:
@@ -121,6 +123,7 @@ def test_avro_and_protobuf_with_a_registry(run: Run, streams: Streams, registry:
     assert {*registry.asked} == {f"/schemas/ids/{avro_id}", f"/schemas/ids/{proto_id}?format=serialized"}
 
 
+@long
 def test_windows_and_a_join_of_streams(run: Run, streams: Streams) -> None:
     for name in ("CLICKS", "BUYS"):
         streams.make(name, f"{name.lower()}.>")
@@ -160,6 +163,7 @@ def test_a_merge_into_a_delta_table(
     assert DeltaTable(str(tmp_path / "merge/accounts")).version() == 1
 
 
+@long
 def test_a_bucket_as_a_dimension(run: Run, streams: Streams, capsys: pytest.CaptureFixture[str]) -> None:
     streams.make("SALES", "sales.>")
     streams.make("KV_SHOPS", "$KV.SHOPS.>", max_msgs_per_subject=1, allow_direct=True)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyjs_spark.errors import SparkMissing
@@ -53,8 +54,19 @@ def register(spark: SparkSession) -> None:
     """Register the format `jetstream` in a session; needed if this package came by --py-files only."""
     from pyjs_spark.datasource.source import source_of  # needs pyspark
 
+    _share_zip(spark)
     said = spark.conf.get("spark.default.parallelism", None)
     spark.dataSource.register(source_of(int(said) if said else None))
+
+
+def _share_zip(spark: SparkSession) -> None:
+    """Name the zip that this package came in to all Python processes of the driver.
+
+    The process that plans a streaming query gets no --py-files, and would not find the package.
+    """
+    root = str(Path(__file__).parents[2])
+    if os.path.isfile(root) and "connect" not in type(spark).__module__:
+        spark.sparkContext.environment.setdefault("PYTHONPATH", root)
 
 
 def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
