@@ -182,7 +182,9 @@ def main() -> int:
     options = parser.parse_args()
     peer = Path(sys.executable).parent / "nats-server"
     sides = {"us": [sys.executable, "-m", "pyjs"], "peer": [os.fspath(peer)]}
-    print("| work | us, 1/s | peer, 1/s | us / peer | CPU s for a million, us / peer |\n|---|---|---|---|---|")
+    print(
+        "| work | us, 1/s | peer, 1/s | us / peer | CPU s for a million, us / peer |\n|---|---|---|---|---|"
+    )
     for row in ROWS:
         found: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
         for number in range(options.rounds):
