@@ -82,7 +82,8 @@ ACCOUNT_JETSTREAM = (Unsupported(("cluster_traffic",), _NO_CLUSTER),)
 
 USER = (
     Unsupported(
-        ("allowed_connection_types", "connection_types", "clients"), "there are only plain connections"
+        ("allowed_connection_types", "connection_types", "clients"),
+        "the kind of a connection is not checked yet",
     ),
     Unsupported(("proxy_required",), _NO_PROXY),
 )
