@@ -82,9 +82,8 @@ class Line:
 
     def _message(self) -> bytes | None:
         data, at = self._data, self._at + 2
-        if len(data) < at + 8:
-            if len(data) < at or data[at - 1] >= 126 or len(data) < at + data[at - 1]:
-                return None
+        if len(data) < at + 8 and (len(data) < at or data[at - 1] >= 126 or len(data) < at + data[at - 1]):
+            return None
         size = data[at - 1]
         if size >= 126:
             end = at + (2 if size == 126 else 8)
