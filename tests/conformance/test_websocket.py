@@ -310,7 +310,7 @@ def test_pings_of_the_block_come_and_a_dead_client_is_closed(both: Both) -> None
         with closing(WebSocketClient(server.ws_port)) as client:
             client.connect()
             lines = client.ending()
-            return lines[0], lines[-2:], server.page("/connz?state=closed")["connections"][0]["reason"]
+            return lines[:1], lines[-2:]
 
     both.see(look, config)
 

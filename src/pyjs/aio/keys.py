@@ -114,6 +114,60 @@ class TlsKeys(TypedDict, total=False):
     """The one curve for key exchange; empty: those of OpenSSL."""
 
 
+class WebSocketAuthorizationKeys(TypedDict, total=False):
+    """The block `authorization`."""
+
+    user: str
+    """The name of the single user of this port."""
+    password: str
+    """Its password, or the bcrypt hash of it."""
+    token: str
+    """The token of this port, or its bcrypt hash."""
+    timeout: Duration | float
+    """How long a client may take to authenticate; a number counts seconds."""
+
+
+class WebSocketKeys(TypedDict, total=False):
+    """The block `websocket`."""
+
+    listen: str | int
+    """The address and port, or a port alone."""
+    host: str
+    """The address."""
+    port: int
+    """The port; -1: any free one, 0: no WebSocket."""
+    advertise: str
+    """The address that /varz shows to others."""
+    no_tls: bool
+    """Allow a port without TLS."""
+    tls: TlsKeys
+    """Certificates and rules of encrypted connections to this port."""
+    same_origin: bool
+    """A page may only connect to the host that it comes from."""
+    allowed_origins: str | Sequence[str]
+    """The origins whose pages may connect, as https://example.com; empty: all."""
+    compression: bool
+    """Compress messages for clients that ask for it."""
+    handshake_timeout: Duration | int
+    """How long TLS and the upgrade may take; a number counts seconds; 0: 5s."""
+    headers: Mapping[str, str]
+    """More headers of the answer to an upgrade."""
+    authorization: WebSocketAuthorizationKeys
+    """The login of clients of this port, in place of the block authorization."""
+    no_auth_user: str
+    """The user of clients of this port that send no credentials."""
+    jwt_cookie: str
+    """The cookie with the JWT of a client that sends none."""
+    user_cookie: str
+    """The cookie with the user name of a client that sends none."""
+    pass_cookie: str
+    """The cookie with the password of a client that sends none."""
+    token_cookie: str
+    """The cookie with the token of a client that sends none."""
+    ping_interval: Duration
+    """The time between two pings; 0: as for other clients."""
+
+
 class AccountJetStreamKeys(TypedDict, total=False):
     """The block `jetstream`."""
 
@@ -301,6 +355,10 @@ class ConfigKeys(TypedDict, total=False):
     """The user of clients without credentials."""
     tls: TlsKeys
     """Certificates and rules of encrypted client connections."""
+    websocket: WebSocketKeys
+    """The port for WebSocket clients."""
+    proxy_protocol: bool
+    """Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address."""
     allow_non_tls: bool
     """Also accept clients without TLS."""
     accounts: Mapping[str, AccountKeys] | Sequence[str]

@@ -114,6 +114,11 @@ class Server:
         """Return the URL of the monitoring pages, None: monitoring is off."""
         return self._running().monitor_url
 
+    @property
+    def websocket_url(self) -> str | None:
+        """Return the URL for WebSocket clients, None: there is no such port."""
+        return self._running().websocket_url
+
     def _running(self) -> ShellServer:
         if self._server is None:
             raise RuntimeError("the server does not run: use `async with`, or await start()")

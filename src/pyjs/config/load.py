@@ -169,7 +169,7 @@ def _check_websocket(options: Options, at: Callable[[str], Place]) -> list[Probl
     if not options.websocket.port:
         return []
     # Imported lazily: only for such a port.
-    from pyjs.config.websocket import check_websocket
+    from pyjs.config.ports.websocket import check_websocket
 
     return check_websocket(options, at, lambda name, place: _check_no_auth_user(options, name, place))
 

@@ -48,10 +48,10 @@ from pyjs.config.kinds import (
 )
 from pyjs.config.operators import OPERATOR_KEYS, RESOLVER
 from pyjs.config.options import NS_PER_S, Options
+from pyjs.config.ports.websocket import LOGINS, WEBSOCKET, read_websocket
 from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.tls import TLS, read_tls
 from pyjs.config.values import Value
-from pyjs.config.websocket import LOGINS, WEBSOCKET, read_websocket
 
 FEATURE_FLAGS = ["js_ack_fc_v2"]
 

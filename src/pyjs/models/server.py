@@ -135,6 +135,70 @@ class TlsOptions(Options):
     )
 
 
+class WebSocketAuthorizationOptions(Options):
+    """The block `authorization`."""
+
+    user: str | None = Field(default=None, description="The name of the single user of this port.")
+    password: str | None = Field(
+        default=None, description="Its password, or the bcrypt hash of it.", repr=False
+    )
+    token: str | None = Field(
+        default=None, description="The token of this port, or its bcrypt hash.", repr=False
+    )
+    timeout: Duration | float | None = Field(
+        default=None, description="How long a client may take to authenticate; a number counts seconds."
+    )
+
+
+class WebSocketOptions(Options):
+    """The block `websocket`."""
+
+    listen: str | int | None = Field(default=None, description="The address and port, or a port alone.")
+    host: str | None = Field(default=None, description="The address.")
+    port: int | None = Field(default=None, description="The port; -1: any free one, 0: no WebSocket.")
+    advertise: str | None = Field(default=None, description="The address that /varz shows to others.")
+    no_tls: bool | None = Field(default=None, description="Allow a port without TLS.")
+    tls: TlsOptions | None = Field(
+        default=None, description="Certificates and rules of encrypted connections to this port."
+    )
+    same_origin: bool | None = Field(
+        default=None, description="A page may only connect to the host that it comes from."
+    )
+    allowed_origins: str | list[str] | None = Field(
+        default=None, description="The origins whose pages may connect, as https://example.com; empty: all."
+    )
+    compression: bool | None = Field(
+        default=None, description="Compress messages for clients that ask for it."
+    )
+    handshake_timeout: Duration | int | None = Field(
+        default=None, description="How long TLS and the upgrade may take; a number counts seconds; 0: 5s."
+    )
+    headers: dict[str, str] | None = Field(
+        default=None, description="More headers of the answer to an upgrade."
+    )
+    authorization: WebSocketAuthorizationOptions | None = Field(
+        default=None, description="The login of clients of this port, in place of the block authorization."
+    )
+    no_auth_user: str | None = Field(
+        default=None, description="The user of clients of this port that send no credentials."
+    )
+    jwt_cookie: str | None = Field(
+        default=None, description="The cookie with the JWT of a client that sends none."
+    )
+    user_cookie: str | None = Field(
+        default=None, description="The cookie with the user name of a client that sends none."
+    )
+    pass_cookie: str | None = Field(
+        default=None, description="The cookie with the password of a client that sends none."
+    )
+    token_cookie: str | None = Field(
+        default=None, description="The cookie with the token of a client that sends none."
+    )
+    ping_interval: Duration | None = Field(
+        default=None, description="The time between two pings; 0: as for other clients."
+    )
+
+
 class AccountJetStreamOptions(Options):
     """The block `jetstream`."""
 
@@ -367,6 +431,11 @@ class ServerOptions(Options):
     no_auth_user: str | None = Field(default=None, description="The user of clients without credentials.")
     tls: TlsOptions | None = Field(
         default=None, description="Certificates and rules of encrypted client connections."
+    )
+    websocket: WebSocketOptions | None = Field(default=None, description="The port for WebSocket clients.")
+    proxy_protocol: bool | None = Field(
+        default=None,
+        description="Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address.",
     )
     allow_non_tls: bool | None = Field(default=None, description="Also accept clients without TLS.")
     accounts: dict[str, AccountOptions] | list[str] | None = Field(

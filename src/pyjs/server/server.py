@@ -32,7 +32,7 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.monitoring.system_account import SystemAccount
 from pyjs.server.open_connections import OpenConnections
-from pyjs.server.proxied import ProxiedStart
+from pyjs.server.proxied.start import ProxiedStart
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
 from pyjs.server.spin import Spin
 from pyjs.server.system import files
@@ -257,11 +257,6 @@ class Server:
     def monitor_port(self) -> int:
         """Return the monitoring port, or 0 if there is none."""
         return 0 if self._monitoring is None else self._monitoring.port
-
-    @property
-    def websocket_port(self) -> int:
-        """Return the port for WebSocket clients; 0: there is none."""
-        return 0 if self._websocket is None else self._websocket.port
 
     @property
     def websocket_url(self) -> str | None:

@@ -8,7 +8,7 @@ here; those of a compressed message are collected up to a limit. Inflates nothin
     frame:  FIN RSV1 RSV2 RSV3 opcode(4) | MASK length(7) | [length(16 or 64)] | [key(32)] | payload
 
 Texts of the faults and the order of the checks as nats-server 2.15: tests/conformance/test_websocket.py. Compiled:
-a library in Python needs 8 us for a frame (docs/dependencies.md).
+a library in Python needs 8 us for a frame (docs/dependencies.md); benchmarks/websocket.py.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -34,9 +34,7 @@ cdef enum:
     E_NEED = 0
     E_PLAIN = 1
     E_PACKED = 2
-    E_CLOSE = 3
-    E_PING = 4
-    E_PONG = 5
+    E_CLOSE = 3                 # PING and PONG follow, as their opcodes do
     E_FAULT = 6
     E_TOO_LARGE = 7
 

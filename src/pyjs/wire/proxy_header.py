@@ -4,7 +4,7 @@
     v2:  signature(12) version(4) command(4) family(4) transport(4) size(16) | size bytes: source(4 or 16),
          destination, source port(16), destination port(16), anything
 
-Big-endian. Knows no sockets: it gets what has arrived so far, and at most HEADER_MAX bytes matter.
+Big-endian. Knows no sockets: it gets what has arrived so far, and at most 64 KiB matter.
 
 Source: https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt; texts as nats-server 2.15.1,
 tests/conformance/test_proxy_protocol.py.
@@ -20,7 +20,6 @@ SIGNATURE_V2 = b"\r\n\r\n\x00\r\nQUIT\n"
 PREFIX_SIZE = 6  # bytes that tell the version
 LINE_SIZE_MAX = 107  # of version 1, with CRLF
 FIXED_SIZE = 16  # of version 2
-HEADER_MAX = FIXED_SIZE + 0xFFFF
 VERSION_2 = 0x20
 LOCAL, PROXY = 0, 1
 UNSPECIFIED, IPV4, IPV6 = 0x00, 0x10, 0x20

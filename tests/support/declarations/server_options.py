@@ -23,6 +23,8 @@ TARGETS: dict[str, object] = {
     "jetstream.limits": options.JetStreamLimits(),
     "authorization": options.AuthorizationOptions(),
     "tls": options.TlsOptions(),
+    "websocket": options.WebSocketOptions(),
+    "websocket.authorization": options.WebSocketLogins(),
     "accounts.*": options.AccountOptions(),
     "accounts.*.limits": options.AccountLimits(),
     "accounts.*.msg_trace": options.TraceDest(),
@@ -44,6 +46,8 @@ BLOCKS = {
     "authorization": "Authorization",
     "tls.certs": "Certificate",
     "tls": "Tls",
+    "websocket.authorization": "WebSocketAuthorization",
+    "websocket": "WebSocket",
     "jetstream.limits": "JetStreamLimits",
     "jetstream": "JetStream",
 }

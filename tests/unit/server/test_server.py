@@ -362,7 +362,7 @@ async def test_a_failure_in_the_input_of_a_connection_ends_that_connection_alone
     bad, good = await Peer.of(server), await Peer.of(server)
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.node, "authenticator", None)
+        patch.setattr(server.node, "_entrance", None)
         bad.writer.write(b"CONNECT {}\r\n")
         answer = await bad.rest()
     good.writer.write(b"PING\r\n")

@@ -19,7 +19,7 @@ from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPe
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from pyjs.config.websocket import origin_of
+from pyjs.config.ports.websocket import origin_of
 from pyjs.core.link import Credentials
 from pyjs.server.websocket.outgoing import FRAME_MAX_BROWSER, Terms
 

@@ -1,0 +1,1 @@
+"""Blocks of ports beside the one for clients."""

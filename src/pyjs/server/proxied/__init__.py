@@ -1,0 +1,1 @@
+"""Clients that come through a proxy: the header before everything else."""
