@@ -118,7 +118,9 @@ class Node(Host):
     def _share(self, options: Options) -> None:
         """Apply imports, exports and mappings of accounts where they have changed."""
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
-        changed = [name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange]
+        changed = [
+            name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
+        ]
         self.system_account = self.accounts.get(options.system_account)
         self.exchanges = declared
         if changed:

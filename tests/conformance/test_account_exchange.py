@@ -231,9 +231,7 @@ SCENES: list[Callable[[ServerProcess], Any]] = [
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_a_service_across_accounts_is_the_same(
-    scene: Callable[[ServerProcess], Any], tmp_path: Path
-) -> None:
+def test_a_service_across_accounts_is_the_same(scene: Callable[[ServerProcess], Any], tmp_path: Path) -> None:
     peer, ours = of_both(tmp_path, SERVICES, scene)
     assert ours == peer
 
@@ -433,12 +431,12 @@ def push(server: ServerProcess) -> Any:
     for _, reply, _, _ in got:
         client.request(reply, b"+ACK")
     info = call(client, "CONSUMER.INFO.S.Q")
-    return [(subject, masked(reply), payload) for subject, reply, _, payload in got], info["ack_floor"]["stream_seq"]
+    return [(subject, masked(reply), payload) for subject, reply, _, payload in got], info["ack_floor"][
+        "stream_seq"
+    ]
 
 
 @pytest.mark.parametrize("scene", [api_answers, pull_and_ack, push], ids=lambda scene: scene.__name__)
-def test_jetstream_across_accounts_is_the_same(
-    scene: Callable[[ServerProcess], Any], tmp_path: Path
-) -> None:
+def test_jetstream_across_accounts_is_the_same(scene: Callable[[ServerProcess], Any], tmp_path: Path) -> None:
     peer, ours = of_both(tmp_path, JETSTREAM, scene)
     assert ours == peer

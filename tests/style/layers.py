@@ -31,6 +31,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("auth", "lane", "sink"),
         ("account", "closed", "host", "scheduler"),
         ("session",),
+        ("exchange",),
     ),
     "store": (
         ("crypt", "index", "open_files", "sync_set"),

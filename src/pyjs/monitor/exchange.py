@@ -40,9 +40,9 @@ def exchange_fields(node: Node, name: str) -> JsonDict:
     if system is not None and system.name != name:
         imports = [_system_import(system.name, name, *each) for each in _SYSTEM_IMPORTS] + imports
     fields: JsonDict = {
-        "mappings": {each.source: _destinations(each) for each in own.mappings},
+        "mappings": {each.source: [*_destinations(each)] for each in own.mappings},
         "exports": [_export(each) for each in own.exports],
-        "imports": imports,
+        "imports": [*imports],
     }
     return {key: value for key, value in fields.items() if value}
 
@@ -84,7 +84,12 @@ def _import(wanted: Import, declared: dict[str, Exchange]) -> JsonDict:
 
 
 def _system_import(system: str, name: str, local: str, subject: str, share: bool) -> JsonDict:
-    shown: JsonDict = {"subject": subject.format(name), "account": system, "to": local, "local_subject": local}
+    shown: JsonDict = {
+        "subject": subject.format(name),
+        "account": system,
+        "to": local,
+        "local_subject": local,
+    }
     return shown | {"type": "service"} | _flags(share)
 
 

@@ -86,8 +86,10 @@ def _strict(source: str, destination: str) -> SubjectTransform:
     transform = SubjectTransform(source, destination, Rng())
     for token, piece in zip(destination.split("."), transform.pieces, strict=False):
         if callable(piece):
-            raise TransformError(f"{_INVALID}the only mapping function allowed for import transforms is"
-                                 f" {{{{Wildcard()}}}} in {token}")
+            raise TransformError(
+                f"{_INVALID}the only mapping function allowed for import transforms is"
+                f" {{{{Wildcard()}}}} in {token}"
+            )
     if sum(isinstance(piece, int) for piece in transform.pieces) < source.split(".").count("*"):
         raise TransformError(f"{_INVALID}not using all of the token wildcard(s) in {destination}")
     return transform

@@ -92,7 +92,9 @@ class Check:
             return f'"{wanted.account}" account not defined for {kind} import'
         start = f'Error adding {kind} import "{wanted.subject}": '
         if not is_valid_subject(wanted.subject.encode()):
-            return start + ("stream import not authorized" if kind == "stream" else "sublist: invalid subject")
+            return start + (
+                "stream import not authorized" if kind == "stream" else "sublist: invalid subject"
+            )
         if not authorized(exporter.export_of(wanted), name, wanted.subject):
             return f"{start}{kind} import not authorized"
         if isinstance(wanted, StreamImport):
@@ -141,8 +143,7 @@ class Check:
         if not any(is_subset(subject.encode(), each.subject.encode()) for each in exports):
             return False
         return any(
-            each.account in visited
-            or self._stream_cycle(each.account, narrowed, _with(visited, name))
+            each.account in visited or self._stream_cycle(each.account, narrowed, _with(visited, name))
             for each, narrowed in _met(self.streams.get(name, []), subject)
         )
 
@@ -189,6 +190,4 @@ def _with(visited: set[str], name: str) -> set[str]:
 
 
 def _no_transform(kind: str, subject: str, to: str, error: TransformError) -> str:
-    return (
-        f'failed to create mapping transform for {kind} import subject from "{subject}" to "{to}": {error}'
-    )
+    return f'failed to create mapping transform for {kind} import subject from "{subject}" to "{to}": {error}'

@@ -158,7 +158,9 @@ def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -
 def mappings_of(declared: Iterable[SubjectMapping], rng: Rng) -> Mappings | None:
     """Return the mappings at work; None: there are none."""
     entries = [
-        Destinations([(Rewrite(SubjectTransform(each.source, to, rng)), weight) for to, weight in each.weighted()])
+        Destinations(
+            [(Rewrite(SubjectTransform(each.source, to, rng)), weight) for to, weight in each.weighted()]
+        )
         for each in declared
     ]
     return Mappings(entries, int.from_bytes(rng.randbytes(8), "little")) if entries else None
