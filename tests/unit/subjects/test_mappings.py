@@ -15,7 +15,9 @@ from pyjs.subjects.transform import SubjectTransform
 def mapped(*entries: tuple[str, list[tuple[str, int]]]) -> Mappings:
     return Mappings(
         [
-            Destinations([(Rewrite(SubjectTransform(source, to, SeededRng(1))), weight) for to, weight in many])
+            Destinations(
+                [(Rewrite(SubjectTransform(source, to, SeededRng(1))), weight) for to, weight in many]
+            )
             for source, many in entries
         ],
         seed=3,
