@@ -24,7 +24,7 @@ MODULES = 16
 OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("Options", "attributes"): (46, "one for each option of the server, nothing else"),
     ("Options", "booleans"): (9, "options that are on or off"),
-    ("ConfigKeys", "attributes"): (48, "a TypedDict of the keys of the configuration file"),
+    ("ConfigKeys", "attributes"): (49, "a TypedDict of the keys of the configuration file"),
     ("ConfigKeys", "booleans"): (10, "keys that are on or off"),
     ("ConnectOptions", "booleans"): (6, "what CONNECT says is on or off"),
 }

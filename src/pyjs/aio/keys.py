@@ -165,7 +165,7 @@ class ExportKeys(TypedDict, total=False):
     accounts: str | Sequence[str]
     """The accounts that may import it; without them, all."""
     account_token_position: int
-    """The `*` of the subject, counted in tokens from 1, that must be the name of the importing account."""
+    """The token of the subject, a `*`, that must be the name of the importing account."""
     response_type: str
     """Responses to one request: `singleton`, or several with `stream` and `chunked`."""
     response_threshold: Duration

@@ -196,7 +196,7 @@ class ExportOptions(Options):
     )
     account_token_position: int | None = Field(
         default=None,
-        description="The `*` of the subject, counted in tokens from 1, that must be the name of the importing account.",
+        description="The token of the subject, a `*`, that must be the name of the importing account.",
     )
     response_type: str | None = Field(
         default=None,

@@ -154,7 +154,7 @@ EXPORT = Table(
         Key(
             "account_token_position",
             INT,
-            "The `*` of the subject, counted in tokens from 1, that must be the name of the importing account.",
+            "The token of the subject, a `*`, that must be the name of the importing account.",
             check=Between(0, 255, "use the number of a token that is *"),
         ),
         Key(
