@@ -29,10 +29,10 @@ def masked(data: bytes) -> str:
 class AccountClient(RawClient):
     """A client of the account of `user`, whose password is its name."""
 
-    def __init__(self, port: int, user: str, **fields: object) -> None:
+    def __init__(self, port: int, user: str, inbox: bytes = b"", **fields: object) -> None:
         options = {"user": user, "pass": user, "verbose": False, "headers": True, "no_responders": True}
         text = json.dumps(options | {"protocol": 1} | fields).encode()
-        super().__init__(port, connect=b"CONNECT %b\r\n" % text, inbox=b"_INBOX." + user.encode())
+        super().__init__(port, connect=b"CONNECT %b\r\n" % text, inbox=inbox or b"_INBOX." + user.encode())
 
     def do(self, *lines: bytes) -> None:
         """Send lines, and wait until the server has taken them."""
