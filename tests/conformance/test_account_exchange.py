@@ -412,7 +412,7 @@ def pull_and_ack(server: ServerProcess) -> Any:
     _, client = filled(server)
     config = {"name": "P", "durable_name": "P", "ack_policy": "explicit"}
     call(client, "CONSUMER.CREATE.S.P", stream_name="S", config=config)
-    client.do(b"SUB pull 61", b'PUB JS.A.API.CONSUMER.MSG.NEXT.S.P pull 11\r\n{"batch":3}')
+    client.send(b'SUB pull 61\r\nPUB JS.A.API.CONSUMER.MSG.NEXT.S.P pull 11\r\n{"batch":3}\r\n')
     got = [client.next() for _ in range(3)]
     acked = client.request(got[0][1], b"+ACK")
     client.do(b"PUB %b 4\r\n+ACK" % got[1][1])
@@ -423,7 +423,7 @@ def pull_and_ack(server: ServerProcess) -> Any:
 
 def push(server: ServerProcess) -> Any:
     _, client = filled(server)
-    receiver = AccountClient(server.port, "b")
+    receiver = AccountClient(server.port, "b", inbox=b"_INBOX.receiver")
     receiver.do(b"SUB deliver.q 62")
     config = {"name": "Q", "durable_name": "Q", "ack_policy": "explicit", "deliver_subject": "deliver.q"}
     call(client, "CONSUMER.CREATE.S.Q", stream_name="S", config=config)

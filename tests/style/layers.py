@@ -34,6 +34,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tracing",),
         ("session",),
         ("trust",),
+        ("exchange",),
     ),
     "store": (
         ("crypt", "index", "open_files", "sync_set"),

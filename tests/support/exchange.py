@@ -29,20 +29,23 @@ def masked(data: bytes) -> str:
 class AccountClient(RawClient):
     """A client of the account of `user`, whose password is its name."""
 
-    def __init__(self, port: int, user: str, **fields: object) -> None:
+    def __init__(self, port: int, user: str, inbox: bytes = b"", **fields: object) -> None:
         options = {"user": user, "pass": user, "verbose": False, "headers": True, "no_responders": True}
         text = json.dumps(options | {"protocol": 1} | fields).encode()
-        super().__init__(port, connect=b"CONNECT %b\r\n" % text, inbox=b"_INBOX." + user.encode())
+        self._kept = b""  # what arrived while `do` waited
+        super().__init__(port, connect=b"CONNECT %b\r\n" % text, inbox=inbox or b"_INBOX." + user.encode())
+        self.fence()  # the second INFO has arrived
 
     def do(self, *lines: bytes) -> None:
         """Send lines, and wait until the server has taken them."""
-        self.send(b"".join(line + b"\r\n" for line in lines))
-        self.fence()
+        self.send(b"".join(line + b"\r\n" for line in lines) + b"PING\r\n")
+        self._kept += self.read_until(b"PONG\r\n")
 
     def seen(self) -> str:
         """Return what has arrived, masked."""
-        self.send(b"PING\r\n")
-        return masked(self.read_until(b"PONG\r\n"))
+        self.do()
+        kept, self._kept = self._kept, b""
+        return masked(kept)
 
     def next(self) -> tuple[str, bytes, str, str]:
         """Return subject, reply, headers and payload of the next message, masked except for the reply."""

@@ -111,6 +111,7 @@ def _check_together(options: Options, places: Mapping[str, Place]) -> list[Probl
     problems += _check_operators(options, places, at)
     if not options.operator_keys:
         problems += _check_system_account(options, places, at("system_account"))
+    problems += _check_latency(options, at("no_system_account"))
     if not problems:
         options.system_account = "" if options.no_system_account else options.system_account
     return problems
@@ -180,13 +181,6 @@ def _check_system_account(options: Options, places: Mapping[str, Place], place: 
     if options.no_system_account and "system_account" in places:
         cause = f'no_system_account is true, and system_account is "{name}"'
         return [Problem(place, cause, "keep one of the two")]
-    if options.no_system_account:
-        for account, exchange in options.exchanges().items():
-            for export in exchange.exports:
-                if isinstance(export, ServiceExport) and export.latency is not None:
-                    cause = f'Error adding service latency sampling for "{export.subject}": system account not setup'
-                    at = places.get("no_system_account", place)
-                    return [Problem(at, cause, f"remove latency from the exports of {account}, or this")]
     if name not in known:
         cause = f'system_account "{name}" is no account of this file'
         return [Problem(place, cause, suggestion(name, known, f"add accounts {{ {name}: {{}} }}"))]
@@ -195,6 +189,16 @@ def _check_system_account(options: Options, places: Mapping[str, Place], place: 
         cause = f'JetStream is enabled in the system account "{name}", which cannot have it'
         return [Problem(place, cause, "remove jetstream from that account")]
     return []
+
+
+def _check_latency(options: Options, place: Place) -> list[Problem]:
+    start = "Error adding service latency sampling for"
+    return [
+        Problem(place, f'{start} "{export.subject}": system account not setup', "remove latency, or this")
+        for exchange in options.exchanges().values()
+        for export in exchange.exports
+        if options.no_system_account and isinstance(export, ServiceExport) and export.latency is not None
+    ]
 
 
 @dataclass(frozen=True, slots=True)

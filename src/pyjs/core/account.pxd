@@ -16,6 +16,7 @@ cdef class Account:
     cdef uint64_t random_state
     cdef public object jetstream        # the account's JetStream (jetstream.engine), None: not enabled
     cdef public Mappings mappings       # of published subjects, None: there are none
+    cdef char* mapped                   # the last mapped subject of a client, NULL: none
     cdef public object exchange         # core.exchange.account_exchange.AccountExchange, None: imports nothing
     cdef public object responses        # core.exchange.responses.Responses, None: no service is shared
     cdef public object limits           # config.options.AccountLimits
@@ -29,6 +30,8 @@ cdef class Account:
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil
     # Change m.subject by the mappings. Returns its memory, which the caller frees after use; NULL: unchanged.
     cdef char* map_subject(self, Msg* m) noexcept nogil
+    # As map_subject for a client's publish; the account keeps the memory until the next one.
+    cdef void map_published(self, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
     cdef inline uint32_t chance(self, uint32_t n) noexcept nogil:

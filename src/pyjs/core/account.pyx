@@ -8,6 +8,7 @@ Knows nothing of sockets, and of JetStream only that an account may have one. Co
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free
 
 from pyjs.core.sink cimport PySink, Sink, Turn
 from pyjs.subjects.routes cimport Group, Route, RouteCache
@@ -34,6 +35,9 @@ cdef class Account:
         self.sessions = set()
         self.watched = {}
 
+    def __dealloc__(self):
+        free(self.mapped)
+
     cdef int publish(self, Msg* m) noexcept nogil:
         if m.subject_len == 0:
             return 0                # lost by a mapping
@@ -57,6 +61,11 @@ cdef class Account:
         if made != NULL:
             m.subject, m.subject_len = made, n
         return made
+
+    cdef void map_published(self, Msg* m) noexcept nogil:
+        if self.mappings is not None:
+            free(self.mapped)
+            self.mapped = self.map_subject(m)
 
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil:
         cdef uint32_t i

@@ -10,7 +10,6 @@ benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection s
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from pyjs.base.fast cimport write_digits
@@ -252,15 +251,13 @@ cdef class ClientSession(Sink):
         """Run operations of one read while work is left; return the rest. The read is done unless `input.begun`."""
         cdef uint64_t visited
         cdef int op, receivers
-        cdef char* made
         while not self.closing:
             visited = self.account.subs.found.visited
             self.turn.extra_work = 0
             op = self.parser.next()
             if op == OP_MSG:
-                made = self.account.map_subject(&self.parser.msg)
+                self.account.map_published(&self.parser.msg)
                 receivers = self.publish(&self.parser.msg)
-                free(made)
                 left -= 1 + (receivers > 0) * receivers * <int64_t> (1 + (self.parser.msg.size >> COPIED_BITS))
                 if self.turn.pressure:
                     left = self.relieve(left)

@@ -40,9 +40,9 @@ def exchange_fields(node: Node, name: str) -> JsonDict:
     if system is not None and system.name != name:
         imports = [_system_import(system.name, name, *each) for each in _SYSTEM_IMPORTS] + imports
     fields: JsonDict = {
-        "mappings": {each.source: _destinations(each) for each in own.mappings},
+        "mappings": {each.source: [*_destinations(each)] for each in own.mappings},
         "exports": [_export(each) for each in own.exports],
-        "imports": imports,
+        "imports": [*imports],
     }
     return {key: value for key, value in fields.items() if value}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyjs.base.gotext import duration_text
 from pyjs.config import options
+from pyjs.config.exchange import read
 from pyjs.config.table import Key, Table
 from pyjs.config.tables import TABLES, TOP
 
@@ -15,7 +16,12 @@ from .pages import ROOT, filled
 
 PAGE = ROOT / "docs/configuration.md"
 KEYS = ROOT / "src/pyjs/aio/keys.py"
-INHERITING = ("accounts.*", "users.*", "permissions")  # a reload applies every key of these blocks
+INHERITING = (
+    "accounts.*",
+    "mappings.*",
+    "users.*",
+    "permissions",
+)  # a reload applies every key of these blocks
 # The object that a block fills, with its defaults.
 TARGETS: dict[str, object] = {
     "": options.Options(),
@@ -29,6 +35,11 @@ TARGETS: dict[str, object] = {
     "accounts.*.limits": options.AccountLimits(),
     "accounts.*.msg_trace": options.TraceDest(),
     "accounts.*.jetstream": options.AccountJetStreamOptions(),
+    "accounts.*.exports.*": read.ExportBlock(),
+    "accounts.*.exports.*.latency": read.LatencyBlock(),
+    "accounts.*.imports.*": read.ImportBlock(),
+    "accounts.*.imports.*.stream": read.RemoteBlock(),
+    "mappings.*": read.DestinationBlock(),
     "users.*": options.UserOptions(),
     "permissions": options.PermissionOptions(),
     "permissions.allow_responses": options.ResponsePermission(),
@@ -41,6 +52,11 @@ BLOCKS = {
     "user": "User",
     "account.limits": "AccountLimits",
     "account.msg_trace": "MsgTrace",
+    "account.exports": "Export",
+    "account.exports.latency": "Latency",
+    "account.imports": "Import",
+    "account.imports.subject": "Remote",
+    "mappings": "MapDestination",
     "account.jetstream": "AccountJetStream",
     "account": "Account",
     "authorization": "Authorization",
@@ -150,6 +166,10 @@ def title(of: Table) -> str:
     where = {
         "": "The top level.",
         "account": "An entry of `accounts`.",
+        "account.exports": "An entry of `exports`.",
+        "account.imports": "An entry of `imports`.",
+        "account.imports.subject": "The blocks `stream` and `service` of an import.",
+        "mappings": "A destination of a mapping.",
         "permissions.subjects": "The blocks `publish` and `subscribe`.",
         "tls.certs": "An entry of `certs`.",
         "user": "An entry of `users`.",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.config.effects import NODE_EFFECTS, Effect, open_site
+from tests.unit.config.exchange_effects import EXCHANGE_EFFECTS
 from tests.unit.config.process_effects import PROCESS_EFFECTS, observe_process
 from tests.unit.config.test_tables import ROWS, WRITE, attribute, content, target_of, value_of
 from tests.unit.config.websocket_effects import PROXY_EFFECTS, WEBSOCKET_EFFECTS
@@ -25,6 +26,7 @@ SHOWN = (
 
 
 OF_PROCESSES = {**PROCESS_EFFECTS, **WEBSOCKET_EFFECTS, **PROXY_EFFECTS}
+OF_THE_NODE = NODE_EFFECTS | EXCHANGE_EFFECTS
 
 
 def names(effects: dict[str, list[Effect]]) -> list[tuple[str, Effect]]:
@@ -38,11 +40,11 @@ def identifiers(effects: dict[str, list[Effect]]) -> list[str]:
 def test_every_key_has_an_experiment() -> None:
     keys = {f"{path}/{key.name}".lstrip("/") for path, table in TABLES.items() for key in table.keys}
     keys.remove("websocket/jwt_cookie")  # no configuration with it is valid without JWTs
-    tried = [*NODE_EFFECTS, *OF_PROCESSES]
+    tried = [*OF_THE_NODE, *OF_PROCESSES]
     assert sorted(tried) == sorted(keys)
 
 
-@pytest.mark.parametrize(("name", "effect"), names(NODE_EFFECTS), ids=identifiers(NODE_EFFECTS))
+@pytest.mark.parametrize(("name", "effect"), names(OF_THE_NODE), ids=identifiers(OF_THE_NODE))
 def test_a_key_changes_what_the_node_does(name: str, effect: Effect, tmp_path: Path) -> None:
     # given
     (tmp_path / "with").mkdir()

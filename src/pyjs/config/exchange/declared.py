@@ -94,7 +94,7 @@ class SubjectMapping:
     destinations: tuple[MapDestination, ...]
 
     def weighted(self) -> list[tuple[str, int]]:
-        """Return all destinations with their weights; the published subject gets the rest if it is not one of them."""
+        """Return all destinations and weights; the published subject gets the rest if it is not one of them."""
         found = [(each.subject, each.weight) for each in self.destinations]
         rest = 100 - sum(weight for _, weight in found)
         if rest and self.source not in [subject for subject, _ in found]:

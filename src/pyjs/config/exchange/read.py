@@ -45,41 +45,51 @@ _RESPONSES = {
 
 
 @dataclass(slots=True)
-class _Export:
+class ExportBlock:
+    """An entry of exports."""
+
     stream: str = ""
     service: str = ""
     accounts: tuple[str, ...] = ()
     account_token_position: int = 0
-    response_type: str = ""
-    response_threshold_ns: int = 0
+    response_type: str = SINGLETON
+    response_threshold_ns: int = THRESHOLD_NS
     latency: Latency | None = None
 
 
 @dataclass(slots=True)
-class _Latency:
+class LatencyBlock:
+    """The block latency."""
+
     subject: str = ""
     sampling: int = 100
 
 
 @dataclass(slots=True)
-class _Remote:
+class RemoteBlock:
+    """The blocks stream and service of an import."""
+
     account: str = ""
     subject: str = ""
 
 
 @dataclass(slots=True)
-class _Import:
-    stream: _Remote | None = None
-    service: _Remote | None = None
+class ImportBlock:
+    """An entry of imports."""
+
+    stream: RemoteBlock | None = None
+    service: RemoteBlock | None = None
     prefix: str = ""
     to: str = ""
     share: bool = False
 
 
 @dataclass(slots=True)
-class _Destination:
+class DestinationBlock:
+    """A destination of a mapping."""
+
     destination: str = ""
-    weight: int = -1
+    weight: int | None = None
 
 
 # Exports
@@ -128,7 +138,7 @@ LATENCY = Table(
 def _read_latency(reading: Reading, key: Key, value: Value, target: object) -> Latency:
     if isinstance(value.data, str):
         return Latency(value.data)
-    latency = _Latency()
+    latency = LatencyBlock()
     read_block(reading, LATENCY, read_map(key, value, "sampling: 50%, subject: latency"), latency)
     if not latency.subject:
         raise Refused(value.place, "Latency subject required, but missing", "add subject: latency.service")
@@ -144,7 +154,7 @@ EXPORT = Table(
         Key(
             "account_token_position",
             INT,
-            "The `*` of the subject, counted in tokens from 1, that must be the name of the importing account.",
+            "The token of the subject, a `*`, that must be the name of the importing account.",
             check=Between(0, 255, "use the number of a token that is *"),
         ),
         Key(
@@ -191,8 +201,9 @@ def _list_of(
 
 
 def _read_export(reading: Reading, key: Key, value: Value) -> Export:
-    block, before = _Export(), len(reading.problems)
-    read_block(reading, EXPORT, read_map(key, value, 'stream: "a.>"'), block)
+    block, before = ExportBlock(), len(reading.problems)
+    entries = read_map(key, value, 'stream: "a.>"')
+    read_block(reading, EXPORT, entries, block)
     if bool(block.stream) == bool(block.service):
         _no_single_kind(reading, value.place, block.stream, before)
     if block.service:
@@ -200,15 +211,16 @@ def _read_export(reading: Reading, key: Key, value: Value) -> Export:
             block.service,
             block.accounts,
             block.account_token_position,
-            block.response_type or SINGLETON,
-            block.response_threshold_ns or THRESHOLD_NS,
+            block.response_type,
+            block.response_threshold_ns,
             block.latency,
         )
-    for name, given in (("response", block.response_type or block.response_threshold_ns),
-                        ("latency", block.latency)):  # fmt: skip
-        if given:
+    for entry in entries.values():
+        known = EXPORT.key_by_name.get(entry.key.lower())
+        name = "" if known is None else known.name.partition("_")[0]
+        if name in ("response", "latency"):
             cause = f"Detected {name} directive on non-service"
-            raise Refused(value.place, cause, "remove it, or export a service")
+            raise Refused(entry.place, cause, "remove it, or export a service")
     return StreamExport(block.stream, block.accounts, block.account_token_position)
 
 
@@ -232,8 +244,8 @@ REMOTE = Table(
 )
 
 
-def _read_remote(reading: Reading, key: Key, value: Value, target: object) -> _Remote:
-    remote = _Remote()
+def _read_remote(reading: Reading, key: Key, value: Value, target: object) -> RemoteBlock:
+    remote = RemoteBlock()
     read_block(reading, REMOTE, read_map(key, value, 'account: A, subject: "a.>"'), remote)
     if not remote.account or not remote.subject:
         raise Refused(
@@ -258,13 +270,13 @@ IMPORT = Table(
 
 
 def _read_import(reading: Reading, key: Key, value: Value) -> Import:
-    block, before = _Import(), len(reading.problems)
+    block, before = ImportBlock(), len(reading.problems)
     read_block(reading, IMPORT, read_map(key, value, 'stream: {account: A, subject: "a.>"}'), block)
     if (block.stream is None) == (block.service is None):
         _no_single_kind(reading, value.place, block.stream, before)
     if block.service is not None:
         return ServiceImport(block.service.account, block.service.subject, block.to, block.share)
-    remote = block.stream or _Remote()
+    remote = block.stream or RemoteBlock()
     if not block.prefix:
         return StreamImport(remote.account, remote.subject, block.to)
     if block.to:
@@ -309,12 +321,12 @@ DESTINATION = Table(
 def _read_destination(reading: Reading, key: Key, value: Value) -> MapDestination:
     if isinstance(value.data, str):
         return MapDestination(value.data)
-    block, before = _Destination(), len(reading.problems)
+    block, before = DestinationBlock(), len(reading.problems)
     read_block(reading, DESTINATION, read_map(key, value, "destination: b, weight: 100%"), block)
-    if block.weight < 0 and len(reading.problems) == before:
+    if block.weight is None and len(reading.problems) == before:
         cause = f'Missing weight for mapping destination "{block.destination}"'
         raise Refused(value.place, cause, "add weight: 100%")
-    return MapDestination(block.destination, max(0, block.weight))
+    return MapDestination(block.destination, block.weight or 0)
 
 
 def _read_mappings(reading: Reading, key: Key, value: Value, target: object) -> tuple[SubjectMapping, ...]:
@@ -362,7 +374,7 @@ def mapping_fault(source: str, destinations: tuple[MapDestination, ...]) -> str:
 
 EXPORTS = Kind("list of maps", _list_of("Exports", _read_export), "Sequence[{}]", EXPORT)
 IMPORTS = Kind("list of maps", _list_of("Imports", _read_import), "Sequence[{}]", IMPORT)
-MAPPINGS = Kind("map of subjects", _read_mappings, "Mapping[str, str | {0} | Sequence[{0}]]", DESTINATION)
+MAPPINGS = Kind("map of subjects", _read_mappings, "Mapping[str, str | {} | Sequence[{}]]", DESTINATION)
 
 
 def check_exchanges(reading: Reading, declared: dict[str, Exchange]) -> None:

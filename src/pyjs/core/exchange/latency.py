@@ -3,7 +3,7 @@
 A request is measured by chance, or because a tracing header of it asks for that. Its sample is sent with the first
 response, or says why there was none. Python: a measured request is the exception.
 
-Source: nats.docs "Service Latency"; JSON and headers as nats-server 2.15.1 (tests/conformance/test_account_exchange.py).
+Source: nats.docs "Service Latency"; as nats-server 2.15.1 (tests/conformance/test_account_exchange.py).
 """
 
 from __future__ import annotations

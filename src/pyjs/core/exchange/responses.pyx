@@ -1,6 +1,6 @@
 """Responses across accounts.
 
-A service import gives each request a reply subject of its own, `_R_.<account>.<token>`: the service answers there, and
+A service import gives each request a reply subject of its own, `_R_.<account>.<token>`: the service answers there.
 Responses, subscribed to these subjects in the account of the service, passes the answer to the reply subject of the
 client in the client's account. A token is 20 random characters, and only the server may use such subjects as replies,
 so no one else can answer. It is valid for one response, or for several if the export says so, and ends after the
@@ -12,12 +12,12 @@ across accounts (benchmarks/: request/reply across a service import).
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
 from pyjs.base.table cimport table_free, table_get, table_init, table_put, table_remove
 from pyjs.core.account cimport Account
 from pyjs.core.exchange.envelope cimport Envelope, envelope_free, envelope_open, set_reply
-from pyjs.core.exchange.pending cimport TOKEN_SIZE_MAX, Pending, PendingList
+from pyjs.core.exchange.pending cimport Pending, PendingList
 from pyjs.core.sink cimport Request, Sink
 from pyjs.subjects.routes cimport Target
 from pyjs.subjects.sublist cimport Subscription

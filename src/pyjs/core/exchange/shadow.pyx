@@ -16,7 +16,6 @@ from pyjs.subjects.sublist cimport Subscription
 from pyjs.wire.ops cimport Msg
 
 
-
 cdef class Shadow(Sink):
     """Passes messages on to the receiver of a subscription in another account."""
 
