@@ -35,7 +35,7 @@ def _block(path: str, target: object) -> JsonDict:
             continue  # a second way to write a key of a block
         inner = f"{path}.{key.name}".lstrip(".")
         value = attrgetter(key.attrs[0])(target)
-        if inner in TABLES:
+        if inner in TABLES and value is not None:
             shown[key.name] = _block(inner, value)
         elif key.name != "listen":  # host and port are keys of their own
             shown[key.name] = _plain(key.name, value)

@@ -71,6 +71,18 @@ class TokenDirectory:
         """The accounts with a file, sorted."""
         return sorted(self._digests)
 
+    def changed(self) -> list[str]:
+        """Return the accounts whose files were changed by somebody else."""
+        found = []
+        for name, digest in list(self._digests.items()):
+            try:
+                data = self._disk.read_file(self._path(name))
+            except OSError:
+                continue
+            if hashlib.sha256(data).digest() != digest:
+                found.append(name)
+        return found
+
     def load(self, name: str) -> str | None:
         """Return the token of an account; None: it has none."""
         if public_key(name, ACCOUNT) is None:
