@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.flags import COMMAND_LINE, apply_flags
 from pyjs.config.options import NS_PER_S, SYSTEM_ACCOUNT, Options, Warnings
-from pyjs.config.values import ConfigMap
+from pyjs.config.values import ConfigMap, config_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,7 +75,6 @@ def _load_file(
     options: Options, path: str, read: Read, environ: Mapping[str, str], reading: Reading
 ) -> ConfigMap:
     """Return the contents of the file, and set its digest."""
-    from pyjs.config.digest import config_digest
     from pyjs.config.parser import parse_file
 
     entries = parse_file(path, read, environ, reading.twice)

@@ -1,7 +1,8 @@
 """What every key does, as an experiment: the file with the key and without it, and what then differs.
 
 Here are the keys whose effect a node on a virtual clock shows; those of the process itself are in
-process_effects.py. An observation is made from outside, as a client or through the monitoring port: never of Options.
+process_effects.py. Long because every key has its experiment.
+An observation is made from outside, as a client or through the monitoring port: never of Options.
 """
 
 from __future__ import annotations

@@ -279,7 +279,8 @@ class TrustedAccounts:
     def _warn_of_exchange(self, claims: AccountClaims) -> None:
         parts = {
             "imports": claims.imports,
-            "exports": claims.exports,
+            "exports": [each for each in claims.exports if not each.token_required],
+            "private exports": [each for each in claims.exports if each.token_required],
             "mappings": claims.mappings,
             "trace": claims.trace_subject,
         }

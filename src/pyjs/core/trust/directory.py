@@ -10,7 +10,6 @@ Called from one thread. Knows nothing of who asks. Source: nats-server 2.15.1, t
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import write_file
@@ -39,7 +38,7 @@ class TokenDirectory:
     """The files of one directory."""
 
     def __init__(self, disk: Disk, options: ResolverOptions, clock: Clock, log: Log) -> None:
-        self.path = os.path.abspath(options.dir)
+        self.path = options.dir.rstrip("/") or "/"
         self._disk = disk
         self._clock = clock
         self._log = log
