@@ -131,6 +131,8 @@ class Node(Host):
             self.accounts[name].limits = account_options.limits
         self.system_account = self.accounts.get(options.system_account)
         self.authenticator = authenticator_from(options, self.rng)
+        if self.trust is not None:
+            self.trust.apply_options(self.options)
         for session in self.sessions.values():
             session.apply_settings()
         if self.jetstream is not None:

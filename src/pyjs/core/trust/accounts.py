@@ -19,7 +19,7 @@ from pyjs.claims.token import TokenFault, decode
 from pyjs.core.job import Job, Lane
 from pyjs.core.trust.convert import account_options, permissions_of
 from pyjs.core.trust.login import TokenLogin
-from pyjs.core.trust.resolvers import DirectoryResolver, ResolverFault
+from pyjs.core.trust.resolvers import DirectoryResolver, MemoryResolver, ResolverFault
 from pyjs.wire.nkeys import ACCOUNT, public_key
 
 if TYPE_CHECKING:
@@ -230,14 +230,13 @@ class TrustedAccounts:
                     self._host.log.warn(f"  - {issue.description}")
 
     # -- changes -----------------------------------------------------------------------------------------------
-    def apply_options(self, options: Options, resolver: Resolver | None) -> None:
+    def apply_options(self, options: Options) -> None:
         """Take reloaded options; tokens of the file that are new are applied."""
         self.options = options
-        if resolver is None:
-            return
-        self.resolver = resolver
-        for name in list(self.accounts):
-            self.load(name)
+        if isinstance(self.resolver, MemoryResolver):
+            self.resolver = MemoryResolver(options.resolver_preload)
+            for name in list(self.accounts):
+                self.load(name)
 
     def apply(self, name: str, text: str, claims: AccountClaims) -> TrustedAccount:
         """Verify claims and apply them to the account and its clients.

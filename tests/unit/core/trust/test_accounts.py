@@ -70,6 +70,17 @@ def test_an_account_with_imports_works_and_is_named_in_the_log() -> None:
         assert "imports in its token have no effect yet" in str(fixture.log.lines)
 
 
+def test_a_reload_applies_new_tokens_of_the_file() -> None:
+    with node() as fixture:
+        client = log_in(fixture)
+        fixture.options.resolver_preload = {
+            A.public: account_token(OPERATOR, A, "A", revocations={USER.public: 5})
+        }
+        fixture.node.apply_options(fixture.options)
+        assert client.session.closed_reason == "Credentials Revoked"
+        assert log_in(fixture).link.closed
+
+
 def test_many_logins_share_one_fetch() -> None:
     with node() as fixture:
         trust, found = fixture.node.trust, []
