@@ -141,6 +141,8 @@ class Node(Host):
             self.authenticator, options.authorization.timeout_ns, options.ping_interval_ns
         )
         self._websocket_entrance = websocket_entrance(options, self.rng, self._entrance)
+        if self.trust is not None:
+            self.trust.apply_options(self.options)
         for session in self.sessions.values():
             session.apply_settings()
         if self.jetstream is not None:

@@ -191,7 +191,7 @@ def test_secrets_are_not_logged(tmp_path: Path) -> None:
         asked.close()
         return server.logged("hunter2", 0), server.logged("eyJ", 0)
 
-    peer, ours = of_both(tmp_path, config("", "debug: true"), look)
+    _, ours = of_both(tmp_path, config("", "debug: true"), look)
     assert ours == (False, False)
 
 

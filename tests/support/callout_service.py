@@ -31,7 +31,7 @@ class Asked:
 
     def user_token(self, signer: Key, name: str = "", audience: str = "", **nats: Any) -> str:
         """Return the token of the user that the request is about."""
-        claims = {"aud": audience} if audience else {}
+        claims: dict[str, Any] = {"aud": audience} if audience else {}
         return token(signer, "user", self.user, name, {**NO_LIMITS, **nats}, **claims)
 
     def answer(self, signer: Key, jwt: str = "", error: str = "", **given: Any) -> bytes:

@@ -55,6 +55,23 @@ class UserKeys(TypedDict, total=False):
     """The public key of the user, in place of name and password."""
     permissions: PermissionsKeys
     """The permissions of the user; without them, the default permissions of the block."""
+    allowed_connection_types: str | Sequence[str]
+    """The kinds of connections that the user may use: STANDARD, WEBSOCKET, IN_PROCESS, ..."""
+
+
+class CalloutKeys(TypedDict, total=False):
+    """The block `auth_callout`."""
+
+    issuer: str
+    """The public key of an account; the service signs its answers with it."""
+    account: str
+    """The account of the service."""
+    auth_users: Sequence[str]
+    """Users that the service is not asked about."""
+    xkey: str
+    """The public xkey of the service: requests are encrypted."""
+    allowed_accounts: Sequence[str]
+    """Accounts whose users it is asked about; without them, all."""
 
 
 class AuthorizationKeys(TypedDict, total=False):
@@ -72,6 +89,8 @@ class AuthorizationKeys(TypedDict, total=False):
     """The users of the global account."""
     default_permissions: PermissionsKeys
     """The permissions of users without their own."""
+    auth_callout: CalloutKeys
+    """A service that decides about clients."""
 
 
 class CertificateKeys(TypedDict, total=False):
@@ -224,6 +243,27 @@ class AccountKeys(TypedDict, total=False):
     """The subject for traces of messages with a W3C `traceparent` header, or this and the sampling."""
 
 
+class ResolverKeys(TypedDict, total=False):
+    """The block `resolver`."""
+
+    type: str
+    """`memory`, `full` or `cache`."""
+    dir: str
+    """The directory with a file for each account."""
+    allow_delete: bool
+    """Accounts may be removed by a request."""
+    hard_delete: bool
+    """Remove files of removed accounts; otherwise they are renamed."""
+    limit: int
+    """The most files."""
+    ttl: Duration
+    """`cache`: how long an unused file stays."""
+    interval: Duration
+    """`full`: how often changed files are looked for."""
+    timeout: Duration
+    """How long fetching an account may take."""
+
+
 class JetStreamLimitsKeys(TypedDict, total=False):
     """The block `limits`."""
 
@@ -367,6 +407,18 @@ class ConfigKeys(TypedDict, total=False):
     """The account of the server's own events and requests."""
     no_system_account: bool
     """Turn the system account off."""
+    operator: str | Sequence[str]
+    """Tokens of operators, or the files that hold them: accounts and users come from tokens too."""
+    trusted_keys: str | Sequence[str]
+    """Public keys of operators, in place of their tokens."""
+    resolver: str | ResolverKeys
+    """Where tokens of accounts are: `MEMORY`, `URL("...")`, or a directory."""
+    resolver_preload: Mapping[str, str]
+    """Tokens of accounts, by the public keys of these."""
+    resolver_pinned_accounts: str | Sequence[str]
+    """The only accounts whose users may connect."""
+    default_sentinel: str
+    """The token of clients that send none; that of a bearer."""
     feature_flags: Mapping[str, bool]
     """Switches of single behaviours; only `js_ack_fc_v2`."""
     jetstream: bool | JetStreamKeys

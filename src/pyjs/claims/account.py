@@ -118,7 +118,6 @@ class AccountClaims:
     mappings: tuple[str, ...] = ()  # the subjects that are mapped
     authorization: ExternalAuthorization = ExternalAuthorization()
     trace_subject: str = ""
-    trace_sampling: int = 0
     cluster_traffic: str = ""
     description: str = ""
     info_url: str = ""
@@ -149,7 +148,6 @@ def account_of(token: Token) -> AccountClaims:
         tuple(block(nats, "mappings")),
         _read_authorization(block(nats, "authorization")),
         text(trace, "dest"),
-        number(trace, "sampling"),
         text(nats, "cluster_traffic"),
         text(nats, "description"),
         text(nats, "info_url"),

@@ -19,7 +19,6 @@ class OperatorClaims:
     head: Head
     signing_keys: tuple[str, ...] = ()
     account_server_url: str = ""
-    service_urls: tuple[str, ...] = ()
     system_account: str = ""
     assert_server_version: str = ""  # the lowest version of a server, "": any
     strict_signing_key_usage: bool = False  # its own key signs no accounts
@@ -44,7 +43,6 @@ def operator_of(token: Token) -> OperatorClaims:
         head_of(token),
         texts(nats, "signing_keys"),
         text(nats, "account_server_url"),
-        texts(nats, "operator_service_urls"),
         text(nats, "system_account"),
         text(nats, "assert_server_version"),
         flag(nats, "strict_signing_key_usage"),

@@ -139,7 +139,7 @@ def _read_slowly(data: bytes) -> object:
     try:
         found = list(documents(data))
     except JsonFault as fault:
-        raise TokenFault(re.sub(r" at offset \d+$", "", str(fault))) from None
+        raise TokenFault(fault.lenient_text()) from None
     if len(found) != 1:
         raise TokenFault("unexpected end of JSON input")
     return found[0]

@@ -16,7 +16,7 @@ from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.exchange.declared import ServiceExport
 from pyjs.config.flags import COMMAND_LINE, apply_flags
 from pyjs.config.options import NS_PER_S, SYSTEM_ACCOUNT, Options, Warnings
-from pyjs.config.values import ConfigMap
+from pyjs.config.values import ConfigMap, config_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,7 +76,6 @@ def _load_file(
     options: Options, path: str, read: Read, environ: Mapping[str, str], reading: Reading
 ) -> ConfigMap:
     """Return the contents of the file, and set its digest."""
-    from pyjs.config.digest import config_digest
     from pyjs.config.parser import parse_file
 
     entries = parse_file(path, read, environ, reading.twice)

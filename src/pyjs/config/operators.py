@@ -20,7 +20,7 @@ from pyjs.claims.user import Grant, user_of
 from pyjs.config.errors import Place, Problem, Refused
 from pyjs.config.kinds import BOOL, INT, STRING, STRINGS, read_map
 from pyjs.config.options import OperatorOptions, Options, ResolverOptions
-from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, read_block, wrong_type
+from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
 from pyjs.wire.nkeys import ACCOUNT, OPERATOR, public_key
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ RESOLVER = Table(
         Key("hard_delete", BOOL, "Remove files of removed accounts; otherwise they are renamed."),
         Key("limit", INT, "The most files."),
         Key("ttl", RESOLVER_DURATION, "`cache`: how long an unused file stays."),
+        Key("interval", RESOLVER_DURATION, "`full`: how often changed files are looked for."),
         Key("timeout", RESOLVER_DURATION, "How long fetching an account may take."),
     ),
-    (Unsupported(("interval",), "there are no other servers whose files could be merged"),),
 )
 
 
@@ -142,6 +142,8 @@ def _directory_fault(resolver: ResolverOptions, value: Value) -> str:
         return "dir has no value and needs to point to a directory"
     if resolver.kind == "cache" and resolver.allow_delete:
         return "CACHE does not accept allow_delete"
+    if resolver.kind == "cache" and "interval" in given:
+        return "CACHE does not accept sync"
     if resolver.kind == "cache" and "hard_delete" in given:
         return "CACHE does not accept hard_delete"
     if resolver.kind == "full" and resolver.ttl_ns:

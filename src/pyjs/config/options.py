@@ -106,7 +106,8 @@ class ResolverOptions:
     hard_delete: bool = False  # otherwise a removed file is renamed
     limit: int = 0  # the most files; 0: no limit (full) or 1000 (cache)
     ttl_ns: int = 0  # cache: how long a file stays that nobody needs; 0: until its token expires
-    timeout_ns: int = 2 * NS_PER_S  # url: how long a request may take
+    interval_ns: int = 60 * NS_PER_S  # full: between two looks for changed files
+    timeout_ns: int = 2 * NS_PER_S  # how long fetching one may take
 
 
 @dataclass(eq=False, repr=False, slots=True)

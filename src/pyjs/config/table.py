@@ -144,7 +144,8 @@ def _refuse_name(table: Table, entry: Entry) -> None:
     otherwise = f"the keys here are {few}" if few else "remove it, or refer to it as a $variable"
     # A key that works is a better guess than one that would be refused next.
     otherwise = suggestion(entry.key, table.reason_by_name, otherwise)
-    raise Refused(entry.place, cause, suggestion(entry.key, table.key_by_name, otherwise))
+    otherwise = suggestion(entry.key, table.key_by_name, otherwise)
+    raise Refused(entry.place, cause, suggestion(entry.key, [key.name for key in table.keys], otherwise))
 
 
 def assign(target: object, attr: str, data: object) -> None:

@@ -63,6 +63,28 @@ class UserOptions(Options):
         default=None,
         description="The permissions of the user; without them, the default permissions of the block.",
     )
+    allowed_connection_types: str | list[str] | None = Field(
+        default=None,
+        description="The kinds of connections that the user may use: STANDARD, WEBSOCKET, IN_PROCESS, ...",
+    )
+
+
+class CalloutOptions(Options):
+    """The block `auth_callout`."""
+
+    issuer: str | None = Field(
+        default=None, description="The public key of an account; the service signs its answers with it."
+    )
+    account: str | None = Field(default=None, description="The account of the service.")
+    auth_users: list[str] | None = Field(
+        default=None, description="Users that the service is not asked about."
+    )
+    xkey: str | None = Field(
+        default=None, description="The public xkey of the service: requests are encrypted."
+    )
+    allowed_accounts: list[str] | None = Field(
+        default=None, description="Accounts whose users it is asked about; without them, all."
+    )
 
 
 class AuthorizationOptions(Options):
@@ -81,6 +103,9 @@ class AuthorizationOptions(Options):
     users: list[UserOptions] | None = Field(default=None, description="The users of the global account.")
     default_permissions: PermissionsOptions | None = Field(
         default=None, description="The permissions of users without their own."
+    )
+    auth_callout: CalloutOptions | None = Field(
+        default=None, description="A service that decides about clients."
     )
 
 
@@ -264,6 +289,23 @@ class AccountOptions(Options):
     )
 
 
+class ResolverOptions(Options):
+    """The block `resolver`."""
+
+    type: str | None = Field(default=None, description="`memory`, `full` or `cache`.")
+    dir: str | None = Field(default=None, description="The directory with a file for each account.")
+    allow_delete: bool | None = Field(default=None, description="Accounts may be removed by a request.")
+    hard_delete: bool | None = Field(
+        default=None, description="Remove files of removed accounts; otherwise they are renamed."
+    )
+    limit: int | None = Field(default=None, description="The most files.")
+    ttl: Duration | None = Field(default=None, description="`cache`: how long an unused file stays.")
+    interval: Duration | None = Field(
+        default=None, description="`full`: how often changed files are looked for."
+    )
+    timeout: Duration | None = Field(default=None, description="How long fetching an account may take.")
+
+
 class JetStreamLimitsOptions(Options):
     """The block `limits`."""
 
@@ -445,6 +487,25 @@ class ServerOptions(Options):
         default=None, description="The account of the server's own events and requests."
     )
     no_system_account: bool | None = Field(default=None, description="Turn the system account off.")
+    operator: str | list[str] | None = Field(
+        default=None,
+        description="Tokens of operators, or the files that hold them: accounts and users come from tokens too.",
+    )
+    trusted_keys: str | list[str] | None = Field(
+        default=None, description="Public keys of operators, in place of their tokens."
+    )
+    resolver: str | ResolverOptions | None = Field(
+        default=None, description='Where tokens of accounts are: `MEMORY`, `URL("...")`, or a directory.'
+    )
+    resolver_preload: dict[str, str] | None = Field(
+        default=None, description="Tokens of accounts, by the public keys of these."
+    )
+    resolver_pinned_accounts: str | list[str] | None = Field(
+        default=None, description="The only accounts whose users may connect."
+    )
+    default_sentinel: str | None = Field(
+        default=None, description="The token of clients that send none; that of a bearer."
+    )
     feature_flags: dict[str, bool] | None = Field(
         default=None, description="Switches of single behaviours; only `js_ack_fc_v2`."
     )

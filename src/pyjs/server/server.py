@@ -181,7 +181,7 @@ class Server:
             return
         from pyjs.claims.token import TokenFault
         from pyjs.core.trust.resolvers import ResolverFault, UrlResolver
-        from pyjs.server.account_server import get
+        from pyjs.server.system.account_server import get
 
         try:
             if isinstance(trust.resolver, UrlResolver):

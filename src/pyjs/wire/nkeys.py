@@ -25,7 +25,6 @@ CURVE = 23 << 3  # X: a key for encryption, see xkeys.py
 SEED = 18 << 3  # S
 KEY_SIZE = 32  # bytes of an Ed25519 public key
 TEXT_SIZE = 56  # characters: 35 bytes in base 32
-SEED_TEXT_SIZE = 58  # 36 bytes
 SIGNATURE_SIZE = 64
 NONCE_SIZE = 11  # bytes; 15 characters in INFO
 
@@ -52,20 +51,6 @@ def key_text(key: bytes, kind: int) -> str:
 def seed_text(seed: bytes, kind: int) -> str:
     """Return the text of a seed."""
     return _checked_text(bytes([SEED | kind >> 5, (kind & 31) << 3]) + seed)
-
-
-def seed_of(text: str, kind: int) -> bytes | None:
-    """Return the 32 bytes of the seed in `text`; None: not a seed of that kind."""
-    if len(text) != SEED_TEXT_SIZE or not text.isascii():
-        return None
-    try:
-        data = base64.b32decode(text + "=" * 6)
-    except binascii.Error:
-        return None
-    body, crc = data[:-2], int.from_bytes(data[-2:], "little")
-    if binascii.crc_hqx(body, 0) != crc or body[:2] != bytes([SEED | kind >> 5, (kind & 31) << 3]):
-        return None
-    return body[2:]
 
 
 def _checked_text(body: bytes) -> str:

@@ -1,7 +1,8 @@
 """What every key does, as an experiment: the file with the key and without it, and what then differs.
 
 Here are the keys whose effect a node on a virtual clock shows; those of the process itself are in
-process_effects.py. An observation is made from outside, as a client or through the monitoring port: never of Options.
+process_effects.py. Long because every key has its experiment.
+An observation is made from outside, as a client or through the monitoring port: never of Options.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ from tests.unit.monitor.conftest import Site
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
+from pyjs.claims.token import decode
 from pyjs.config.load import load_options
 from pyjs.core.host import SessionEvents
+from pyjs.core.trust.directory import DirectoryFault, TokenDirectory
+from pyjs.core.trust.resolvers import DirectoryResolver
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.store.crypt.keys import CHACHA, KeyRing
 from pyjs.testing import RawClient
+from pyjs.testing.jwt import Key, account_token, operator_token, user_token
+from pyjs.wire.xkeys import CurveKeyPair
 
 KEY = "<<key>>"  # in a text: where the key stands
 DIRECTORY = "<<dir>>"
@@ -49,6 +55,104 @@ def open_site(text: str) -> Site:
     site = Site(load_options("server.conf", lambda path: text, {}, {}))
     site.node.start_jetstream()
     return site
+
+
+OPERATOR, ACCOUNT, OTHER, MEMBER = (
+    Key(kind, bytes([number]) * 32)
+    for number, kind in enumerate(("operator", "account", "account", "user"), 1)
+)
+PRELOAD = f"resolver_preload {{ {ACCOUNT.public}: {account_token(OPERATOR, ACCOUNT)} }}"
+TRUSTED = f"trusted_keys: {OPERATOR.public}\nresolver: MEMORY"
+BY_TOKEN = json.dumps({"jwt": user_token(ACCOUNT, MEMBER, bearer_token=True)}).encode()
+SENTINEL = f"default_sentinel: {user_token(ACCOUNT, MEMBER, bearer_token=True)}"
+CALLOUT = "authorization {{ users: [{{user: s, password: pw}}], auth_callout {{ {} }} }}"
+ISSUER = f"issuer: {OTHER.public}, auth_users: [s]"
+APP = "accounts { APP { users: [{user: app, password: pw}, {user: s2, password: pw}] }, OTHER {} }\n"
+
+
+def asked(user: str, service: str = "s") -> Callable[[Site], object]:
+    """Look at the request that a service gets about a client."""
+
+    def observe(site: Site) -> object:
+        desk = site.client(user=service)
+        desk.send(b"SUB $SYS.REQ.USER.AUTH 1\r\n")
+        desk.take()
+        site.client(user=user)
+        return [
+            frame.payload[:4] + str(token_claims(frame.payload).get("sub")).encode()
+            for frame in desk.frames()
+        ]
+
+    return observe
+
+
+def token_claims(payload: bytes) -> dict[str, Any]:
+    """Return the claims of a token; {}: it is encrypted."""
+    return decode(payload.decode()).claims if payload.startswith(b"eyJ") else {}
+
+
+def callout(more: str, observe: Callable[[Any], object], key: str = "", without: str = "") -> Effect:
+    """Return the experiment with a key of the authorization callout."""
+    return Effect(APP + CALLOUT.format(f"{more}{KEY}"), key, observe, without)
+
+
+def from_directory(key: str, observe: Callable[[Any], object], more: str = "", without: str = "") -> Effect:
+    """Return the experiment with a key of a resolver that has a directory."""
+    text = f'{TRUSTED.partition(chr(10))[0]}\nresolver {{ dir: "{DIRECTORY}/jwt", {more}{KEY} }}\n{PRELOAD}'
+    return Effect(text, key, observe, without)
+
+
+def directory_of(site: Site) -> TokenDirectory:
+    assert site.node.trust is not None
+    resolver = site.node.trust.resolver
+    assert isinstance(resolver, DirectoryResolver)
+    return resolver.directory
+
+
+def files_after(seconds: int) -> Callable[[Site], object]:
+    """Look at the files of the directory after so many seconds and a new one."""
+
+    def observe(site: Site) -> object:
+        directory = directory_of(site)
+        site.fixture.advance(seconds=seconds)
+        directory.load(OTHER.public)
+        try:
+            directory.save(OTHER.public, account_token(OPERATOR, OTHER))
+        except DirectoryFault:
+            pass
+        return sorted(os.listdir(directory.path))
+
+    return observe
+
+
+def files_after_removal(site: Site) -> object:
+    directory = directory_of(site)
+    try:
+        directory.delete(ACCOUNT.public)
+    except DirectoryFault:
+        return "refused"
+    return os.listdir(directory.path)
+
+
+def changed_outside(site: Site) -> object:
+    """Look at a client whose account was changed by somebody else, after three seconds."""
+    assert site.node.trust is not None
+    site.node.trust.start()
+    member = site.fixture.client(BY_TOKEN)
+    path = Path(directory_of(site).path) / f"{ACCOUNT.public}.jwt"
+    path.write_text(account_token(OPERATOR, ACCOUNT, limits={"conn": 0}))
+    site.fixture.advance(seconds=3)
+    return member.session.closed_reason
+
+
+def slow_fetch(site: Site) -> object:
+    """Look at a login whose account is not there for one and a half seconds."""
+    site.fixture.hold_jobs = True
+    assert site.node.trust is not None
+    answers: list[object] = []
+    site.node.trust.find(ACCOUNT.public, answers.append)
+    site.fixture.advance(milliseconds=1500)
+    return answers
 
 
 # What is looked at
@@ -353,6 +457,62 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     "tls/timeout": [Effect("tls { cert_file: a, key_file: b, <<key>> }", "timeout: 7", varz("tls_timeout"))],
     "accounts": [top("accounts { A {} }", lambda site: site.json("/accountz")["accounts"])],
     "system_account": [top("system_account: OPS", varz("system_account"), "accounts { OPS {} }")],
+    "operator": [
+        top(f"operator: {operator_token(OPERATOR)}\nresolver: MEMORY", info("auth_required")),
+    ],
+    "trusted_keys": [top(f"{TRUSTED}\n{PRELOAD}", info("auth_required"))],
+    "resolver": [top(f"resolver: MEMORY\ntrusted_keys: {OPERATOR.public}", info("auth_required"))],
+    "resolver_preload": [top(PRELOAD, let_in(BY_TOKEN), TRUSTED)],
+    "resolver_pinned_accounts": [
+        top(f"resolver_pinned_accounts: [{OTHER.public}]", let_in(BY_TOKEN), f"{TRUSTED}\n{PRELOAD}")
+    ],
+    "default_sentinel": [
+        top(SENTINEL, let_in(b"{}"), f"operator: {operator_token(OPERATOR)}\nresolver: MEMORY\n{PRELOAD}")
+    ],
+    "resolver/type": [from_directory("type: cache", files_after(0), "limit: 1, ", "type: full")],
+    "resolver/dir": [
+        Effect(
+            f"{TRUSTED.partition(chr(10))[0]}\nresolver {{ type: full, {KEY} }}\n{PRELOAD}",
+            f'dir: "{DIRECTORY}/a"',
+            lambda site: os.path.basename(directory_of(site).path),
+            f'dir: "{DIRECTORY}/b"',
+        )
+    ],
+    "resolver/allow_delete": [from_directory("allow_delete: true", files_after_removal, "type: full, ")],
+    "resolver/hard_delete": [
+        from_directory("hard_delete: true", files_after_removal, "type: full, allow_delete: true, ")
+    ],
+    "resolver/limit": [from_directory("limit: 1", files_after(0), "type: full, ")],
+    "resolver/ttl": [from_directory("ttl: 5s", files_after(7), "type: cache, ")],
+    "resolver/interval": [from_directory("interval: 2s", changed_outside, "type: full, ")],
+    "resolver/timeout": [from_directory("timeout: 1s", slow_fetch, "type: full, ")],
+    "authorization/auth_callout": [
+        Effect(
+            f"{APP}authorization {{ users: [{{user: s, password: pw}}]\n{KEY} }}",
+            f"auth_callout {{ {ISSUER} }}",
+            asked("app"),
+        )
+    ],
+    "authorization.auth_callout/issuer": [
+        callout("auth_users: [s], ", asked("x"), f"issuer: {OTHER.public}", f"issuer: {ACCOUNT.public}")
+    ],
+    "authorization.auth_callout/account": [callout(f"{ISSUER}, ", asked("x"), "account: APP")],
+    "authorization.auth_callout/auth_users": [
+        callout(f"issuer: {OTHER.public}, ", asked("app"), "auth_users: [s, app]", "auth_users: [s]")
+    ],
+    "authorization.auth_callout/xkey": [
+        callout(f"{ISSUER}, ", asked("x"), f"xkey: {CurveKeyPair(b'x' * 32).public}")
+    ],
+    "authorization.auth_callout/allowed_accounts": [
+        callout(f"{ISSUER}, ", asked("app"), "allowed_accounts: [OTHER]")
+    ],
+    "users.*/allowed_connection_types": [
+        Effect(
+            f"authorization {{ users: [{{user: u, password: pw, {KEY}}}] }}",
+            "allowed_connection_types: [WEBSOCKET]",
+            let_in(b'{"user":"u","pass":"pw"}'),
+        )
+    ],
     "no_system_account": [top("no_system_account: true", varz("system_account"))],
     "jetstream": [top(f'jetstream {{ store_dir: "{DIRECTORY}" }}', info("jetstream"))],
     "store_dir": [

@@ -12,6 +12,16 @@ from tests.unit.config.conftest import Load, Refusal
 from pyjs.config.options import Options
 from pyjs.config.table import Key, Table
 from pyjs.config.tables import TABLES
+from pyjs.testing.jwt import Key as Key_
+from pyjs.testing.jwt import account_token, operator_token, user_token
+from pyjs.wire.xkeys import CurveKeyPair
+
+OPERATOR, ACCOUNT, USER = (
+    Key_(kind, bytes([number]) * 32) for number, kind in enumerate(("operator", "account", "user"), 1)
+)
+O_KEY, A_KEY = OPERATOR.public, ACCOUNT.public
+MEMORY = "resolver: MEMORY"
+TRUSTED = f"\ntrusted_keys: {O_KEY}\n"
 
 # How a key of each table is written in a file, and where the table's target is then found.
 WRITE = {
@@ -19,6 +29,10 @@ WRITE = {
     "jetstream": "jetstream {{ {} }}",
     "jetstream.limits": "jetstream {{ limits {{ {} }} }}",
     "authorization": "authorization {{ {} }}",
+    "authorization.auth_callout": (
+        f"authorization {{{{ auth_callout {{{{ issuer: {A_KEY}, auth_users: [a], {{}} }}}} }}}}"
+    ),
+    "resolver": f"trusted_keys: {O_KEY}\nresolver {{{{ type: full, dir: jwt, allow_delete: true, {{}} }}}}",
     "tls": "tls {{ certs: [{{ cert_file: c, key_file: k }}], {} }}",
     "websocket": "websocket {{ {}\n}}",
     "websocket.authorization": "websocket {{ authorization {{ {} }} }}",
@@ -40,6 +54,20 @@ WRITE = {
 
 # A value that differs from the default, by key and then by the name of the kind.
 VALUE = {
+    "operator": f"{operator_token(OPERATOR)}\n{MEMORY}",
+    "trusted_keys": f"{O_KEY}\n{MEMORY}",
+    "resolver": f'URL("http://127.0.0.1:1/"){TRUSTED}',
+    "resolver_preload": f"{{ {A_KEY}: {account_token(OPERATOR, ACCOUNT)} }}{TRUSTED}{MEMORY}",
+    "resolver_pinned_accounts": f"[{A_KEY}]{TRUSTED}{MEMORY}",
+    "default_sentinel": (
+        f"{user_token(ACCOUNT, USER, bearer_token=True)}\noperator: {operator_token(OPERATOR)}\n{MEMORY}"
+    ),
+    "resolver/type": "cache\nallow_delete: false",
+    "ttl": '"77s"\ntype: cache\nallow_delete: false',
+    "auth_callout": f"{{ issuer: {A_KEY}, auth_users: [a] }}",
+    "issuer": Key_("account", b"i" * 32).public,
+    "xkey": CurveKeyPair(b"x" * 32).public,
+    "allowed_connection_types": "[WEBSOCKET], user: a",
     "no_auth_user": 'alice\nauthorization { users: [{user: alice, password: "b"}] }',
     "system_account": "OPS\naccounts { OPS {} }",
     "authorization": "{ token: a }",

@@ -19,7 +19,7 @@ from pyjs.claims.token import TokenFault, decode
 from pyjs.core.job import Job, Lane
 from pyjs.core.trust.convert import account_options, permissions_of
 from pyjs.core.trust.login import TokenLogin
-from pyjs.core.trust.resolvers import ResolverFault
+from pyjs.core.trust.resolvers import DirectoryResolver, MemoryResolver, ResolverFault
 from pyjs.wire.nkeys import ACCOUNT, public_key
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from pyjs.core.auth.users import User
     from pyjs.core.host import Host
     from pyjs.core.session import ClientSession
+    from pyjs.core.trust.directory import TokenDirectory
     from pyjs.core.trust.resolvers import Resolver
 
     Known = Callable[["TrustedAccount | None"], None]
 
 VALIDATION = "account validation failed"
 FETCHES_MAX = 1024  # accounts that are being fetched
+FETCH_NS = 2 * NS_PER_S  # how long a fetch may take, unless the options say it
 FETCH_AGAIN_NS = NS_PER_S  # an expired account is fetched again after this time
 EXPIRED = "Authentication Expired", "Account Authentication Expired"  # close reason, -ERR
 REVOKED = "Credentials Revoked", "User Authentication Revoked"
@@ -83,6 +85,25 @@ class AccountFetch(Job):
     def finish(self, failure: Exception | None) -> None:
         """Apply the claims, and answer all that wait."""
         self._trust.fetched(self._name, self._text, self._claims, failure)
+
+
+class DirectoryLook(Job):
+    """Looks for files of the directory that somebody else changed."""
+
+    lane = Lane.ACCOUNTS
+
+    def __init__(self, trust: TrustedAccounts, directory: TokenDirectory) -> None:
+        self._trust = trust
+        self._directory = directory
+        self._names: list[str] = []
+
+    def run(self) -> None:
+        """Compare the files."""
+        self._names = self._directory.changed()
+
+    def finish(self, failure: Exception | None) -> None:
+        """Fetch changed tokens of known accounts."""
+        self._trust.refresh(self._names)
 
 
 class TrustedAccounts:
@@ -133,7 +154,31 @@ class TrustedAccounts:
             then(None)
         else:
             self._waiting[name] = [then]
+            given = self.options.resolver
+            due_ns = now_ns + (FETCH_NS if given is None else given.timeout_ns)
+            self._host.timers.at(due_ns, lambda: self._give_up(name))
             self._host.turn_state.jobs.append(AccountFetch(self, name))
+
+    def _give_up(self, name: str) -> None:
+        """Answer those that wait for a fetch that takes too long; its result still counts for later ones."""
+        waiting = self._waiting.pop(name, [])
+        if waiting:
+            self._host.log.warn("Account fetch failed: fetching jwt timed out")
+        for then in waiting:
+            then(None)
+
+    def refresh(self, names: list[str]) -> None:
+        """Fetch new tokens of those accounts that are known."""
+        for name in names:
+            if name in self.accounts:
+                self._host.turn_state.jobs.append(AccountFetch(self, name))
+
+    def _look(self) -> None:
+        resolver = self.resolver
+        if isinstance(resolver, DirectoryResolver) and resolver.options.kind == "full":
+            self._host.turn_state.jobs.append(DirectoryLook(self, resolver.directory))
+            due_ns = self._host.clock.now_ns() + max(resolver.options.interval_ns, NS_PER_S)
+            self._host.timers.at(due_ns, self._look)
 
     def fetched(self, name: str, text: str, claims: AccountClaims | None, failure: Exception | None) -> None:
         """Take the result of a fetch."""
@@ -167,6 +212,7 @@ class TrustedAccounts:
             TokenFault: there is no system account, and its token can only come from the configuration.
         """
         self._log_preload_issues()
+        self._look()
         name = self.options.system_account
         if public_key(name, ACCOUNT) is None or self.load(name) is not None:
             return
@@ -184,14 +230,13 @@ class TrustedAccounts:
                     self._host.log.warn(f"  - {issue.description}")
 
     # -- changes -----------------------------------------------------------------------------------------------
-    def apply_options(self, options: Options, resolver: Resolver | None) -> None:
+    def apply_options(self, options: Options) -> None:
         """Take reloaded options; tokens of the file that are new are applied."""
         self.options = options
-        if resolver is None:
-            return
-        self.resolver = resolver
-        for name in list(self.accounts):
-            self.load(name)
+        if isinstance(self.resolver, MemoryResolver):
+            self.resolver = MemoryResolver(options.resolver_preload)
+            for name in list(self.accounts):
+                self.load(name)
 
     def apply(self, name: str, text: str, claims: AccountClaims) -> TrustedAccount:
         """Verify claims and apply them to the account and its clients.
@@ -233,7 +278,8 @@ class TrustedAccounts:
     def _warn_of_exchange(self, claims: AccountClaims) -> None:
         parts = {
             "imports": claims.imports,
-            "exports": claims.exports,
+            "exports": [each for each in claims.exports if not each.token_required],
+            "private exports": [each for each in claims.exports if each.token_required],
             "mappings": claims.mappings,
             "trace": claims.trace_subject,
         }

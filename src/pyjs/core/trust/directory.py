@@ -10,7 +10,6 @@ Called from one thread. Knows nothing of who asks. Source: nats-server 2.15.1, t
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import write_file
@@ -39,7 +38,7 @@ class TokenDirectory:
     """The files of one directory."""
 
     def __init__(self, disk: Disk, options: ResolverOptions, clock: Clock, log: Log) -> None:
-        self.path = os.path.abspath(options.dir)
+        self.path = options.dir.rstrip("/") or "/"
         self._disk = disk
         self._clock = clock
         self._log = log
@@ -70,6 +69,18 @@ class TokenDirectory:
     def names(self) -> list[str]:
         """The accounts with a file, sorted."""
         return sorted(self._digests)
+
+    def changed(self) -> list[str]:
+        """Return the accounts whose files were changed by somebody else."""
+        found = []
+        for name, digest in list(self._digests.items()):
+            try:
+                data = self._disk.read_file(self._path(name))
+            except OSError:
+                continue
+            if hashlib.sha256(data).digest() != digest:
+                found.append(name)
+        return found
 
     def load(self, name: str) -> str | None:
         """Return the token of an account; None: it has none."""
