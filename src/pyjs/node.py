@@ -240,6 +240,8 @@ class Node(Host):
 
     def stop(self) -> None:
         """Close every session and store; the node cannot be used afterwards."""
+        if self.events is not None:
+            self.events.announce("SHUTDOWN")
         for session in list(self.sessions.values()):
             session.close("Server Shutdown")
         if self.jetstream is not None:
@@ -380,6 +382,8 @@ class Node(Host):
     def start_lame_duck(self) -> None:
         """Send INFO with `ldm` to every client: the server will stop."""
         self.lame_duck = True
+        if self.events is not None:
+            self.events.announce("LAMEDUCK")
         for session in self.sessions.values():
             if session.connected and session.options.protocol >= 1:
                 session.send_info()

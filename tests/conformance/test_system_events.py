@@ -127,3 +127,44 @@ def test_statistics_come_by_themselves(tmp_path: Path) -> None:
 
     peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
+
+
+@pytest.mark.parametrize(("signal", "what"), [("TERM", b".SHUTDOWN"), ("USR2", b".LAMEDUCK")])
+def test_the_end_of_a_server_is_announced(tmp_path: Path, signal: str, what: bytes) -> None:
+    def look(server: ServerProcess) -> Any:
+        client = RawClient(server.port, connect=connect("sys", "s"))
+        client.send(b"SUB $SYS.SERVER.*.SHUTDOWN 7\r\nSUB $SYS.SERVER.*.LAMEDUCK 8\r\n")
+        client.fence()
+        server.signal(signal)
+        subject, reply, headers, payload = next(client.frames())
+        return subject.endswith(what), reply, headers, kept(json.loads(payload))
+
+    peer, ours = of_both(tmp_path, CONFIG, look)
+    assert ours == peer
+
+
+def test_subscribers_are_counted(tmp_path: Path) -> None:
+    bodies = ("a.b", "a.b q", "a.b other", "a.*", "a.> q", "none", "", ">", " a.b  ", "a.b q more")
+
+    def look(server: ServerProcess) -> Any:
+        client = RawClient(server.port, connect=connect("sys", "s"))
+        client.send(b"SUB a.b 11\r\nSUB a.* 12\r\nSUB a.b q 13\r\nSUB a.b q 14\r\nSUB a.> q 15\r\n")
+        return [client.request(b"$SYS.DEBUG.SUBSCRIBERS", body.encode()) for body in bodies]
+
+    peer, ours = of_both(tmp_path, CONFIG, look)
+    assert ours == peer
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"snappy", b"s2, gzip", b"br"])
+def test_an_answer_is_compressed_on_request(tmp_path: Path, encoding: bytes) -> None:
+    def look(server: ServerProcess) -> Any:
+        client = RawClient(server.port, connect=connect("sys", "s").replace(b"{", b'{"headers":true,'))
+        block = b"NATS/1.0\r\nAccept-Encoding: %b\r\n\r\n" % encoding
+        client.send(b"HPUB $SYS.REQ.SERVER.PING.VARZ %b.1 %d %d\r\n%b\r\n" % (
+            client.inbox, len(block), len(block), block
+        ))  # fmt: skip
+        _, _, headers, payload = next(client.frames())
+        return headers, payload[:3] if encoding != b"br" else payload[:9]
+
+    peer, ours = of_both(tmp_path, CONFIG, look)
+    assert ours == peer

@@ -66,6 +66,10 @@ class SessionEvents(ABC):
         """Record that there is a new account."""
 
     @abstractmethod
+    def announce(self, what: str) -> None:
+        """Publish at once that the server begins `what`: SHUTDOWN or LAMEDUCK."""
+
+    @abstractmethod
     def traced(self, trace: Trace) -> None:
         """Publish `trace` now, or when the stream of its message has written it."""
 

@@ -698,9 +698,9 @@ cdef class ClientSession(Sink):
         self.input.go_on(REST)
         self.queue_input()
 
-    def accepts(self, bytes subject) -> bool:
+    def accepts(self, bytes subject, bytes queue) -> bool:
         """Return whether the deny list allows delivering a message of `subject` to this client."""
-        return self.permissions is None or self.permissions.may_receive(subject)
+        return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> None:
         """Write the queued output to the transport; called by the node's turn."""

@@ -111,8 +111,8 @@ cdef class Sink:
         # A receiver inside the server works for a trace-only message too, as in nats-server.
         return self.deliver(m, t)
 
-    def accepts(self, bytes subject) -> bool:
-        """Return whether messages of `subject` may be delivered; called when a route is built."""
+    def accepts(self, bytes subject, bytes queue) -> bool:
+        """Return whether a subscription in group `queue` (b"": none) may get `subject`; called for a new route."""
         return True
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:

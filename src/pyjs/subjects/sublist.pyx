@@ -92,7 +92,7 @@ cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exac
     found.inexact = found.inexact or not exact
     for i in range(found.n):
         sub = <Subscription> found.subs[i].owner
-        if not sub.state.filtered or not exact or sub.sink.accepts(subject[:n]):
+        if not sub.state.filtered or not exact or sub.sink.accepts(subject[:n], sub.queue):
             found.subs[kept] = found.subs[i]
             kept += 1
     found.n = kept

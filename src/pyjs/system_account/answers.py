@@ -91,6 +91,10 @@ class Answers:
         """Return the answer to IDZ: just who answers."""
         return compact_json(self._identity())
 
+    def description(self) -> bytes:
+        """Return the description of the server, as each answer has it."""
+        return compact_json(self._server())
+
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
         """Return the page `name`, with fields of the request overwritten by `forced`; None: another is asked."""
         try:

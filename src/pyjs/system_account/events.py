@@ -141,6 +141,13 @@ class SystemEvents(SessionEvents):
         for subject in entry.subjects:
             system.send(subject, self._answers().event(head, entry.fields))
 
+    def announce(self, what: str) -> None:
+        """Publish at once that the server begins `what`: SHUTDOWN or LAMEDUCK."""
+        system = self._node.system_account
+        for subject in self._heard(f"$SYS.SERVER.{self._node.server_id}.{what}"):
+            assert system is not None
+            system.send(subject, self._answers().description())
+
     def traced(self, trace: Trace) -> None:
         """Publish a trace, after the PubAck if a stream stores the message."""
         request: dict[str, object] = {"header": dict(sorted(trace.headers.items())), "msgsize": trace.size}

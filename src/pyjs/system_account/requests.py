@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.core.session import ClientSession
+from pyjs.subjects.tokens import is_subset, is_valid_literal
 from pyjs.system_account.encoding import accepted, encoded
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     Steps = Generator[None, None, bytes | None]
 
+COUNTED = 2000  # subscriptions in one step
 SERVER_PAGES = "STATSZ VARZ SUBSZ CONNZ ROUTEZ GATEWAYZ LEAFZ ACCOUNTZ JSZ HEALTHZ PROFILEZ EXPVARZ".split()
 SERVER_PAGES += "IPQUEUESZ RAFTZ".split()
 # Of an account: the field of the request that its name overwrites.
@@ -86,6 +88,7 @@ class SystemRequests:
             self._on(system, f"$SYS.REQ.ACCOUNT.*.{name}", self._account_page(name))
         self._on(system, "$SYS.REQ.ACCOUNT.*.STATZ", self._account_statz)
         self._on(system, "$SYS.REQ.ACCOUNT.*.CONNS", lambda r: self.answers.connections_of(_account_name(r)))
+        self._on(system, "$SYS.DEBUG.SUBSCRIBERS", lambda request: count_subscribers(system, request.payload))
         control = f"$SYS.REQ.SERVER.{server_id}."
         self._on(system, control + "KICK", lambda request: self.answers.kick(request.payload))
         self._on(system, control + "LDM", lambda request: self.answers.start_lame_duck(request.payload))
@@ -157,6 +160,22 @@ class SystemRequests:
                 system.send(request.reply, answers.failed(500, error) if error else answers.done())
 
         self._reload(reply)
+
+
+def count_subscribers(account: Account, body: bytes) -> Steps:
+    """Count the clients' subscriptions to a subject, or "subject queue", or below a subject with wildcards."""
+    subject, *queues = body.strip().split(b" ")
+    literal = is_valid_literal(subject)
+    found = account.subs.match(subject) if literal else account.subs.subscriptions()
+    count = 0
+    for at, sub in enumerate(found):
+        if at % COUNTED == COUNTED - 1:
+            yield
+        if queues and sub.queue != queues[0]:
+            continue
+        if isinstance(sub.sink, ClientSession) and (literal or is_subset(sub.subject, subject)):
+            count += 1
+    return b"%d" % count
 
 
 def _in_system_account(subject: str, account: str) -> bytes:

@@ -55,10 +55,18 @@ class Filters:
                 self._trie.insert(Subscription(None, subject, b"", queue))
 
     def match(self, subject: bytes) -> bool:
-        """Return whether an entry without a queue matches the literal `subject`."""
+        """Return whether an entry without a queue matches the literal `subject`; none does with an empty token."""
+        if not all(subject.split(b".")):
+            return False
         if self._trie is None:
             return any(not queue and subject_matches(subject, entry) for entry, queue in self.entries)
         return any(not found.sid for found in self._trie.match(subject))
+
+    def queues_matching(self, subject: bytes) -> list[bytes]:
+        """Return the queues (b"": none) of the entries that match `subject`, as a literal: `a.*` matches `a.>`."""
+        if self._trie is None:
+            return [queue for entry, queue in self.entries if subject_matches(subject, entry)]
+        return [found.sid for found in self._trie.match(subject)]
 
     def queues_holding(self, subject: bytes) -> list[bytes]:
         """Return the queues (b"": none) of the entries that cover `subject`."""
@@ -72,6 +80,11 @@ def _queue_matches(queue: bytes, patterns: list[bytes]) -> bool:
         queue == pattern or (subject_has_wildcard(pattern) and is_subset(queue, pattern))
         for pattern in patterns
     )
+
+
+def _sorted(queues: list[bytes]) -> tuple[bool, list[bytes]]:
+    """Return whether an entry without a queue is among those found, and the queue names of the others."""
+    return any(not queue for queue in queues), [queue for queue in queues if queue]
 
 
 class Permissions:
@@ -134,18 +147,16 @@ class Permissions:
         """Return whether a SUB of `subject` (in group `queue`, b"": none) is allowed."""
         allowed = True
         if self.subscribe_allow.entries:
-            plain, queues = self._matching(self.subscribe_allow, subject)
+            plain, queues = _sorted(self.subscribe_allow.queues_holding(subject))
             allowed = _queue_matches(queue, queues) if queue and queues else plain
-        if allowed and self.subscribe_deny.entries:
-            plain, queues = self._matching(self.subscribe_deny, subject)
-            allowed = not plain and not (queue and queues and _queue_matches(queue, queues))
-        return allowed
+        return allowed and not self._denies(subject, queue)
 
-    @staticmethod
-    def _matching(filters: Filters, subject: bytes) -> tuple[bool, list[bytes]]:
-        """Return whether a plain entry covers `subject`, and the queue names of entries that cover it."""
-        held = filters.queues_holding(subject)
-        return any(not queue for queue in held), [queue for queue in held if queue]
+    def _denies(self, subject: bytes, queue: bytes) -> bool:
+        """Return whether the deny list refuses `subject` to a subscription in `queue`, b"": none."""
+        if not self.subscribe_deny.entries:
+            return False
+        plain, queues = _sorted(self.subscribe_deny.queues_matching(subject))
+        return plain or bool(queue and queues and _queue_matches(queue, queues))
 
     def filters_messages(self, subject: bytes, queue: bytes) -> bool:
         """Return whether some messages of this allowed subscription must not be delivered to it."""
@@ -153,6 +164,6 @@ class Permissions:
             return False
         return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny.entries)
 
-    def may_receive(self, subject: bytes) -> bool:
-        """Return whether a message of the literal `subject` may be delivered."""
-        return not self.subscribe_deny.match(subject)
+    def may_receive(self, subject: bytes, queue: bytes) -> bool:
+        """Return whether a message of the literal `subject` may go to a subscription in `queue`, b"": none."""
+        return not self._denies(subject, queue)

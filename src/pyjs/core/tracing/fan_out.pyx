@@ -40,7 +40,7 @@ cdef int deliver(Subscription sub, Msg* m, object trace) except -1:
     """Deliver to one subscription; 0: it did not take the message."""
     cdef Target target
     cdef bytes subject = m.subject[:m.subject_len]
-    if sub.state.filtered and not sub.sink.accepts(subject):
+    if sub.state.filtered and not sub.sink.accepts(subject, sub.queue):
         sub.sink.trace_refusal(trace, sub, subject)
         return 0
     target.sink = <PyObject*> sub.sink

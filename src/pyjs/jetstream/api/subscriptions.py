@@ -45,7 +45,7 @@ class ApiSink(PySink):
     def __init__(self, turn: object, handler: object) -> None:
         self.skipped: tuple[bytes, ...] = ()
 
-    def accepts(self, subject: bytes) -> bool:
+    def accepts(self, subject: bytes, queue: bytes) -> bool:
         """Return whether the router answers `subject`."""
         return not subject.startswith(self.skipped)
 

@@ -41,7 +41,8 @@ def test_a_trie_decides_as_a_walk_along_the_list(role: str) -> None:
         assert few.filters_messages(subject, queue) == many.filters_messages(subject, queue), subject
     for subject in (b"a.b", b"b.c.d", b"c.x.d", b"e", b"x.f", b"g.x", b"h", b"i.j", b"none"):
         assert few.may_publish(subject) == many.may_publish(subject), subject
-        assert few.may_receive(subject) == many.may_receive(subject), subject
+        for queue in (b"", b"q"):
+            assert few.may_receive(subject, queue) == many.may_receive(subject, queue), subject
 
 
 def test_remembered_decisions_are_bounded() -> None:
@@ -56,3 +57,23 @@ def test_equal_lists_are_the_same() -> None:
     assert Permissions(publish_allow=("a",)).same_as(Permissions(publish_allow=("a",)))
     assert not Permissions(publish_allow=("a",)).same_as(Permissions(publish_deny=("a",)))
     assert not Permissions().same_as(None)
+
+
+def test_a_deny_entry_with_a_queue_filters_the_messages_of_that_queue() -> None:
+    permissions = Permissions(subscribe_deny=["foo.bar dev", "v.* q*"])
+
+    assert not permissions.may_receive(b"foo.bar", b"dev")
+    assert permissions.may_receive(b"foo.bar", b"prod")
+    assert permissions.may_receive(b"foo.bar", b"")
+
+
+def test_an_empty_token_matches_no_entry() -> None:
+    permissions = Permissions(publish_allow=["foo.*", "a.>"])
+
+    assert not permissions.may_publish(b"foo.")
+    assert not permissions.may_publish(b"a..b")
+
+
+def test_a_deny_entry_refuses_a_wider_subscription_below_it() -> None:
+    assert not Permissions(subscribe_deny=["deep.*"]).may_subscribe(b"deep.>", b"")
+    assert Permissions(subscribe_deny=["deep.*"]).may_subscribe(b"deep.a.b", b"")
