@@ -22,7 +22,13 @@ from pyjs.config.accounts import (
     read_authorization,
 )
 from pyjs.config.errors import Refused, suggestion
-from pyjs.config.jetstream import JETSTREAM, JETSTREAM_LIMITS, check_store_dir, read_jetstream
+from pyjs.config.jetstream import (
+    JETSTREAM,
+    JETSTREAM_BATCH,
+    JETSTREAM_LIMITS,
+    check_store_dir,
+    read_jetstream,
+)
 from pyjs.config.kinds import (
     BOOL,
     DURATION,
@@ -383,6 +389,7 @@ TABLES: dict[str, Table] = {
     "": TOP,
     "jetstream": JETSTREAM,
     "jetstream.limits": JETSTREAM_LIMITS,
+    "jetstream.limits.batch": JETSTREAM_BATCH,
     "authorization": AUTHORIZATION,
     "tls": TLS,
     "accounts.*": ACCOUNT,

@@ -21,6 +21,7 @@ TARGETS: dict[str, object] = {
     "": options.Options(),
     "jetstream": options.JetStreamOptions(),
     "jetstream.limits": options.JetStreamLimits(),
+    "jetstream.limits.batch": options.BatchLimits(),
     "authorization": options.AuthorizationOptions(),
     "tls": options.TlsOptions(),
     "accounts.*": options.AccountOptions(),
@@ -43,6 +44,7 @@ BLOCKS = {
     "tls.certs": "Certificate",
     "tls": "Tls",
     "jetstream.limits": "JetStreamLimits",
+    "jetstream.limits.batch": "JetStreamBatch",
     "jetstream": "JetStream",
 }
 SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
