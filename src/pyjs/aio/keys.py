@@ -264,6 +264,19 @@ class ResolverKeys(TypedDict, total=False):
     """How long fetching an account may take."""
 
 
+class JetStreamBatchKeys(TypedDict, total=False):
+    """The block `batch`."""
+
+    max_inflight_per_stream: int
+    """The most open batches of a stream."""
+    max_inflight_total: int
+    """The most open batches of the server."""
+    max_msgs: int
+    """The most messages of a batch."""
+    timeout: Duration
+    """How long a batch may wait for its next message."""
+
+
 class JetStreamLimitsKeys(TypedDict, total=False):
     """The block `limits`."""
 
@@ -275,6 +288,8 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     """The longest `duplicate_window` of a stream; 0: no bound."""
     default_max_consumers: int
     """The `max_consumers` of a stream without this option; -1: no limit."""
+    batch: JetStreamBatchKeys
+    """Limits for atomic batches."""
 
 
 class JetStreamKeys(TypedDict, total=False):

@@ -27,12 +27,13 @@ from pyjs.config.kinds import (
     read_lower,
     read_map,
 )
-from pyjs.config.options import JetStreamLimits, JetStreamOptions, Options
+from pyjs.config.options import BatchLimits, JetStreamLimits, JetStreamOptions, Options
 from pyjs.config.table import Key, Kind, Reading, Table, read_block
 from pyjs.config.values import Value
 
 CIPHERS = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
 
+_or_default = Between(0, INT32_MAX, "use a number from 1, or 0 for the default")
 _or_none = Between(-1, INT32_MAX, "use a number from 1, or -1 for no limit")
 _size_63 = Between(0, INT64_MAX, "use a positive size, 64MB for instance")
 _dynamic = Between(-1, INT64_MAX, "use a size, or -1 to let the server choose")
@@ -98,6 +99,40 @@ def _read_limits(reading: Reading, key: Key, value: Value, target: object) -> Je
     return limits
 
 
+def _read_batch(reading: Reading, key: Key, value: Value, target: object) -> BatchLimits:
+    limits = BatchLimits()
+    read_block(reading, JETSTREAM_BATCH, read_map(key, value, "max_msgs: 1000"), limits)
+    return limits
+
+
+JETSTREAM_BATCH = Table(
+    "jetstream.limits.batch",
+    (
+        Key(
+            "max_inflight_per_stream",
+            INT,
+            "The most open batches of a stream.",
+            check=_or_default,
+            zero_is_default=True,
+        ),
+        Key(
+            "max_inflight_total",
+            INT,
+            "The most open batches of the server.",
+            check=_or_default,
+            zero_is_default=True,
+        ),
+        Key("max_msgs", INT, "The most messages of a batch.", check=_or_default, zero_is_default=True),
+        Key(
+            "timeout",
+            DURATION,
+            "How long a batch may wait for its next message.",
+            check=positive_duration,
+            zero_is_default=True,
+        ),
+    ),
+)
+
 JETSTREAM_LIMITS = Table(
     "jetstream.limits",
     (
@@ -126,6 +161,7 @@ JETSTREAM_LIMITS = Table(
             check=_or_none,
             zero_is_default=True,
         ),
+        Key("batch", Kind("map", _read_batch, "{}", JETSTREAM_BATCH), "Limits for atomic batches."),
     ),
     unsupported.JETSTREAM_LIMITS,
 )

@@ -161,6 +161,16 @@ class AccountOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class BatchLimits:
+    """Limits of the server for atomic batches."""
+
+    max_inflight_per_stream: int = 50
+    max_inflight_total: int = 1000
+    max_msgs: int = 1000
+    timeout_ns: int = 10 * NS_PER_S
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class JetStreamLimits:
     """Limits of the server for options of streams and consumers; 0: none."""
 
@@ -168,6 +178,7 @@ class JetStreamLimits:
     max_request_batch: int = 0
     duplicate_window_ns: int = 0
     default_max_consumers: int = 1000  # of a stream without max_consumers; -1: no limit
+    batch: BatchLimits = field(default_factory=BatchLimits)
 
 
 @dataclass(eq=False, repr=False, slots=True)

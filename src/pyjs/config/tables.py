@@ -25,7 +25,13 @@ from pyjs.config.accounts import (
 )
 from pyjs.config.errors import Refused, suggestion
 from pyjs.config.exchange.read import DESTINATION, EXPORT, IMPORT, LATENCY, MAPPINGS, REMOTE
-from pyjs.config.jetstream import JETSTREAM, JETSTREAM_LIMITS, check_store_dir, read_jetstream
+from pyjs.config.jetstream import (
+    JETSTREAM,
+    JETSTREAM_BATCH,
+    JETSTREAM_LIMITS,
+    check_store_dir,
+    read_jetstream,
+)
 from pyjs.config.kinds import (
     BOOL,
     DURATION,
@@ -407,6 +413,7 @@ TABLES: dict[str, Table] = {
     "": TOP,
     "jetstream": JETSTREAM,
     "jetstream.limits": JETSTREAM_LIMITS,
+    "jetstream.limits.batch": JETSTREAM_BATCH,
     "authorization": AUTHORIZATION,
     "authorization.auth_callout": CALLOUT,
     "tls": TLS,

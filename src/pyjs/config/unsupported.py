@@ -50,10 +50,7 @@ JETSTREAM = (
     Unsupported(("info_queue_limit",), "API requests are answered as they are read, none is queued"),
 )
 
-JETSTREAM_LIMITS = (
-    Unsupported(("max_ha_assets",), _NO_CLUSTER),
-    Unsupported(("batch",), "atomic batch publish is not there yet"),
-)
+JETSTREAM_LIMITS = (Unsupported(("max_ha_assets",), _NO_CLUSTER),)
 
 AUTHORIZATION = (Unsupported(("proxy_required",), _NO_PROXY),)
 

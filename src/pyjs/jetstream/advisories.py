@@ -47,3 +47,13 @@ def publish_stream_action(
     if account.has_interest(subject):
         fields = {"stream": name, "action": action}
         publish(account, rng, subject, "advisory.v1.stream_action", now_ns, fields, domain)
+
+
+def publish_batch_abandoned(
+    account: Account, rng: Rng, name: str, batch: str, reason: str, now_ns: int, domain: str
+) -> None:
+    """Publish that a batch of stream `name` was abandoned, if the advisory has a subscriber."""
+    subject = f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{name}".encode()
+    if account.has_interest(subject):
+        fields = {"stream": name, "batch": batch, "reason": reason}
+        publish(account, rng, subject, "advisory.v1.stream_batch_abandoned", now_ns, fields, domain)

@@ -215,6 +215,7 @@ CONSUMER_EMPTY_GROUP_NAME = _code(10161, 400, "Group name cannot be an empty str
 CONSUMER_INVALID_GROUP_NAME = _code(
     10162, 400, "Valid priority group name must match A-Z, a-z, 0-9, -_/=)+ and may not exceed 16 characters"
 )
+STREAM_WRONG_LAST_SEQUENCE_CONSTANT = _code(10164, 400, "wrong last sequence")
 MESSAGE_TTL_INVALID = _code(10165, 400, "invalid per-message TTL")
 MESSAGE_TTL_DISABLED = _code(10166, 400, "per-message TTL is disabled")
 MESSAGE_INCR_DISABLED = _code(10168, 400, "message counters is disabled")
@@ -224,7 +225,13 @@ MESSAGE_INCR_INVALID = _code(10171, 400, "message counter increment is invalid")
 MESSAGE_COUNTER_BROKEN = _code(10172, 400, "message counter is broken")
 MIRROR_WITH_COUNTERS = _code(10173, 400, "stream mirrors can not also calculate counters")
 ATOMIC_PUBLISH_DISABLED = _code(10174, 400, "atomic publish is disabled")
+ATOMIC_PUBLISH_MISSING_SEQ = _code(10175, 400, "atomic publish sequence is missing")
+ATOMIC_PUBLISH_INCOMPLETE_BATCH = _code(10176, 400, "atomic publish batch is incomplete")
+ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH = _code(
+    10177, 400, "atomic publish unsupported header used: {header}"
+)
 CONSUMER_PUSH_WITH_PRIORITY_GROUP = _code(10178, 400, "priority groups can not be used with push consumers")
+ATOMIC_PUBLISH_INVALID_BATCH_ID = _code(10179, 400, "atomic publish batch ID is invalid")
 CONSUMER_ACK_WAIT_NEGATIVE = _code(10183, 400, "consumer ack wait needs to be positive")
 CONSUMER_BACKOFF_NEGATIVE = _code(10184, 400, "consumer backoff needs to be positive")
 REQUIRED_API_LEVEL = _code(10185, 412, "JetStream minimum api level required")
@@ -241,9 +248,15 @@ CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE = _code(
     10197, 400, "PinnedTTL cannot be set when PriorityPolicy is none"
 )
 MIRROR_WITH_ATOMIC_PUBLISH = _code(10198, 400, "stream mirrors can not also use atomic publishing")
+ATOMIC_PUBLISH_TOO_LARGE_BATCH = _code(10199, 400, "atomic publish batch is too large: {size}")
+ATOMIC_PUBLISH_INVALID_BATCH_COMMIT = _code(10200, 400, "atomic publish batch commit is invalid")
+ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE = _code(
+    10201, 400, "atomic publish batch contains duplicate message id"
+)
 CONSUMER_INVALID_RESET = _code(10204, 400, "invalid reset: {err}")
 BATCH_PUBLISH_DISABLED = _code(10205, 400, "batch publish is disabled")
 MIRROR_WITH_BATCH_PUBLISH = _code(10209, 400, "stream mirrors can not also use batch publishing")
+ATOMIC_PUBLISH_TOO_MANY_INFLIGHT = _code(10210, 429, "atomic publish too many inflight")
 MESSAGE_SCHEDULES_SCHEDULER_INVALID = _code(10212, 400, "message schedules invalid scheduler")
 MIRROR_DURABLE_CONSUMER_CFG_INVALID = _code(10213, 400, "stream mirror consumer config is invalid")
 SOURCE_DURABLE_CONSUMER_CFG_INVALID = _code(10215, 400, "stream source consumer config is invalid")

@@ -134,10 +134,8 @@ class StreamConfig(Options):
         default=0, description="The lifetime of the marker that an expired subject leaves; 0: no marker."
     )
     allow_msg_counter: bool = Field(default=False, description="A message adds to a number.")
+    allow_atomic: bool = Field(default=False, description="Batches are published as a whole.")
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
-    allow_atomic: bool = Field(
-        default=False, description="Batches are published as a whole; not supported yet."
-    )
     allow_batched: bool = Field(
         default=False, description="Batches are published without acknowledgements; not supported yet."
     )

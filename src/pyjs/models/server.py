@@ -306,6 +306,19 @@ class ResolverOptions(Options):
     timeout: Duration | None = Field(default=None, description="How long fetching an account may take.")
 
 
+class JetStreamBatchOptions(Options):
+    """The block `batch`."""
+
+    max_inflight_per_stream: int | None = Field(
+        default=None, description="The most open batches of a stream."
+    )
+    max_inflight_total: int | None = Field(default=None, description="The most open batches of the server.")
+    max_msgs: int | None = Field(default=None, description="The most messages of a batch.")
+    timeout: Duration | None = Field(
+        default=None, description="How long a batch may wait for its next message."
+    )
+
+
 class JetStreamLimitsOptions(Options):
     """The block `limits`."""
 
@@ -321,6 +334,7 @@ class JetStreamLimitsOptions(Options):
     default_max_consumers: int | None = Field(
         default=None, description="The `max_consumers` of a stream without this option; -1: no limit."
     )
+    batch: JetStreamBatchOptions | None = Field(default=None, description="Limits for atomic batches.")
 
 
 class JetStreamOptions(Options):

@@ -37,6 +37,10 @@ cdef class StreamStore:
 
     # -- message path ------------------------------------------------------------------------------------------
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # its sequence; 0: refused (failed store)
+    # Between both, appends are one batch: after a crash all of them are there, or none. -1: refused.
+    cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
+    cdef void end_batch(self) noexcept nogil
+    cdef void drop_batch(self) noexcept nogil                       # instead: an append of the batch was refused
     cdef uint64_t skip(self) noexcept nogil                         # use up one sequence, store nothing
     cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all up to `seq`; -1: refused
     cdef int commit(self) noexcept nogil        # all appends are in the file after it; -1: failed, see `error`

@@ -118,6 +118,15 @@ cdef class StreamStore:
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
         return 0
 
+    cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
+        return 0
+
+    cdef void end_batch(self) noexcept nogil:
+        pass
+
+    cdef void drop_batch(self) noexcept nogil:
+        pass
+
     cdef int commit(self) noexcept nogil:
         return 0
 

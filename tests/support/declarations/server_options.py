@@ -27,6 +27,7 @@ TARGETS: dict[str, object] = {
     "": options.Options(),
     "jetstream": options.JetStreamOptions(),
     "jetstream.limits": options.JetStreamLimits(),
+    "jetstream.limits.batch": options.BatchLimits(),
     "authorization": options.AuthorizationOptions(),
     "authorization.auth_callout": options.CalloutOptions(),
     "tls": options.TlsOptions(),
@@ -69,6 +70,7 @@ BLOCKS = {
     "websocket.authorization": "WebSocketAuthorization",
     "websocket": "WebSocket",
     "jetstream.limits": "JetStreamLimits",
+    "jetstream.limits.batch": "JetStreamBatch",
     "jetstream": "JetStream",
 }
 SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))

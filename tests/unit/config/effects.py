@@ -200,6 +200,23 @@ def api(*requests: tuple[str, dict[str, object]], user: str = "") -> Callable[[S
     return observe
 
 
+def batched(*messages: tuple[str, int]) -> Callable[[Site], object]:
+    """Look at the answers to messages of batches, each with its id and sequence."""
+
+    def observe(site: Site) -> object:
+        client = site.client()
+        subject, body = stream(allow_atomic=True, subjects=["b"])
+        ask(client, subject, body)
+        form = "NATS/1.0\r\nNats-Batch-Id: {}\r\nNats-Batch-Sequence: {}\r\n\r\n"
+        answers = []
+        for each in messages:
+            answers.append(client.request(b"b", b"x", form.format(*each).encode()).payload)
+            site.fixture.advance(seconds=2)
+        return answers
+
+    return observe
+
+
 def ask(client: RawClient, subject: str, body: dict[str, object]) -> dict[str, Any]:
     frame = client.request(f"$JS.API.{subject}".encode(), json.dumps(body).encode() if body else b"")
     reply: dict[str, Any] = json.loads(frame.payload)
@@ -559,6 +576,15 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     "jetstream.limits/default_max_consumers": [
         limits("default_max_consumers: 1", api(stream(), consumer("A"), consumer("B")))
     ],
+    "jetstream.limits/batch": [limits("batch { max_msgs: 1 }", batched(("a", 1), ("a", 2)))],
+    "jetstream.limits.batch/max_inflight_per_stream": [
+        limits("batch { max_inflight_per_stream: 1 }", batched(("a", 1), ("b", 1)))
+    ],
+    "jetstream.limits.batch/max_inflight_total": [
+        limits("batch { max_inflight_total: 1 }", batched(("a", 1), ("b", 1)))
+    ],
+    "jetstream.limits.batch/max_msgs": [limits("batch { max_msgs: 1 }", batched(("a", 1), ("a", 2)))],
+    "jetstream.limits.batch/timeout": [limits('batch { timeout: "1s" }', batched(("a", 1), ("a", 2)))],
     "authorization/user": [authorization("user: u", let_in(b"{}"))],
     "authorization/password": [authorization("user: u, password: pw", let_in(WITHOUT_PASSWORD), "user: u")],
     "authorization/token": [authorization("token: t", let_in(b"{}"))],

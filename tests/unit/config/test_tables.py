@@ -28,6 +28,7 @@ WRITE = {
     "": "{}",
     "jetstream": "jetstream {{ {} }}",
     "jetstream.limits": "jetstream {{ limits {{ {} }} }}",
+    "jetstream.limits.batch": "jetstream {{ limits {{ batch {{ {} }} }} }}",
     "authorization": "authorization {{ {} }}",
     "authorization.auth_callout": (
         f"authorization {{{{ auth_callout {{{{ issuer: {A_KEY}, auth_users: [a], {{}} }}}} }}}}"
@@ -98,6 +99,7 @@ VALUE = {
     "default_permissions": '{ publish: a }\nusers: [{user: u, password: "p"}]',
     "permissions": "{ publish: a }",
     "limits": "{ max_ack_pending: 7 }",
+    "batch": "{ max_msgs: 7 }",
     "accounts.*/limits": "{ max_payload: 7 }",
     "accounts.*/jetstream": "true",
     "msg_trace": "{ dest: traces }",

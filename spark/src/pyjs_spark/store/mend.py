@@ -70,4 +70,4 @@ def _differing(one: Bytes, other: Bytes) -> int:
 def _is_shaped(record: Bytes) -> bool:
     """Return whether these bytes can be one record other than a message."""
     length, kind, flags, subject_len, _, _, header_len, _ = RECORD.unpack_from(record)
-    return bool(length == len(record) and kind <= KIND_MAX and flags <= 3 and subject_len == header_len == 0)
+    return bool(length == len(record) and kind <= KIND_MAX and flags <= 7 and subject_len == header_len == 0)

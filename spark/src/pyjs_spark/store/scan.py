@@ -70,6 +70,8 @@ FOOTER = 4
 META = 5
 IS_EXTENDED = 1  # flags of a record
 IS_ERASED = 2
+IS_UNFINISHED = 4  # the next record belongs to the same batch
+FLAGS_ALL = 7
 RECORD_SIZE_MAX = 134_217_728
 GAP_MAX = 2_097_152  # sequences of one segment that hold no message; more are damage
 EFFORT = 64  # times the size of the file: bytes that are hashed to find records after damage
@@ -123,6 +125,12 @@ def scanned(
     scan = _Scan(data, header, image.shift, is_adrift=is_damaged)
     scan.problems = problems
     scan.run()
+    if scan.batch_at and not scan.is_sealed:
+        # The last message of the batch at the end is missing: none of the batch counts.
+        before, scan = scan, _Scan(data[: scan.batch_at], header, image.shift, is_adrift=is_damaged)
+        scan.problems = [*problems, "the last batch was cut short"]
+        scan.run()
+        scan.lose_like(before)
     return scan.contents()
 
 
@@ -162,6 +170,18 @@ class _Scan:
         self._lost: list[tuple[int, int]] = []
         self.problems: list[str] = []
         self.meta = b""
+        self.batch_at = 0  # where the batch begins whose last message is still to come; 0: none
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether a FOOTER ends the segment."""
+        return self._is_sealed
+
+    def lose_like(self, whole: _Scan) -> None:
+        """Count the messages that only `whole` has as lost, if its end was damaged."""
+        if whole._is_end_lost:
+            self._lost.append((self._next_seq, whole._next_seq - 1))
+            self._next_seq, self._is_end_lost = whole._next_seq, True
 
     def run(self) -> None:
         """Take record after record."""
@@ -342,7 +362,7 @@ class _Scan:
             kinds: Any = np.ndarray((count,), "u1", self._data, begin + 4, (1,))
             flags: Any = np.ndarray((count,), "u1", self._data, begin + 5, (1,))
             good = (lengths >= RECORD_SIZE_MIN) & (lengths <= size - begin) & (kinds >= 1) & (kinds <= META)
-            yield from (begin + np.flatnonzero(good & (flags <= 3))).tolist()
+            yield from (begin + np.flatnonzero(good & (flags <= FLAGS_ALL))).tolist()
 
     def _plausible(self, at: int) -> Head | None:
         """Return the header of the record at `at` if its sizes fit."""
@@ -352,7 +372,7 @@ class _Scan:
         head = Head(*RECORD.unpack_from(self._data, at))
         if not RECORD_SIZE_MIN <= head.length <= min(left, RECORD_SIZE_MAX):
             return None
-        if not KIND_MESSAGE <= head.kind <= META or head.flags > 3:
+        if not KIND_MESSAGE <= head.kind <= META or head.flags > FLAGS_ALL:
             return None
         fixed = RECORD_SIZE_MIN + (16 if head.flags & IS_EXTENDED else 0)
         return head if fixed + head.subject_len + head.header_len <= head.length else None
@@ -381,6 +401,10 @@ class _Scan:
 
     def _take(self, at: int, head: Head, record: bytes | bytearray | memoryview) -> None:
         """Take the record at `at`; `record` has its bytes, perhaps mended."""
+        if head.kind != KIND_MESSAGE or not head.flags & IS_UNFINISHED:
+            self.batch_at = 0
+        elif not self.batch_at:
+            self.batch_at = at
         if head.kind == KIND_MESSAGE:
             self._take_message(at, head)
             return

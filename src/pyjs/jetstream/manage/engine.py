@@ -23,6 +23,7 @@ from pyjs.core.faults import Faults
 from pyjs.jetstream.config.stream import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.reservations import HeldStreams
+from pyjs.jetstream.stream.features.batches import BatchUsage
 from pyjs.jetstream.stream.limits import Usage
 from pyjs.subjects.overlap import SubjectTree
 
@@ -57,6 +58,7 @@ class Shared:
     faults: Faults
     metadata: MetadataWriter
     usage: dict[str, Usage] = field(init=False)
+    batches: BatchUsage = field(default_factory=BatchUsage)
     api_total: int = 0
     api_errors: int = 0
 

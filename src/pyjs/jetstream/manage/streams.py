@@ -178,6 +178,8 @@ def update(
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
+    if not config.allow_atomic:
+        stream.special.drop_batches()
     _set_subjects(js, stream)
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
     if config.retention == INTEREST and old.retention != INTEREST:
@@ -441,6 +443,7 @@ def _set_subjects(js: JetStream, stream: Stream) -> None:
 def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None = None) -> None:
     """Close a stream; `reason` is "deleted", "shutdown", or "fault" (nothing is written)."""
     deleted = reason == "deleted"
+    stream.special.drop_batches()
     if js.observer is not None:
         js.observer.stream_closing(stream, deleted)
     if js.inflows and reason != "shutdown":

@@ -9,6 +9,7 @@ from pyjs.jetstream.manage.store_probe import StoreProbe
 from pyjs.jetstream.rules.claims import Claims
 from pyjs.jetstream.stream.dedupe import Dedupe
 from pyjs.jetstream.stream.eviction import Evictions
+from pyjs.jetstream.stream.features.special import SpecialPublishes
 from pyjs.jetstream.stream.limits import Usage
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer, StreamInbox
@@ -38,7 +39,7 @@ class Stream(Sink):
     transform: SubjectTransform | None
     republisher: Republisher | None
     inflow: Inflow | None
-    special: Sink
+    special: SpecialPublishes
     def __init__(
         self,
         account: Account,

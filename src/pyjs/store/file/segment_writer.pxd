@@ -40,6 +40,10 @@ cdef class SegmentWriter:
     cdef object stored_tail                 # (number, index file) of a segment as it stopped; None: it has its own
     cdef char* staging                      # records not written yet, of the last segment
     cdef size_t staged, staging_room
+    cdef bint batching                      # between begin_batch and its end
+    cdef size_t batch_at, last_at           # in `staging`: where the batch begins, and its last record so far
+    cdef uint64_t batch_chain, chain_before_last        # checksums before both
+    cdef uint64_t batch_from                # the first sequence of the batch
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file
@@ -50,6 +54,9 @@ cdef class SegmentWriter:
     cdef Sequences erasures                 # the same for erased messages
 
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil
+    cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
+    cdef void end_batch(self) noexcept nogil
+    cdef void drop_batch(self) noexcept nogil
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil
     cdef Segment* tail(self) noexcept nogil
     cdef int jump_to(self, uint64_t seq) noexcept nogil

@@ -22,9 +22,9 @@ from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FAILED, STORE_FULL, S
 from pyjs.store.index.sequences cimport Entry, index_last, index_push, is_dead, segment_new
 from pyjs.store.segment.index_file cimport full_segment
 from pyjs.store.format.record cimport (
-    CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
-    RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, seal_record,
-    stored_checksum, write_segment_header,
+    CHECKSUM_SIZE, FLAG_ERASED, FLAG_UNFINISHED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
+    RECORD_HEADER_SIZE, RECORD_SIZE_MAX, RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader,
+    seal_record, stored_checksum, write_segment_header,
 )
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.view cimport View
@@ -34,7 +34,10 @@ from pyjs.store.format.image import TailEncryption
 from pyjs.store.segment.segment_files import UNOPENED
 
 cdef enum:
+    BATCH_SIZE_MAX = 268435456  # bytes of the records of a batch: it is in one segment
+    ROOMY = 4194304             # bytes of the staging buffer after a large batch: then it is freed
     ALLOCATE_MIN = 4096         # bytes reserved first for a segment; later reservations double it
+cdef size_t NO_RECORD = <size_t> -1
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # the next sequences would start again at 0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -76,7 +79,7 @@ cdef class SegmentWriter:
         # A start would not believe a longer one, nor a higher sequence.
         if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX:
             return 0
-        if s.n and self.outgrown(s, length, ts):
+        if s.n and not self.batching and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
                 return 0
             s = index_last(&self.catalogue.index)
@@ -89,13 +92,15 @@ cdef class SegmentWriter:
         h = <RecordHeader*> p
         h.length = <uint32_t> length
         h.kind = KIND_MSG
-        h.flags = 0
+        h.flags = FLAG_UNFINISHED if self.batching else 0
         h.subject_len = m.subject_len
         h.seq = self.catalogue.last_seq
         h.ts = ts
         h.header_len = m.header_len
         memcpy(p + RECORD_HEADER_SIZE, m.subject, m.subject_len)
         memcpy(p + RECORD_HEADER_SIZE + m.subject_len, m.body, m.size)
+        if self.batching:
+            self.last_at, self.chain_before_last = self.staged, self.chain
         self.chain = seal_record(p, length, self.chain)
         e.offset = <uint32_t> s.end
         s.end += length
@@ -103,6 +108,40 @@ cdef class SegmentWriter:
         if self.staged_from == 0:
             self.staged_from = self.catalogue.last_seq
         return self.catalogue.last_seq
+
+    cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
+        cdef uint64_t length = size + count * RECORD_SIZE_MIN
+        cdef Segment* s = self.tail()
+        if s == NULL or length > BATCH_SIZE_MAX or self.catalogue.last_seq + count >= SEQ_MAX:
+            return -1
+        if s.n and self.outgrown(s, length, ts) and self.begin_segment() != 0:
+            return -1
+        self.batching = True
+        self.batch_at, self.batch_chain, self.batch_from = self.staged, self.chain, self.catalogue.last_seq + 1
+        self.last_at = NO_RECORD
+        return 0
+
+    cdef void end_batch(self) noexcept nogil:
+        cdef RecordHeader* h
+        self.batching = False
+        if self.last_at != NO_RECORD and self.staged > self.last_at:
+            h = <RecordHeader*> (self.staging + self.last_at)
+            h.flags = 0                 # with it the batch is whole
+            self.chain = seal_record(<char*> h, h.length, self.chain_before_last)
+
+    cdef void drop_batch(self) noexcept nogil:
+        cdef Segment* s = index_last(&self.catalogue.index)
+        cdef uint64_t seq = self.batch_from
+        self.batching = False
+        while seq <= self.catalogue.last_seq:
+            if seq >= s.base and seq < s.base + s.n and not is_dead(s, <uint32_t> (seq - s.base)):
+                self.catalogue.unlink(s, <uint32_t> (seq - s.base))
+            seq += 1
+        s.end -= self.staged - self.batch_at
+        self.staged, self.chain = self.batch_at, self.batch_chain
+        if self.staged_from >= self.batch_from:
+            self.staged_from = 0
+        self.state_due = True           # the sequences stay used
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
         """Whether a record of `length` bytes needs the next segment: no room, too old, or the time went back."""
@@ -161,7 +200,8 @@ cdef class SegmentWriter:
     # -- staging -----------------------------------------------------------------------------------------------
     cdef char* stage(self, size_t length) noexcept nogil:
         """Return room for a record of `length` bytes at the end of the staging buffer."""
-        if self.staged and self.staged + length > STAGED_MAX and self.write_staged() != 0:
+        # A batch is written with one call: otherwise a full disk could leave a part of it.
+        if self.staged and not self.batching and self.staged + length > STAGED_MAX and self.write_staged() != 0:
             return NULL
         if self.staged + length > self.staging_room \
                 and grow_to(<void**> &self.staging, &self.staging_room, self.staged + length + STAGED_MAX, 1) != 0:
@@ -262,6 +302,9 @@ cdef class SegmentWriter:
         self.written = end
         self.staged = 0
         self.staged_from = 0
+        if self.staging_room > ROOMY:
+            free(self.staging)
+            self.staging, self.staging_room = NULL, 0
         self.chain_written = self.chain
         self.syncs.written_mark += 1
         self.files.wrote(path)

@@ -123,6 +123,15 @@ cdef class FileStore(StreamStore):
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
         return self.writer.append(m, ts)
 
+    cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
+        return self.writer.begin_batch(count, size, ts)
+
+    cdef void end_batch(self) noexcept nogil:
+        self.writer.end_batch()
+
+    cdef void drop_batch(self) noexcept nogil:
+        self.writer.drop_batch()
+
     cdef Segment* tail(self) noexcept nogil:
         return self.writer.tail()
 

@@ -24,6 +24,8 @@ cdef enum Kind:
 cdef enum:
     FLAG_EXTENDED = 1           # 16 bytes of term and index between header and subject
     FLAG_ERASED = 2             # MSG: the body is overwritten; DELETES: its messages are overwritten
+    FLAG_UNFINISHED = 4         # MSG: the next record belongs to the same batch
+    FLAGS_ALL = 7
 
 cdef packed struct RecordHeader:
     uint32_t length             # of the whole record, header and checksum included

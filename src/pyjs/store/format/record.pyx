@@ -59,7 +59,7 @@ cdef bint plausible(const char* p, size_t left) noexcept nogil:
     memcpy(&h, p, RECORD_HEADER_SIZE)
     if h.length < RECORD_SIZE_MIN or h.length > left or h.length > RECORD_SIZE_MAX:
         return False
-    if h.kind < KIND_MSG or h.kind > KIND_META or h.flags > 3:
+    if h.kind < KIND_MSG or h.kind > KIND_META or h.flags > FLAGS_ALL:
         return False
     if h.flags & FLAG_EXTENDED:
         fixed += 16

@@ -17,12 +17,15 @@ cdef class SegmentScan:
     cdef uint64_t bad_before            # pages of maps that could not be read before
     cdef Table by_name                  # name -> place of the subject + 1
     cdef uint32_t latest                # place of the subject of the last message
+    cdef size_t batch_at                # where the batch begins whose last message is still to come; 0: none
+    cdef bint begun_adrift              # the header was damaged
     cdef bint adrift                    # damage took the checksum that the next record is chained to
     cdef size_t after_damage            # bytes before the next record were unreadable: of so many messages at most
 
     cdef SegmentContents whole(self, const char* p, size_t size)
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size)
     cdef SegmentContents behind(self, SegmentHeader* header, const char* p, size_t size)
+    cdef SegmentContents without_batch(self, SegmentHeader* header)
     cdef int records(self) noexcept nogil
     cdef bint accept(self, size_t at) noexcept nogil
     cdef int put_right(self, size_t at, size_t length) noexcept nogil

@@ -6,6 +6,8 @@ If a record does not fit, there are three cases:
 - A record that fits follows later: the bytes between are damage; the scan continues with that record.
 - No record that fits follows: the last write was torn and never acknowledged. A complete record there is damage.
 
+A batch whose last message is missing at the end was cut short too: none of it counts.
+
 One damaged byte in a short record of removals, which may be their only record, is corrected.
 
 Knows the format (store/format/record), no files and no store: it works on bytes, in any thread, without the GIL.
@@ -18,9 +20,9 @@ from pyjs.base.bad_pages cimport bad_pages
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 from pyjs.store.format.mending cimport MEND_SIZE_MAX, mend_record
 from pyjs.store.format.record cimport (
-    CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE,
-    RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, check_segment_header, computed_checksum, intact,
-    intact_alone, make_segment_header, plausible, stored_checksum,
+    CHECK_SIZE, CHECKSUM_SIZE, FLAG_ERASED, FLAG_EXTENDED, FLAG_UNFINISHED, KIND_DELETES, KIND_FOOTER, KIND_META,
+    KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, check_segment_header,
+    computed_checksum, intact, intact_alone, make_segment_header, plausible, stored_checksum,
 )
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
@@ -127,14 +129,32 @@ cdef class SegmentScan:
         cdef int failed
         c.base_seq, c.incarnation, c.number = header.base_seq, header.incarnation, header.number
         c.chain = header.checksum
-        self.p, self.size = p, size
+        self.p, self.size, self.begun_adrift = p, size, self.adrift
         self.bad_before = bad_pages()
         table_init(&self.by_name, 8)
         with nogil:
             failed = self.records()
         if failed:
             raise MemoryError
-        return c
+        return self.without_batch(header) if self.batch_at and not c.sealed else c
+
+    cdef SegmentContents without_batch(self, SegmentHeader* header):
+        """Scan again without the batch at the end: its last message is missing, so none of it was acknowledged."""
+        cdef SegmentScan scan = SegmentScan()
+        cdef size_t end = end_of_bytes(self.p, self.batch_at, self.size)
+        scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
+        scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
+        scan.behind(header, self.p, self.batch_at)
+        if self.c.end_damaged:          # the missing message may have been acknowledged: no sequence is used again
+            scan.c.end_damaged = True
+            scan.c.lost.append((scan.c.base_seq + scan.c.n, self.c.base_seq + self.c.n - 1))
+            scan.c.lost_bytes += end - self.batch_at
+            if scan.c.add_gap(self.c.base_seq + self.c.n) != 0:
+                raise MemoryError
+            scan.report(self.batch_at, end - self.batch_at, b"the last batch is damaged")
+            return scan.c
+        scan.report(self.batch_at, end - self.batch_at, b"the last batch was cut short; it was never acknowledged")
+        return scan.c
 
     # -- records -----------------------------------------------------------------------------------------------
     cdef int records(self) noexcept nogil:
@@ -307,6 +327,10 @@ cdef class SegmentScan:
         cdef uint64_t[2] state
         cdef int failed = 0
         memcpy(&h, record, RECORD_HEADER_SIZE)
+        if h.kind != KIND_MSG or not h.flags & FLAG_UNFINISHED:
+            self.batch_at = 0
+        elif self.batch_at == 0:
+            self.batch_at = at
         if h.kind == KIND_MSG:
             return self.take_message(at, record, &h)
         if h.seq <= SEQ_MAX and self.follows(min(h.seq + 1, SEQ_MAX)):

@@ -10,18 +10,25 @@ Source: order of checks probed on nats-server 2.15.1 (tests/conformance/scenario
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
-from pyjs.jetstream.stream.answers cimport LONG_ACK
-from pyjs.jetstream.stream.limits cimport NO_ACK
+from pyjs.jetstream.stream.answers cimport LONG_ACK, REFUSAL
+from pyjs.jetstream.stream.limits cimport KEEPS_INTEREST, NO_ACK
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
+import orjson
+
 from pyjs.base.errors import NotNow
-from pyjs.jetstream import errcodes
+from pyjs.jetstream import advisories, errcodes
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.stream.features.batch_checks import BatchChecks
+from pyjs.jetstream.stream.features.batches import ID as BATCH_ID, AtomicBatches, Staged
 from pyjs.jetstream.stream.features.counting import counted
+from pyjs.jetstream.stream.features.headers import value_of
+from pyjs.jetstream.stream.publish_errors import store_error
 
 
 cdef class SpecialPublishes(Sink):
@@ -30,6 +37,7 @@ cdef class SpecialPublishes(Sink):
     def __init__(self, Stream stream not None, server) -> None:
         self.stream = stream
         self.server = server
+        self.batches = AtomicBatches(server.options.limits.batch, server.batches, server.timers, self.tell_abandoned)
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         """Take, stage or refuse one message; `t` is not used."""
@@ -59,8 +67,107 @@ cdef class SpecialPublishes(Sink):
             raise errcodes.BATCH_PUBLISH_DISABLED.error()
 
     cdef void batched(self, Msg* m) except *:
-        if not self.is_refused(m):
-            raise errcodes.ATOMIC_PUBLISH_DISABLED.error()
+        """Stage a message, or commit its batch; a staged one is answered with an empty message."""
+        if self.is_refused(m):
+            return
+        errcodes.ATOMIC_PUBLISH_DISABLED.raise_if(not self.stream.config.allow_atomic)
+        message = Staged(m.subject[:m.subject_len], m.body[:m.header_len], m.body[m.header_len:m.size])
+        messages = self.batches.add(message, self.stream.turn.now)
+        if messages is not None:
+            self.commit_batch(m, messages, value_of(message.headers, BATCH_ID))
+        elif m.reply_len and not self.stream.limits.features & NO_ACK:
+            self.stream.answers.add(m, REFUSAL, 0, NULL, 0)
+
+    cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *:
+        """Check all messages of a batch, and store them; the PubAck of the last one is that of the batch."""
+        cdef uint64_t seq
+        checks = BatchChecks(self)
+        messages = [checks.checked(each) for each in messages]
+        size = sum([each.size for each in messages])
+        usage, share = self.stream.usage.account, len(messages) * self.stream.store.catalogue.overhead
+        errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size + share)
+        seq = self.append_batch(messages)
+        shown = orjson.dumps(batch_id.decode("utf-8", "replace"))
+        self.answer(m, seq, b',"batch":%b,"count":%d' % (shown, len(messages)))
+
+    cdef uint64_t append_batch(self, list messages) except? 0:
+        """Append messages so that a crash leaves all of them or none; return the last sequence."""
+        cdef StreamStore store = self.stream.store
+        cdef uint64_t first = store.catalogue.last_seq + 1, seq = 0
+        cdef PubHeaders h
+        cdef Msg m
+        cdef bytes subject, body
+        size = sum([each.size for each in messages])
+        if store.begin_batch(len(messages), size, self.stream.wall()) != 0:
+            raise store_error(store.error)
+        for each in messages:
+            subject, body = each.subject, each.headers + each.payload
+            compose(&m, subject, len(subject), body, <uint32_t> len(each.headers), <uint32_t> len(body))
+            seq = self.keep(&m)
+            if seq == 0:
+                store.drop_batch()
+                while store.catalogue.last_seq >= first:
+                    store.drop(first, False)
+                    first += 1
+                raise store_error(store.error)
+        store.end_batch()
+        for seq, each in enumerate(messages, first):
+            subject, body = each.subject, each.headers
+            compose(&m, subject, len(subject), body, <uint32_t> len(body), <uint32_t> len(body))
+            scan_pub_headers(m.body, m.header_len, &h)
+            self.stream.note_headers(&m, &h, seq)
+        return seq
+
+    cdef uint64_t keep(self, Msg* m) noexcept:
+        """Append one message of a batch, whose limits are checked."""
+        if self.stream.limits.features & KEEPS_INTEREST and not self.stream.interest.wanted(m.subject, m.subject_len):
+            return self.stream.store.skip()
+        return self.stream.keep(m) if self.stream.republisher is None else self.stream.keep_and_republish(m)
+
+    def drop_batches(self) -> None:
+        """Forget the open batches: the stream is closed, or has no batches any more."""
+        self.batches.drop_all()
+
+    def tell_abandoned(self, bytes batch_id, str reason) -> None:
+        """Publish the advisory of an abandoned batch."""
+        server, stream = self.server, self.stream
+        advisories.publish_batch_abandoned(
+            stream.account, server.rng, stream.name, batch_id.decode("utf-8", "replace"), reason,
+            server.clock.wall_ns(), server.options.domain,
+        )
+
+    # -- the state that the checks of a batch read ----------------------------------------------------------------
+    @property
+    def config(self):
+        """The configuration of the stream."""
+        return self.stream.config
+
+    def is_known_id(self, bytes msg_id) -> bool:
+        """Return whether the duplicate window has the id."""
+        return self.stream.dedupe.seq_of(msg_id, len(msg_id), self.stream.turn.now) != 0
+
+    def last_seq_of(self, bytes subject) -> int:
+        """Return the last sequence of a subject, which may have wildcards; 0: none."""
+        return self.stream.store.last_match(subject)
+
+    def totals(self) -> tuple:
+        """Return last sequence, messages and bytes of the stream."""
+        return self.stream.store.last_seq, self.stream.store.msgs, self.stream.store.bytes
+
+    def count_of(self, bytes subject) -> int:
+        """Return the number of messages of a subject."""
+        return self.stream.store.catalogue.count_of(subject, len(subject))
+
+    def stored_size(self, bytes subject, bytes headers, bytes payload) -> int:
+        """Return the bytes that a message will count."""
+        extra = self.stream.store.catalogue.header_overhead if headers else 0
+        return self.stream.store.catalogue.overhead + extra + len(subject) + len(headers) + len(payload)
+
+    def add_up_after(self, bytes headers, last, bytes subject) -> tuple:
+        """Return headers, payload and value of a counter message, after `last` or the last stored one."""
+        if last is None:
+            return self.count(self.stream.store.catalogue.last_seq_of(subject, len(subject)), headers)
+        return counted(headers, last[0], last[1], self.server.max_payload)
 
     # -- counters ----------------------------------------------------------------------------------------------
     cdef void add_up(self, Msg* m, PubHeaders* h) except *:
