@@ -219,6 +219,67 @@ class AccountLimitsKeys(TypedDict, total=False):
     """Bytes of the largest message; -1: no limit."""
 
 
+class LatencyKeys(TypedDict, total=False):
+    """The block `latency`."""
+
+    sampling: int | str
+    """Percent of the requests that are measured; `headers`: those with a tracing header."""
+    subject: str
+    """The subject of the samples, in the exporting account."""
+
+
+class ExportKeys(TypedDict, total=False):
+    """An entry of `exports`."""
+
+    stream: str
+    """The subjects that other accounts may receive."""
+    service: str
+    """The subjects that other accounts may send requests to."""
+    accounts: str | Sequence[str]
+    """The accounts that may import it; without them, all."""
+    account_token_position: int
+    """The token of the subject, a `*`, that must be the name of the importing account."""
+    response_type: str
+    """Responses to one request: `singleton`, or several with `stream` and `chunked`."""
+    response_threshold: Duration
+    """How long a response may take."""
+    latency: str | LatencyKeys
+    """The subject of latency samples of the service, or their options."""
+
+
+class RemoteKeys(TypedDict, total=False):
+    """The blocks `stream` and `service` of an import."""
+
+    account: str
+    """The exporting account."""
+    subject: str
+    """The subject there."""
+
+
+class ImportKeys(TypedDict, total=False):
+    """An entry of `imports`."""
+
+    stream: RemoteKeys
+    """Account and subject of a stream export."""
+    service: RemoteKeys
+    """Account and subject of a service export."""
+    prefix: str
+    """Tokens before the subject of a stream in this account."""
+    to: str
+    """The subject in this account, with `$1` for the first `*` of the other one."""
+    share: bool
+    """The service learns which client sends a request."""
+
+
+class MapDestinationKeys(TypedDict, total=False):
+    """A destination of a mapping."""
+
+    destination: str
+    """The subject that a message gets."""
+    weight: int | str
+    """Percent of the messages that get this one."""
+
+
 class MsgTraceKeys(TypedDict, total=False):
     """The block `msg_trace`."""
 
@@ -239,6 +300,12 @@ class AccountKeys(TypedDict, total=False):
     """The permissions of users without their own."""
     limits: AccountLimitsKeys
     """Limits of the account's connections."""
+    exports: Sequence[ExportKeys]
+    """Streams and services that other accounts may import."""
+    imports: Sequence[ImportKeys]
+    """Streams and services of other accounts."""
+    mappings: Mapping[str, str | MapDestinationKeys | Sequence[MapDestinationKeys]]
+    """Subjects that change when a client publishes, each with its destination or weighted ones."""
     msg_trace: str | MsgTraceKeys
     """The subject for traces of messages with a W3C `traceparent` header, or this and the sampling."""
 
@@ -418,6 +485,8 @@ class ConfigKeys(TypedDict, total=False):
     """Also accept clients without TLS."""
     accounts: Mapping[str, AccountKeys] | Sequence[str]
     """Accounts by name, or a list of names."""
+    mappings: Mapping[str, str | MapDestinationKeys | Sequence[MapDestinationKeys]]
+    """Subjects of the global account that change when a client publishes."""
     system_account: str
     """The account of the server's own events and requests."""
     no_system_account: bool

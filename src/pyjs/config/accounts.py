@@ -2,7 +2,8 @@
 
 Knows nothing of connections. Reads the blocks into the objects of options.py and checks rules over several
 keys: names are unique, a single user and a list exclude each other, users without permissions get the default
-ones. Subjects are checked here; a subscribe entry may be "subject queue".
+ones. Subjects are checked here; a subscribe entry may be "subject queue". Long because these rules need the users of
+all blocks.
 
 Source: nats.docs "Authorization", "Accounts"; behaviour of nats-server 2.15.1.
 """

@@ -261,6 +261,72 @@ class AccountLimitsOptions(Options):
     max_payload: int | None = Field(default=None, description="Bytes of the largest message; -1: no limit.")
 
 
+class LatencyOptions(Options):
+    """The block `latency`."""
+
+    sampling: int | str | None = Field(
+        default=None,
+        description="Percent of the requests that are measured; `headers`: those with a tracing header.",
+    )
+    subject: str | None = Field(
+        default=None, description="The subject of the samples, in the exporting account."
+    )
+
+
+class ExportOptions(Options):
+    """An entry of `exports`."""
+
+    stream: str | None = Field(default=None, description="The subjects that other accounts may receive.")
+    service: str | None = Field(
+        default=None, description="The subjects that other accounts may send requests to."
+    )
+    accounts: str | list[str] | None = Field(
+        default=None, description="The accounts that may import it; without them, all."
+    )
+    account_token_position: int | None = Field(
+        default=None,
+        description="The token of the subject, a `*`, that must be the name of the importing account.",
+    )
+    response_type: str | None = Field(
+        default=None,
+        description="Responses to one request: `singleton`, or several with `stream` and `chunked`.",
+    )
+    response_threshold: Duration | None = Field(default=None, description="How long a response may take.")
+    latency: str | LatencyOptions | None = Field(
+        default=None, description="The subject of latency samples of the service, or their options."
+    )
+
+
+class RemoteOptions(Options):
+    """The blocks `stream` and `service` of an import."""
+
+    account: str | None = Field(default=None, description="The exporting account.")
+    subject: str | None = Field(default=None, description="The subject there.")
+
+
+class ImportOptions(Options):
+    """An entry of `imports`."""
+
+    stream: RemoteOptions | None = Field(default=None, description="Account and subject of a stream export.")
+    service: RemoteOptions | None = Field(
+        default=None, description="Account and subject of a service export."
+    )
+    prefix: str | None = Field(
+        default=None, description="Tokens before the subject of a stream in this account."
+    )
+    to: str | None = Field(
+        default=None, description="The subject in this account, with `$1` for the first `*` of the other one."
+    )
+    share: bool | None = Field(default=None, description="The service learns which client sends a request.")
+
+
+class MapDestinationOptions(Options):
+    """A destination of a mapping."""
+
+    destination: str | None = Field(default=None, description="The subject that a message gets.")
+    weight: int | str | None = Field(default=None, description="Percent of the messages that get this one.")
+
+
 class MsgTraceOptions(Options):
     """The block `msg_trace`."""
 
@@ -282,6 +348,16 @@ class AccountOptions(Options):
     )
     limits: AccountLimitsOptions | None = Field(
         default=None, description="Limits of the account's connections."
+    )
+    exports: list[ExportOptions] | None = Field(
+        default=None, description="Streams and services that other accounts may import."
+    )
+    imports: list[ImportOptions] | None = Field(
+        default=None, description="Streams and services of other accounts."
+    )
+    mappings: dict[str, str | MapDestinationOptions | list[MapDestinationOptions]] | None = Field(
+        default=None,
+        description="Subjects that change when a client publishes, each with its destination or weighted ones.",
     )
     msg_trace: str | MsgTraceOptions | None = Field(
         default=None,
@@ -496,6 +572,9 @@ class ServerOptions(Options):
     allow_non_tls: bool | None = Field(default=None, description="Also accept clients without TLS.")
     accounts: dict[str, AccountOptions] | list[str] | None = Field(
         default=None, description="Accounts by name, or a list of names."
+    )
+    mappings: dict[str, str | MapDestinationOptions | list[MapDestinationOptions]] | None = Field(
+        default=None, description="Subjects of the global account that change when a client publishes."
     )
     system_account: str | None = Field(
         default=None, description="The account of the server's own events and requests."
