@@ -63,6 +63,7 @@ def server_module() -> str:
     head = f'''"""The configuration of a server as models: `ServerOptions` and its blocks.
 
 {MADE} from the tables of pyjs.config, which have the last word on a value.
+Long because it has every block of the file.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ WRONG = [
     ("jetstream {key: a, cipher: ase}", "1:28", 'Unknown cipher type: "ase"', 'did you mean "aes"?'),
     ("jetstream {key: 12}", "1:17", '"key" expects a string, found a number', "put it in quotes"),
     ("jetstream {tpm {}}", "1:12", '"tpm" is not supported yet', "remove it"),
-    ("accounts {A {msg_trace: x}}", "1:14", '"msg_trace" is not supported yet', "remove it"),
+    ("accounts {A {nkey: x}}", "1:14", '"nkey" is not supported yet', "remove it"),
     # Types
     ("port: abc", "1:7", '"port" expects a whole number, found the string "abc"', "write a number"),
     ('port: "4222"', "1:7", '"port" expects a whole number', "remove the quotes"),
