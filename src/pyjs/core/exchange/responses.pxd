@@ -56,6 +56,7 @@ cdef class Responses(Sink):
 
     cdef int name(self, Pending* p, bint measured) noexcept nogil   # give `p` its token; -1: no memory
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
     cdef void pass_back(self, Msg* m, Pending* p, ServiceCalls calls) noexcept nogil
     cdef int send_back(self, Msg* m, Pending* p, Account account, Hop* hop) noexcept nogil
     cdef int publish_back(self, Envelope* e, Pending* p, Account account) noexcept nogil

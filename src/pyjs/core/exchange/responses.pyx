@@ -201,6 +201,10 @@ cdef class Responses(Sink):
         except Exception as error:
             self.account.turn.faulted.append((self, error))
 
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        # The trace ends here; a trace-only message goes no further.
+        return 1 if trace.only else self.deliver(m, t)
+
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         cdef Pending* p
         cdef const char* subject = m.found_by if m.aliased else m.subject

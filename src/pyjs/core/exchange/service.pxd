@@ -24,6 +24,7 @@ cdef class ServiceSink(Sink):
     cdef bint share
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
     cdef int send_request(self, Msg* m, Envelope* e) noexcept nogil
     cdef int set_subject(self, Msg* m, Envelope* e) noexcept nogil
     cdef int describe(self, Msg* m, Envelope* e) noexcept nogil

@@ -41,6 +41,10 @@ cdef class ServiceSink(Sink):
         self.infos = Infos(describe)
         self.extend = extend
 
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        # The trace ends here; a trace-only message goes no further.
+        return 1 if trace.only else self.deliver(m, t)
+
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         cdef Envelope e
         cdef Hop hop

@@ -15,4 +15,5 @@ cdef class Shadow(Sink):
     cdef uint32_t text_len
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
     cdef int pass_on(self, Msg* m, Target* t, const char* subject, uint32_t n) noexcept nogil

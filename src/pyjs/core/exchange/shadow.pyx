@@ -26,6 +26,10 @@ cdef class Shadow(Sink):
         self.text = <const char*> local if local else NULL
         self.text_len = <uint32_t> len(local)
 
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        # The trace ends here; a trace-only message goes no further.
+        return 1 if trace.only else self.deliver(m, t)
+
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         cdef Target target
         cdef char* made
@@ -57,8 +61,8 @@ cdef class Shadow(Sink):
         renamed.subject_len = n
         return (<Sink> target.sink).deliver(&renamed, &target)
 
-    def accepts(self, bytes subject) -> bool:
+    def accepts(self, bytes subject, bytes queue) -> bool:
         """Return whether the receiver accepts a message that has `subject` in the exporting account."""
         if self.rewrite is not None:
             subject = self.rewrite.subject(subject)
-        return subject is not None and self.real.sink.accepts(self.local or subject)
+        return subject is not None and self.real.sink.accepts(self.local or subject, queue)

@@ -21,7 +21,6 @@ cdef int fan_out(Account account, Msg* m, object trace) except -1:
     cdef dict groups = {}
     cdef list members
     cdef size_t at, i
-    m.aliased = True                        # a target of this delivery has no prebuilt line
     for sub in account.subs.match(m.subject[:m.subject_len]):
         if sub.queue:
             groups.setdefault(sub.queue, []).append(sub)
