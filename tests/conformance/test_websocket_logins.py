@@ -8,7 +8,10 @@ from contextlib import closing
 
 import pytest
 from tests.conformance.harness.websocket import Both, WebSocketServer, both_servers, needs_peer
+from tests.support.jwt_clients import World
 from tests.support.websocket import WebSocketClient
+
+from pyjs.testing.jwt import Key, user_token
 
 pytestmark = needs_peer
 WS = 'websocket {{ listen: "127.0.0.1:<<ws>>", no_tls: true {} }}'
@@ -92,6 +95,18 @@ def test_a_login_is_judged_as_elsewhere(
     both: Both, common: str, block: str, cookie: str | None, options: dict[str, str]
 ) -> None:
     both.see(lambda server: login(server, cookie, **options), common + WS.format(block))
+
+
+@pytest.mark.parametrize("cookie", ["bearer", "signed", "damaged", "none"])
+def test_a_token_in_a_cookie_logs_in_where_operators_are_configured(both: Both, cookie: str) -> None:
+    world, account, user = World(), Key("account"), Key("user")
+    world.add(account, "A")
+    bearer = user_token(account, user, "u", bearer_token=True)
+    tokens = {"bearer": bearer, "signed": user_token(account, user, "u"), "damaged": bearer[:-2]}
+    both.see(
+        lambda server: login(server, f"j={tokens[cookie]}" if cookie in tokens else None),
+        world.config() + WS.format(', jwt_cookie: "j"'),
+    )
 
 
 def test_the_block_has_a_time_limit_of_its_own(both: Both) -> None:

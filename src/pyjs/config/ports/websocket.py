@@ -183,11 +183,11 @@ def check_websocket(
         if listed and value:
             cause = f"websocket authentication {name} not compatible with presence of users/nkeys"
             problems.append(Problem(place, cause, "remove it, and add a user to the list"))
-    if block.jwt_cookie:
+    if block.jwt_cookie and not options.operator_keys:
         cause = (
             "trusted operators or trusted keys configuration is required for JWT authentication via cookie"
         )
-        fix = "remove jwt_cookie: there are no JWTs yet"
+        fix = "remove jwt_cookie, or add operator"
         problems.append(Problem(at("websocket.jwt_cookie"), f"{cause} {quoted(block.jwt_cookie)}", fix))
     return problems
 
