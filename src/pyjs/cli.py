@@ -24,7 +24,18 @@ NATS_VERSION = "2.15.1"  # the release whose behaviour is implemented
 
 # The dependencies of pyproject.toml, except pydantic, which only pyjs.models imports. Most are imported long after
 # the start, too late for a clear error.
-PACKAGES = ("bcrypt", "cramjam", "cryptography", "httptools", "msgpack", "orjson", "xxhash")
+PACKAGES = (
+    "bcrypt",
+    "cramjam",
+    "cryptography",
+    "httptools",
+    "msgpack",
+    "orjson",
+    "pynacl",
+    "websockets",
+    "xxhash",
+)
+MODULES = {"pynacl": "nacl"}  # where the module has another name than its package
 
 # Signals by their names for --signal.
 SIGNALS = {"stop": "SIGKILL", "quit": "SIGINT", "term": "SIGTERM", "reopen": "SIGUSR1", "reload": "SIGHUP"}
@@ -75,7 +86,11 @@ def _certificate_problem(options: Options) -> str:
 def missing_packages() -> list[str]:
     """Return the required packages that are not installed."""
     # Like importlib.util.find_spec, without the time to import importlib.util.
-    return [name for name in PACKAGES if not any(each.find_spec(name, None) for each in sys.meta_path)]
+    return [
+        name
+        for name in PACKAGES
+        if not any(each.find_spec(MODULES.get(name, name), None) for each in sys.meta_path)
+    ]
 
 
 def _told(missing: list[str]) -> str:

@@ -768,6 +768,7 @@ cdef class Stream(Sink):
     def close(self) -> None:
         """Answer committed messages, then refuse all others; the caller closes the store."""
         cdef bytes failure
+        self.special = Sink()               # the other one holds this stream
         self.read_inbox()
         self.commit()
         self.closed = True
@@ -789,6 +790,7 @@ cdef class Stream(Sink):
         """Stop all work without writing, since the state may be wrong; callbacks get `error`."""
         cdef bytes failure = failure_body(self.name, store_error(error))
         self.closed = True
+        self.special = Sink()               # as in `close`
         self.expiry.cancel()
         if self.probe is not None:
             self.probe.cancel()

@@ -128,6 +128,11 @@ cdef class SpecialPublishes(Sink):
         """Forget the open batches: the stream is closed, or has no batches any more."""
         self.batches.drop_all()
 
+    def close(self) -> None:
+        """Forget the open batches and the callback to this object: a cycle would outlive the stream."""
+        self.drop_batches()
+        self.batches = None
+
     def tell_abandoned(self, bytes batch_id, str reason) -> None:
         """Publish the advisory of an abandoned batch."""
         server, stream = self.server, self.stream
