@@ -17,6 +17,9 @@ NOT_PROVOKED = {
     errcodes.STREAM_SNAPSHOT: "snapshots are refused by name",
     errcodes.CONSUMER_INVALID_RESET: "the reset of consumers is refused by name",
     errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH: "the names were compared with the subject before",
+    errcodes.MESSAGE_COUNTER_BROKEN: (
+        "a counter stores only numbers: tests/unit/jetstream/stream/features/test_counting.py has others"
+    ),
     errcodes.BULK_NOT_ALLOWED: _OURS,
     errcodes.BULK_OTHER_STREAM: _OURS,
     errcodes.BULK_BAD_REQUEST: _OURS,

@@ -82,6 +82,9 @@ RIGHT = {  # a value that an option of this kind takes, if its own check has not
     "duration": '"77s"',
     "host:port": '"127.0.0.2:7422"',
     "subjects": "a",
+    "map of subjects": "{a: b}",
+    "list of maps": "[{stream: a}]",
+    "subject or map": "a",
 }
 MUTATIONS = "{}[]\"'#$:=,\\\n\x00() \t%"
 READS_MAX = 3_000  # of one configuration: more would be includes without end
@@ -110,7 +113,7 @@ def block(rng: random.Random, path: str, depth: int = 0) -> str:
             drawn = (
                 f"{{ A {drawn}, B {{}} }}" if key in ("accounts", "users") and rng.random() < 0.7 else drawn
             )
-        elif kind in RIGHT and rng.random() < 0.3:
+        elif kind in RIGHT and rng.random() < 0.45:
             drawn = RIGHT[kind]
         else:
             drawn = value(rng)
