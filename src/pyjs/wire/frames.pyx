@@ -45,7 +45,8 @@ cdef inline void unmask(unsigned char* out, const unsigned char* data, size_t n,
                         unsigned int at) noexcept nogil:
     """Write `n` bytes of `data`, without their mask, to `out`; the first has the byte `at` of the key."""
     cdef unsigned char turned[8]
-    cdef uint64_t word, mask
+    cdef uint64_t word = 0
+    cdef uint64_t mask = 0
     cdef size_t i
     for i in range(8):
         turned[i] = key[(at + i) & 3]
