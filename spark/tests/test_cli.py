@@ -189,6 +189,7 @@ def test_a_file_says_everything_about_a_pipeline(file: Path) -> None:
 
 
 def test_a_file_names_the_format_and_its_catalog(file: Path) -> None:
+    pytest.importorskip("pyiceberg")
     more = 'format = "iceberg"\nrows_per_file = 1000\n[catalog]\ntype = "rest"\nrest.signing-region = "x"'
     file.write_text(
         WHOLE.replace("rows_per_file = 1000", "")

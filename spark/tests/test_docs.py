@@ -87,6 +87,7 @@ def test_every_exit_code_is_in_the_table() -> None:
 
 
 def test_the_commands_are_understood(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
     (file,) = [text for language, text in examples(TEXT) if language == "toml"]
     (tmp_path / "pipeline.toml").write_text(file)
 

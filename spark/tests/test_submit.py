@@ -55,6 +55,7 @@ def test_the_same_files_make_the_same_zip(tmp_path: Path) -> None:
 def test_the_line_of_a_pipeline_on_the_command_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    pytest.importorskip("deltalake")
     argv = ["ORDERS", "/lake", "-s", "nats://a:1", "-o", "subjects=orders.*", "--format", "delta"]
 
     words = printed(capsys, *argv, "--master", MASTER, "--to", str(tmp_path))

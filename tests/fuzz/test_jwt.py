@@ -166,10 +166,11 @@ def test_damaged_texts() -> None:
         if damaged == text:
             continue
         try:
-            decode(damaged)
+            found = decode(damaged)
         except TokenFault:
             continue
-        raise AssertionError(f"a damaged token was accepted: {damaged}")
+        # The last character of a part has bits that count for nothing, in nats-server too.
+        assert found.claims == decode(text).claims, f"a damaged token was accepted: {damaged}"
 
 
 def test_logins_with_damaged_tokens_are_refused_and_the_node_goes_on() -> None:
