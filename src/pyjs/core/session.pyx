@@ -256,7 +256,8 @@ cdef class ClientSession(Sink):
             self.turn.extra_work = 0
             op = self.parser.next()
             if op == OP_MSG:
-                self.account.map_published(&self.parser.msg)
+                if self.account.mappings is not None:
+                    self.account.map_published(&self.parser.msg)
                 receivers = self.publish(&self.parser.msg)
                 left -= 1 + (receivers > 0) * receivers * <int64_t> (1 + (self.parser.msg.size >> COPIED_BITS))
                 if self.turn.pressure:
