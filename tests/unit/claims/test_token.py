@@ -1,4 +1,4 @@
-"""Tokens: what is made is read again, and every damage is refused with nats-server's text."""
+"""Tokens: a made token is read back, and every damage is refused with nats-server's text."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _run(job: Job, session: Session) -> Outcome:
         for holding in lakes.look(job.made, job.options):
             for text in _troubles(progress(holding)):
                 session.watch.lost(text)
-    # Planned before Spark starts: what is wrong is told at once, and what is nothing to do costs no JVM.
+    # Planned before Spark starts: errors are reported at once, and an empty plan starts no JVM.
     ranges = lakes.plan(job.made, job.options, job["rows_per_file"])
     session.watch.plan(ranges)
     files: list[Written] = []

@@ -359,7 +359,7 @@ def _plan(job: Job) -> list[DayFiles]:
 
 def _run(job: Job, session: Session) -> Outcome:
     if job["latest"]:
-        _states(job)  # what is wrong is told before Spark starts
+        _states(job)  # reports errors before Spark starts
         with session() as spark:
             made = snapshot(spark, job)
         lines = [

@@ -79,7 +79,7 @@ def _target(value: str) -> str:
 
 def _run(job: Job, session: Session) -> Outcome:
     target = job["target"] or ""
-    spans_of(job.options)  # what is wrong is told before Spark starts
+    spans_of(job.options)  # reports errors before Spark starts
     if target.endswith(".json"):
         file_system(target)
     with session() as spark:

@@ -219,7 +219,7 @@ CHECKS = {"times": _times, "duplicates": _duplicates, "lateness": _lateness, "pa
 def _run(job: Job, session: Session) -> Outcome:
     spans = spans_of(job.options)
     if job["schema"]:
-        schema_text(job["schema"])  # what is wrong is told before Spark starts
+        schema_text(job["schema"])  # reports errors before Spark starts
     losses, troubles, lines = [], [], []
     with session() as spark:
         streams = check(spark, job, spans)

@@ -56,7 +56,7 @@ def _status(job: Job) -> Outcome:
 
 
 def _run(job: Job, session: Session) -> Outcome:
-    planned = replay_run.plan(job.made)  # what is wrong is told before Spark starts
+    planned = replay_run.plan(job.made)  # reports errors before Spark starts
     done: list[Replayed] = []
     if planned.batches:
         with session() as spark:
