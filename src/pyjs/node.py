@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyjs.base.disk import Disk
+    from pyjs.cluster.cluster import Cluster
     from pyjs.config.options import Options, PermissionOptions, UserOptions
     from pyjs.core.tracing.trace import Trace
     from pyjs.core.trust.accounts import TrustedAccounts
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 API_LEVEL = 5
 SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
+INFOS_STEP = 20  # sessions that get INFO in one step
 STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are also slewed
 # -ERR text and close reason
 ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
@@ -99,7 +101,15 @@ class Node(Host):
         self.accounts: dict[str, Account] = {}
         self.exchanges: dict[str, Exchange] = {}  # what accounts share, by name
         self.settings = SessionSettings()
+        self.product_version = pyjs.__version__
+        self.client_urls: tuple[str, ...] = ()
+        self.cluster: Cluster | None = None
+        self._urls_changing = False  # clients will be told of changed addresses
         self.apply_options(options)
+        if options.cluster.port:
+            from pyjs.cluster.cluster import Cluster  # most servers are in none
+
+            self.cluster = Cluster(self, options.cluster)
 
     # -- configuration -------------------------------------------------------------------------------------
 
@@ -145,6 +155,8 @@ class Node(Host):
             self.trust.apply_options(self.options)
         for session in self.sessions.values():
             session.apply_settings()
+        if self.cluster is not None:
+            self.cluster.apply_options(options.cluster)
         if self.jetstream is not None:
             self.turn_state.now = self.clock.now_ns()
             self.jetstream.apply_options()
@@ -171,6 +183,8 @@ class Node(Host):
             account = self.accounts[name] = Account(name, self.turn_state, seed, self.routes)
             if self.options.disable_sublist_cache:
                 account.subs.caching = False
+            if self.cluster is not None:
+                self.cluster.account_added(account)
             if self.events is not None:
                 self.events.account_added()
         return account
@@ -367,6 +381,10 @@ class Node(Host):
             fields["domain"] = self.options.jetstream.domain
         if session.nonce and not connected:
             fields["nonce"] = session.nonce
+        if self.cluster is not None:
+            fields["cluster"] = self.options.cluster.name
+            if not self.options.cluster.no_advertise:
+                fields["connect_urls"] = self.cluster.client_urls()
         if self.lame_duck:
             fields["ldm"] = True
         if connected:
@@ -379,9 +397,36 @@ class Node(Host):
         fields["pyjs_version"] = pyjs.__version__
         return fields
 
+    def set_client_urls(self, urls: list[str]) -> None:
+        """Note where clients reach this server; its cluster is told."""
+        advertised = self.options.client_advertise
+        if advertised:
+            host, port = split_host_port(advertised, self.port)
+            urls = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+        self.client_urls = tuple(urls)
+        if self.cluster is not None:
+            self.cluster.own_urls_changed()
+
+    def client_urls_changed(self) -> None:
+        """Send INFO to every client, in steps: other servers of the cluster came or went."""
+        if not self._urls_changing and not self.options.cluster.no_advertise:
+            self._urls_changing = True
+            self.turn_state.go_on(self._info_steps())
+
+    def _info_steps(self) -> Iterator[None]:
+        yield  # others may come or go in the same turn
+        self._urls_changing = False
+        for number, session in enumerate(list(self.sessions.values())):
+            if session.connected and session.options.protocol >= 1:
+                session.send_info()
+            if number % INFOS_STEP == INFOS_STEP - 1:
+                yield
+
     def start_lame_duck(self) -> None:
         """Send INFO with `ldm` to every client: the server will stop."""
         self.lame_duck = True
+        if self.cluster is not None:
+            self.cluster.start_lame_duck()
         if self.events is not None:
             self.events.announce("LAMEDUCK")
         for session in self.sessions.values():
@@ -444,7 +489,7 @@ class Node(Host):
     def _mend(self) -> None:
         """Close sessions, and reopen streams and consumers, with a fault: their state may be half changed."""
         for owner, _ in self.turn_state.take("faulted"):
-            if isinstance(owner, ClientSession):
+            if isinstance(owner, ClientSession) or (self.cluster is not None and self.cluster.owns(owner)):
                 owner.link.abort()
                 owner.connection_lost()  # its output is incomplete, so nothing more is sent
             elif self.jetstream is not None:

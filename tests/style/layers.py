@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("claims",),
     ("store", "config"),
     ("core",),
-    ("jetstream",),
+    ("jetstream", "cluster"),
     ("node", "fsck"),
     ("monitor",),
     ("system_account",),
@@ -64,7 +64,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "server": (
         ("addresses", "announce", "failures", "lame_duck", "open_connections", "spin", "system", "threads", "trace"),
         ("connection", "endings", "jetstream_switch", "listener", "logging", "proxied", "reload", "tls"),
-        ("driver", "monitoring", "websocket"),
+        ("driver", "cluster", "monitoring", "websocket"),
         ("server",),
         ("command",),
     ),

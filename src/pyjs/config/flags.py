@@ -97,6 +97,15 @@ FLAGS = (
     _flag("tlskey", str, "tls.key_file", "<file>", "its private key", "TLS"),
     _flag("tlsverify", bool, "tls.verify", "", "clients must show a certificate", "TLS"),
     _flag("tlscacert", str, "tls.ca_file", "<file>", "who may have signed certificates of clients", "TLS"),
+    _flag("cluster", str, "", "<url>", "listen for other servers at this URL (user and password in it)", "Cluster"),
+    _flag("cluster_listen", str, "", "<url>", "the same as --cluster", "Cluster"),
+    _flag("routes", str, "", "<url,...>", "connect to these servers", "Cluster"),
+    _flag("cluster_name", str, "cluster.name", "<name>", "name of the cluster", "Cluster"),
+    _flag("cluster_advertise", str, "cluster.advertise", "<host:port>", "address that other servers are told", "Cluster"),
+    _flag("no_advertise", bool, "cluster.no_advertise", "", "do not tell clients of other servers", "Cluster"),
+    _flag(
+        "connect_retries", int, "cluster.connect_retries", "<n>", "retries for a server that another told of", "Cluster"
+    ),
     _flag("help h", bool, "", "", "show this text", "Common"),
     _flag("version v", bool, "", "", "show the version", "Common"),
 )
@@ -104,9 +113,7 @@ FLAGS = (
 # Flags of nats-server that have no effect here; True: they take a value.
 UNSUPPORTED = {
     **dict.fromkeys(("r", "remote_syslog", "profile"), True),
-    **dict.fromkeys(("routes", "cluster", "cluster_listen"), True),
-    **dict.fromkeys(("cluster_name", "cluster_advertise", "connect_retries"), True),
-    **dict.fromkeys(("s", "syslog", "no_advertise", "help_tls"), False),
+    **dict.fromkeys(("s", "syslog", "help_tls"), False),
 }
 
 FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
@@ -200,6 +207,10 @@ def apply_flags(
     if any(FLAG_BY_NAME[name].group == "TLS" and value for name, value in flags.items()):
         yield from _check_certificate(options, place)
     yield from _apply_credentials(options, flags, place)
+    if "cluster" in flags or "cluster_listen" in flags or "routes" in flags:
+        from pyjs.config.ports.cluster import apply_cluster_flags
+
+        yield from apply_cluster_flags(options, flags, place)
 
 
 def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:

@@ -277,6 +277,52 @@ class WebSocketOptions:
         return bool(self.authorization.user or self.authorization.token or self.no_auth_user)
 
 
+@dataclass(frozen=True, slots=True)
+class RouteUrl:
+    """The address of the route port of another server, and the login there."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class ClusterLogin:
+    """The login that other servers need."""
+
+    user: str = ""  # "": every server may enter
+    password: str = ""
+    timeout_ns: int = 2 * NS_PER_S
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class ClusterOptions:
+    """The cluster of this server; without a port it is in none."""
+
+    name: str = ""
+    host: str = "0.0.0.0"
+    port: int = 0  # 0: no cluster; -1: any free one
+    routes: tuple[RouteUrl, ...] = ()
+    authorization: ClusterLogin = field(default_factory=ClusterLogin)
+    advertise: str = ""  # host:port at which other servers reach this one
+    no_advertise: bool = False  # clients are not told of the other servers
+    connect_retries: int = 0  # for a server that a peer told of
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it listens on all addresses."""
+        return self.host in ("", "0.0.0.0", "::")
+
+    @property
+    def advertised(self) -> tuple[str, int] | None:
+        """The host and port of `advertise`; None: there is none."""
+        if not self.advertise:
+            return None
+        host, _, port = self.advertise.rpartition(":")
+        return (host.strip("[]"), int(port)) if host and port.isdigit() else (self.advertise, max(0, self.port))
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Warnings:
     """Warnings about a configuration that can be used: file:line:column: cause; fix."""
@@ -310,6 +356,7 @@ class Options:
 
     monitoring: MonitoringOptions = field(default_factory=MonitoringOptions)
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
     proxy_protocol: bool = False  # clients may come through a proxy that says where from
 
     max_payload: int = 1 << 20  # -1: no limit

@@ -54,6 +54,7 @@ from pyjs.config.kinds import (
 )
 from pyjs.config.operators import OPERATOR_KEYS, RESOLVER
 from pyjs.config.options import NS_PER_S, Options
+from pyjs.config.ports.cluster import CLUSTER, CLUSTER_LOGIN, read_cluster
 from pyjs.config.ports.websocket import LOGINS, WEBSOCKET, read_websocket
 from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.tls import TLS, read_tls
@@ -352,6 +353,12 @@ TOP = Table(
             ("ws",),
         ),
         Key(
+            "cluster",
+            Kind("map", read_cluster, "{}", CLUSTER),
+            "The port for other servers of the cluster, and their addresses.",
+            reloadable=True,
+        ),
+        Key(
             "proxy_protocol",
             BOOL,
             "Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address.",
@@ -417,6 +424,8 @@ TABLES: dict[str, Table] = {
     "authorization": AUTHORIZATION,
     "authorization.auth_callout": CALLOUT,
     "tls": TLS,
+    "cluster": CLUSTER,
+    "cluster.authorization": CLUSTER_LOGIN,
     "websocket": WEBSOCKET,
     "websocket.authorization": LOGINS,
     "resolver": RESOLVER,

@@ -15,7 +15,6 @@ _NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queu
 _NO_META_GROUP = "there is no replicated metadata to compact"
 
 TOP = (
-    Unsupported(("cluster",), _NO_CLUSTER),
     Unsupported(("gateway",), _NO_CLUSTER),
     Unsupported(("leafnodes", "leaf"), "leafnode connections are not there yet"),
     Unsupported(("mqtt",), "there is no MQTT listener yet"),

@@ -4,9 +4,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.sink cimport Sink, Turn
 from pyjs.subjects.mappings cimport Mappings
-from pyjs.subjects.routes cimport Route, Target
+from pyjs.subjects.routes cimport Group, Route, Target
 from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.wire.ops cimport Msg
+
+cdef uint64_t EVERYWHERE            # Msg.told of a message that another server sent
 
 cdef class Account:
     cdef readonly str name
@@ -18,6 +20,7 @@ cdef class Account:
     cdef public Mappings mappings       # of published subjects, None: there are none
     cdef char* mapped                   # the last mapped subject of a client, NULL: none
     cdef public object exchange         # core.exchange.account_exchange.AccountExchange, None: imports nothing
+    cdef public object interest         # cluster.interest.Interest, None: the server is in no cluster
     cdef public object responses        # core.exchange.responses.Responses, None: no service is shared
     cdef public object limits           # config.options.AccountLimits
     cdef public object trace_dest       # config.options.TraceDest, None: messages with a traceparent are not traced
@@ -34,6 +37,11 @@ cdef class Account:
     cdef void map_published(self, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
+    cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil
+    cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil
+    # Deliver a message that another server sent: to plain subscriptions if `plain`, and to one member here of each
+    # group in `queues`, which has a length of 4 bytes before each name. m.told must be EVERYWHERE.
+    cdef int deliver_routed(self, Msg* m, bint plain, const char* queues, size_t n) noexcept nogil
     cdef inline uint32_t chance(self, uint32_t n) noexcept nogil:
         """Return a random number below `n`."""
         self.random_state ^= self.random_state << 13

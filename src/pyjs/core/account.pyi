@@ -15,6 +15,7 @@ class Account:
     jetstream: object
     mappings: Mappings | None
     exchange: object
+    interest: object
     responses: object
     limits: object
     trace_dest: TraceDest | None

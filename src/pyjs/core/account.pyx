@@ -9,10 +9,12 @@ Knows nothing of sockets, and of JetStream only that an account may have one. Co
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memcmp, memcpy
 
 from pyjs.core.sink cimport PySink, Sink, Turn
 from pyjs.subjects.routes cimport Group, Route, RouteCache
 from pyjs.subjects.sublist cimport Sublist, Subscription
+from pyjs.subjects.trie cimport SubState
 from pyjs.subjects.tokens cimport has_wildcard, matches
 from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
@@ -21,6 +23,14 @@ cdef enum:
     MANY = 256                  # more subscriptions are ended in steps
     STEP = 200                  # subscriptions removed in one step: half a millisecond
     WHOLE_MIN = 65536           # a larger body goes to the transport without a copy; a smaller one is copied
+
+
+cdef inline bint is_named(Group* g, const char* queue, uint32_t n) noexcept nogil:
+    cdef SubState* first = g.targets[0].sub
+    return first.queue_len == n and memcmp(first.queue, queue, n) == 0
+
+
+EVERYWHERE = <uint64_t> -1
 
 
 cdef class Account:
@@ -48,6 +58,7 @@ cdef class Account:
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil:
         m.aliased = True
         m.found_by, m.found_by_len = dest, <uint32_t> n
+        m.told = 0
         if dest[0] == c'_' or dest[0] == c'$':
             return self.deliver_route(self.subs.find_prefixed(dest, n), m)
         return self.deliver_route(self.subs.find(dest, n), m)
@@ -83,20 +94,62 @@ cdef class Account:
         return receivers
 
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil:
-        cdef uint32_t i, at, tried
+        cdef uint32_t i
         cdef int receivers = 0
-        cdef Group* g
         for i in range(r.n_groups):
-            g = &r.groups[i]
-            at = self.chance(g.n)
-            tried = 0
-            while tried < g.n:
+            receivers += self.deliver_group(&r.groups[i], m)
+        return receivers
+
+    cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil:
+        """Deliver to one member: one at this server if any accepts, otherwise one at another server."""
+        cdef uint32_t at, tried = 0
+        if g.n_here:
+            at = self.chance(g.n_here)
+            while tried < g.n_here:
                 tried += 1
                 if (<Sink> g.targets[at].sink).deliver(m, &g.targets[at]):
-                    receivers += 1
+                    self.subs.found.visited += tried - 1
+                    return 1
+                at = at + 1 if at + 1 < g.n_here else 0
+        return self.deliver_away(g, m) if g.n > g.n_here and m.told != EVERYWHERE else 0
+
+    cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
+        """Deliver to a member at another server, chosen by the number of members there."""
+        cdef uint32_t at, tried
+        cdef uint64_t weights = 0, chosen
+        for at in range(g.n_here, g.n):
+            weights += g.targets[at].sub.weight
+        chosen = self.chance(<uint32_t> min(weights, <uint64_t> 0xffffffff))
+        at = g.n_here
+        while chosen >= g.targets[at].sub.weight:
+            chosen -= g.targets[at].sub.weight
+            at += 1
+        for tried in range(g.n - g.n_here):
+            if (<Sink> g.targets[at].sink).deliver(m, &g.targets[at]):
+                return 1
+            at = at + 1 if at + 1 < g.n else g.n_here
+        return 0
+
+    cdef int deliver_routed(self, Msg* m, bint plain, const char* queues, size_t n) noexcept nogil:
+        cdef Route* r = self.route(m.found_by, m.found_by_len) if m.aliased else self.route(m.subject, m.subject_len)
+        cdef uint32_t i, length
+        cdef int receivers = 0
+        cdef const char* end = queues + n
+        if r.scratch:
+            r.busy += 1
+        if plain:
+            for i in range(r.n):
+                receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
+        while queues < end:
+            memcpy(&length, queues, sizeof(length))
+            queues += sizeof(length)
+            for i in range(r.n_groups):
+                if is_named(&r.groups[i], queues, length):
+                    receivers += self.deliver_group(&r.groups[i], m)
                     break
-                at = at + 1 if at + 1 < g.n else 0
-            self.subs.found.visited += tried - 1
+            queues += length
+        if r.scratch:
+            r.busy -= 1
         return receivers
 
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil:
@@ -175,12 +228,18 @@ cdef class Account:
     def add_plain(self, Subscription sub) -> None:
         """As `add`, without the account's stream imports."""
         self.subs.insert(sub)
+        if self.interest is not None and sub.state.weight == 0:
+            self.interest.joined(sub)
         if self.watched:
             self.interest_changed(sub.subject)
 
     def remove_plain(self, Subscription sub) -> None:
         """Undo add_plain."""
-        if self.subs.remove(sub) and self.watched:
+        if not self.subs.remove(sub):
+            return
+        if self.interest is not None and sub.state.weight == 0:
+            self.interest.left(sub)
+        if self.watched:
             self.interest_changed(sub.subject)
 
     def unsubscribe_all(self, list subs) -> None:

@@ -64,11 +64,15 @@ class Connection(asyncio.Protocol, Link):
         self._listener.accepted(transport)
         self._connections.add(self)
         try:
-            self.session = self._driver.node.open_session(peer, self)
+            self.session = self._open(peer)
         except Exception as error:
             log_exception(self._log, f"Cannot take a connection from {address[0]}", error)
             self.transport.abort()
         self._driver.wake()
+
+    def _open(self, peer: Peer) -> ClientSession:
+        """Return the session of the connection."""
+        return self._driver.node.open_session(peer, self)
 
     def data_received(self, data: bytes) -> None:
         """Pass input to the session; effects that need a commit happen in the turn."""

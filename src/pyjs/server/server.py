@@ -23,6 +23,7 @@ from pyjs.core.job import Lane
 from pyjs.node import Node
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
 from pyjs.server.announce import announce_start
+from pyjs.server.cluster.port import RoutePort
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail
@@ -87,6 +88,7 @@ class Server:
         self._client_listener: Listener | None = None
         self._tls: TlsPort
         self._monitoring: Monitoring | None = None  # None: there is no port for it
+        self._routes: RoutePort | None = None  # None: the server is in no cluster
         self._websocket: WebSocketPort | None = None  # None: there is no such port
         self._system_account: SystemAccount
         self._jetstream: JetStreamSwitch
@@ -129,6 +131,7 @@ class Server:
             self._system_account = SystemAccount(self.driver, self.options, certificate_ends, self.reload)
             await self._start_websocket()
             await self._start_clients()
+            await self._start_routes()
         except BaseException:
             await self._end()
             raise
@@ -238,6 +241,15 @@ class Server:
         if options.proxy_protocol:
             self.log.info("PROXY protocol enabled for client connections")
         self._tls.announce()
+        self.node.set_client_urls(
+            [each.partition("://")[2] for each in urls("nats", options.host, self.node.port)]
+        )
+
+    async def _start_routes(self) -> None:
+        cluster = self.node.cluster
+        if cluster is not None:
+            self._routes = RoutePort(self.driver, self.options, cluster)
+            await self._routes.start()
 
     def _client_protocol(self, listener: Listener) -> asyncio.Protocol:
         """Return a protocol for a new client."""
@@ -305,6 +317,8 @@ class Server:
             )
         if self._websocket is not None:
             listed["websocket"] = self._websocket.urls
+        if self._routes is not None:
+            listed["cluster"] = self._routes.urls
         try:
             files.write_ports_file(options.ports_file_dir, listed)
         except OSError as error:
@@ -491,10 +505,14 @@ class Server:
             self._websocket.stop()
         if self._monitoring is not None:
             self._monitoring.listener.close()
+        if self._routes is not None:
+            self._routes.stop()
 
     async def _close_connections(self) -> None:
         """Wait until every connection has sent its last output; drop those that take too long."""
         ports: list[OpenConnections[Connection] | OpenConnections[HttpConnection]] = [self.connections]
+        if self._routes is not None:
+            ports.append(self._routes.connections)
         if self._monitoring is not None:
             ports.append(self._monitoring.stop())
         all_closed = asyncio.gather(*(port.wait_empty() for port in ports))

@@ -14,6 +14,7 @@ cdef struct Target:
 cdef struct Group:
     Target* targets
     uint32_t n
+    uint32_t n_here             # the first ones are members at this server, the others at other servers
 
 cdef struct Route:
     Target* targets             # plain subscriptions

@@ -92,6 +92,14 @@ cdef size_t write_head(char* out, const char* subject, size_t n, SubState* sub) 
     return 7 + n + sub.sid_len
 
 
+cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcept nogil:
+    """Return the place of the next member: those at this server from the start, the others from the end."""
+    cdef uint32_t at = group.n_here if here else size - 1 - (group.n - group.n_here)
+    group.n += 1
+    group.n_here += here
+    return &group.targets[at]
+
+
 cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grouping* g, bint heads) noexcept nogil:
     """Write the targets, groups, heads and key after `r`."""
     cdef Target* targets = <Target*> (r + 1)
@@ -107,7 +115,7 @@ cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grou
     targets += g.n_plain
     for slot in range(g.n_groups):
         r.groups[slot].targets = targets
-        r.groups[slot].n = 0
+        r.groups[slot].n = r.groups[slot].n_here = 0
         targets += g.sizes[slot]
     for i in range(found.n):
         sub = found.subs[i]
@@ -116,10 +124,9 @@ cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grou
             r.n += 1
         else:
             slot = g.marks[sub.queue_id].slot
-            t = &r.groups[slot].targets[r.groups[slot].n]
-            r.groups[slot].n += 1
+            t = member_place(&r.groups[slot], g.sizes[slot], sub.weight == 0)
         t.sink, t.sub, t.head, t.head_len = sub.sink, sub, NULL, 0
-        if heads:
+        if heads and sub.weight == 0:
             t.head = at
             t.head_len = <uint32_t> write_head(at, subject, n, sub)
             at += t.head_len

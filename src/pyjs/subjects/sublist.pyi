@@ -9,6 +9,8 @@ class Subscription:
     max: int
     closed: bool
     filtered: bool
+    @property
+    def is_remote(self) -> bool: ...
     def __init__(self, sink: object, subject: bytes, queue: bytes = b"", sid: bytes = b"") -> None: ...
 
 class Sublist:

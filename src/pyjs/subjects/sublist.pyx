@@ -49,6 +49,8 @@ cdef class Subscription:
         self.sid = sid
         self.state.sid = sid
         self.state.sid_len = <uint32_t> len(sid)
+        self.state.queue = queue
+        self.state.queue_len = <uint32_t> len(queue)
         self.state.sink = <PyObject*> sink
         self.state.owner = <PyObject*> self
 
@@ -74,6 +76,11 @@ cdef class Subscription:
     @closed.setter
     def closed(self, value) -> None:
         self.state.closed = value
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a subscription at another server of the cluster."""
+        return self.state.weight > 0
 
     @property
     def filtered(self) -> bool:

@@ -10,6 +10,9 @@ cdef struct SubState:           # per subscription; part of the Subscription obj
     const char* sid
     uint32_t sid_len
     uint32_t queue_id           # 0: a plain subscription
+    uint32_t weight             # of another server's subscriptions: members of its queue group there; 0: it is here
+    uint32_t queue_len
+    const char* queue           # the name of the queue group
     bint closed                 # removed or used up: deliver nothing more
     bint filtered               # ask sink.accepts(subject) before a route may lead here
     PyObject* sink              # borrowed: `owner` holds it

@@ -1,5 +1,5 @@
 """The struct of one publish, and the operations of the parser. Declarations only."""
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 cdef struct Msg:
     # One publish. Every pointer is valid only during the call that got it.
@@ -17,6 +17,7 @@ cdef struct Msg:
     const char* found_by        # that other subject, if `aliased`
     uint32_t found_by_len
     void* via                   # core.exchange.service.Hop: the service imports on the way here, NULL: none
+    uint64_t told               # one bit for each other server that has the message or must not get it
     void* origin                # the publishing session (borrowed), NULL: the server itself
     void* whole                 # bytes object (borrowed) equal to `body`, which receivers may keep; NULL: they copy
 

@@ -1,0 +1,1 @@
+"""Servers that act as one: routes between them, interest and messages over the routes."""

@@ -1,0 +1,344 @@
+"""The cluster as one server sees it: its routes, what it tells on them, and what it knows of the other servers.
+
+Every server has a route to every other one. A new route first carries all interest, in steps; after that, changes
+once a turn. What a server knows of its peers travels along, so that one address of the configuration is enough to
+meet all of them.
+
+Source: nats.docs "Clustering"; what clients see equals nats-server 2.15.1 (tests/conformance/cluster).
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.cluster.hello import BadHello, PeerInfo, read_urls
+from pyjs.cluster.interest import Interest
+from pyjs.cluster.mesh import Dial, Mesh
+from pyjs.cluster.route import Route
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pyjs.config.options import ClusterOptions
+    from pyjs.core.account import Account
+    from pyjs.core.host import Host
+    from pyjs.core.link import Link, Peer
+
+ROUTES_MAX = 63  # of 64 bits of Msg.told, one is left so that not all of them are ever set
+SYNC_STEP = 200  # subscriptions told in one step
+ALREADY = "there is a route already"
+PEERS_MAX = 256  # that one server may tell of
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a route does not open: the reason of its close, and the text for the other side."""
+
+    reason: str
+    text: str
+
+
+class Cluster:
+    """The routes of one server."""
+
+    def __init__(self, host: Host, options: ClusterOptions) -> None:
+        self.host = host
+        self.options = options
+        self.routes: dict[str, Route] = {}  # open ones, by the id of the other server
+        self.greeting: set[Route] = set()  # those that are not open yet
+        self.dials_made: dict[str, Route] = {}  # CONNECT was sent to this server, and not answered
+        self.port = options.port  # of routes; the shell knows which one it became
+        self.lame_duck = False
+        self._mesh = Mesh(self)
+        self._ids = count(1)
+        self._changed: list[Interest] = []
+        self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
+        for account in host.accounts.values():
+            self.account_added(account)
+
+    # -- routes ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect to the servers of the configuration."""
+        self._mesh.apply_routes(self.options.routes)
+
+    def stop(self) -> None:
+        """Close every route."""
+        self._mesh.stop()
+        for route in [*self.routes.values(), *self.greeting]:
+            route.close("Server Shutdown")
+
+    def apply_options(self, options: ClusterOptions) -> None:
+        """Apply changed routes and logins; existing routes stay, unless their address is gone."""
+        self.options = options
+        for server_id in self._mesh.apply_routes(options.routes):
+            route = self.routes.get(server_id)
+            if route is not None and route.dial is not None:
+                route.close("Route Removed")
+
+    def take_dials(self) -> list[Dial]:
+        """Return the addresses to connect to now; the shell reports with `open_route` or `dial_failed`."""
+        return self._mesh.take_dials()
+
+    def dial_failed(self, dial: Dial, cause: str) -> None:
+        """Note that no connection to an address was possible."""
+        self._mesh.failed(dial, cause)
+
+    def open_route(self, peer: Peer, link: Link, dial: Dial | None = None) -> Route:
+        """Begin a route on a new connection; `dial`: this server has connected."""
+        self.host.turn_state.now = self.host.clock.now_ns()
+        route = Route(self, peer, link, next(self._ids), dial)
+        self.greeting.add(route)
+        self.host.log.debug(f"{route} - Route connection created")
+        route.start()
+        return route
+
+    def owns(self, item: object) -> bool:
+        """Return whether `item` is one of the routes."""
+        return isinstance(item, Route)
+
+    def has_route(self, server_id: str) -> bool:
+        """Return whether there is a route to a server."""
+        return server_id in self.routes
+
+    def me(self, dial: Dial | None = None) -> PeerInfo:
+        """Return what this server says of itself; to the address of `dial` with its login."""
+        options = self.options
+        host, port = options.advertised or ("" if options.is_wildcard else options.host, self.port)
+        info = PeerInfo(
+            self.host.server_id,
+            self.host.server_name,
+            options.name,
+            host,
+            port,
+            self._own_urls(),
+            bool(options.authorization.user),
+            self.host.product_version,
+        )
+        if dial is None:
+            return info
+        return replace(info, user=dial.user, password=dial.password)
+
+    def refusal(self, route: Route, info: PeerInfo) -> Refusal | None:
+        """Return why there must be no route to that server; None: there may be one."""
+        if info.server_id == self.host.server_id:
+            if route.dial is not None:
+                self._mesh.is_self(route.dial)
+            return Refusal("Duplicate Route", "this is the server itself")
+        if info.cluster and self.options.name and info.cluster != self.options.name:
+            self.host.log.error(
+                f'{route} - the server "{info.server_name}" is in the cluster "{info.cluster}", not in'
+                f' "{self.options.name}": write the same cluster.name on both'
+            )
+            return Refusal("Cluster Name Conflict", f"cluster name {self.options.name} expected")
+        if route.dial is None and not self._may_enter(info):
+            self.host.log.error(f"{route} - Authorization Violation: the route has another user or password")
+            return Refusal("Authentication Failure", "Authorization Violation")
+        existing = self.routes.get(info.server_id)
+        ours = self.dials_made.get(info.server_id)
+        first = ours is not None and ours is not route and self.host.server_id < info.server_id
+        if existing is not None or (route.dial is None and first):
+            if route.dial is not None:
+                self._mesh.connected(route.dial, info.server_id)
+            return Refusal("Duplicate Route", ALREADY)
+        if len(self.routes) >= ROUTES_MAX:
+            self.host.log.error(f"{route} - a cluster has at most {ROUTES_MAX + 1} servers")
+            return Refusal("Maximum Routes Exceeded", f"a cluster has at most {ROUTES_MAX + 1} servers")
+        return None
+
+    def _may_enter(self, info: PeerInfo) -> bool:
+        login = self.options.authorization
+        if not login.user and not login.password:
+            return True
+        same_user = hmac.compare_digest(info.user.encode(), login.user.encode())
+        return hmac.compare_digest(info.password.encode(), login.password.encode()) and same_user
+
+    def connecting(self, route: Route, info: PeerInfo) -> None:
+        """Note that CONNECT is on its way to a server."""
+        self.dials_made[info.server_id] = route
+        route.info = info
+
+    def refused_by(self, route: Route, text: str) -> None:
+        """Handle the refusal of the other side."""
+        if ALREADY in text:  # its own attempt goes on, or its end has not noticed that the route is lost
+            if route.dial is not None and self.has_route(route.info.server_id):
+                self._mesh.connected(route.dial, route.info.server_id)
+            route.close("Duplicate Route")
+            return
+        log = self.host.log.debug if route.dial is None else self.host.log.error
+        log(f"{route} - the other side refuses: {text}")
+        route.close("Refused")
+
+    def route_opened(self, route: Route, info: PeerInfo) -> None:
+        """Exchange frames on a route: tell all interest, and whom this server knows."""
+        self.greeting.discard(route)
+        if self.dials_made.get(info.server_id) is route:
+            del self.dials_made[info.server_id]
+        self.routes[info.server_id] = route
+        route.open(info, self._free_bit())
+        if route.dial is not None:
+            self._mesh.connected(route.dial, info.server_id)
+        self.host.log.info(f'{route} - Route to the server "{info.server_name}" is open')
+        self._peers[info.server_id] = info.client_urls
+        self.host.turn_state.go_on(self._sync_steps(route))
+        self._tell_peers()
+        self.host.client_urls_changed()
+
+    def _free_bit(self) -> int:
+        used = 0
+        for route in self.routes.values():
+            used |= route.told_bit
+        bit = 1
+        while used & bit:
+            bit <<= 1
+        return bit
+
+    def route_closed(self, route: Route) -> None:
+        """Forget a closed route; connect again where the configuration or a peer named the address."""
+        self.greeting.discard(route)
+        info = route.info
+        if info is not None and self.dials_made.get(info.server_id) is route:
+            del self.dials_made[info.server_id]
+        if info is None or self.routes.get(info.server_id) is not route:
+            if route.dial is not None:
+                self._mesh.failed(route.dial, route.closed_reason)
+            return
+        del self.routes[info.server_id]
+        self._peers.pop(info.server_id, None)
+        self.host.log.info(
+            f'{route} - Route to the server "{info.server_name}" is closed: {route.closed_reason}'
+        )
+        self._mesh.route_lost(info.server_id)
+        self._tell_peers()
+        self.host.client_urls_changed()
+
+    # -- interest ----------------------------------------------------------------------------------------------
+
+    def account_added(self, account: Account) -> None:
+        """Watch the subscriptions of an account, and apply what other servers said of it."""
+        account.interest = interest = Interest(account, self._interest_changed)
+        if interest.counts:
+            interest.take_changes()
+            self._changed = [each for each in self._changed if each is not interest]
+        for route in self.routes.values():
+            route.account_added(account)
+            if interest.counts:
+                self.host.turn_state.go_on(self._account_steps(route, interest))
+
+    def _interest_changed(self, interest: Interest) -> None:
+        if not self.routes:
+            interest.take_changes()
+            return
+        self._changed.append(interest)
+        if not self.host.turn_state.news:
+            self.host.turn_state.news = True
+            next(iter(self.routes.values())).wake()
+
+    def tell_interest(self) -> None:
+        """Tell every open route what has changed since the last call."""
+        self.host.turn_state.news = False
+        changed, self._changed = self._changed, []
+        for interest in changed:
+            for key in interest.take_changes():
+                weight = interest.weight(key)
+                for route in self.routes.values():
+                    route.send_interest(interest.account, *key, weight)
+
+    def _sync_steps(self, route: Route) -> Iterator[None]:
+        """Tell a new route all interest."""
+        for account in list(self.host.accounts.values()):
+            if isinstance(account.interest, Interest):
+                yield from self._account_steps(route, account.interest)
+        if route.is_open:
+            route.send_synced()
+
+    def _account_steps(self, route: Route, interest: Interest) -> Iterator[None]:
+        for number, key in enumerate(list(interest.counts)):
+            if number % SYNC_STEP == SYNC_STEP - 1:
+                yield
+            if not route.is_open:
+                return
+            weight = interest.weight(key)
+            if weight:
+                route.send_interest(interest.account, *key, weight)
+
+    # -- what peers say ----------------------------------------------------------------------------------------
+
+    def _own_urls(self) -> tuple[str, ...]:
+        return () if self.options.no_advertise or self.lame_duck else self.host.client_urls
+
+    def client_urls(self) -> list[str]:
+        """Return the addresses for clients of all servers, this one's first."""
+        urls = dict.fromkeys(self._own_urls())
+        for each in self._peers.values():
+            urls |= dict.fromkeys(each)
+        return list(urls)
+
+    def start_lame_duck(self) -> None:
+        """Tell the other servers that this one takes no clients any more."""
+        self.lame_duck = True
+        self._tell_peers()
+
+    def own_urls_changed(self) -> None:
+        """Tell the other servers where clients reach this one."""
+        self._tell_peers()
+
+    def _tell_peers(self) -> None:
+        peers = [
+            {"id": info.server_id, "host": info.route_host or route.peer.ip, "port": info.route_port}
+            for route in self.routes.values()
+            if (info := route.info) is not None
+        ]
+        text = orjson.dumps({"connect_urls": list(self._own_urls()), "peers": peers})
+        for route in self.routes.values():
+            route.send_info(text)
+
+    def peer_says(self, route: Route, body: bytes) -> None:
+        """Take what the other side says of itself and its peers.
+
+        Raises:
+            BadHello: it is no valid JSON.
+        """
+        try:
+            given = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise BadHello(f"the other side's news are no JSON: {error}") from None
+        if not isinstance(given, dict):
+            raise BadHello("the other side's news are no JSON object")
+        urls = read_urls(given.get("connect_urls"))
+        peers = given.get("peers") or []
+        if not isinstance(peers, list) or len(peers) > PEERS_MAX:
+            raise BadHello(f"the other side's peers are no list of at most {PEERS_MAX}")
+        for peer in peers:
+            self._learn(peer)
+        server_id = route.info.server_id
+        if self._peers.get(server_id) != urls:
+            self._peers[server_id] = urls
+            self.host.client_urls_changed()
+
+    def _learn(self, peer: Any) -> None:
+        if not isinstance(peer, dict):
+            raise BadHello("one of the other side's peers is no JSON object")
+        server_id, host, port = peer.get("id"), peer.get("host"), peer.get("port")
+        if not isinstance(server_id, str) or not isinstance(host, str) or type(port) is not int:
+            raise BadHello("one of the other side's peers has no id, host or port")
+        known = server_id == self.host.server_id or server_id in self.routes
+        if not known and host and 0 < port <= 65535:
+            self._mesh.learned(host, port, server_id)
+
+    def route_synced(self, route: Route) -> None:
+        """Note that the other side has told all its interest."""
+        self.host.log.debug(f"{route} - all interest of the other server is known")
+
+    def pong(self, route: Route, body: bytes) -> None:
+        """Measure the round-trip time from the time that PING carried."""
+        sent_ns = int.from_bytes(body[:8], "little")
+        now_ns = self.host.clock.now_ns()
+        if 0 < sent_ns <= now_ns:
+            route.note_rtt(now_ns - sent_ns)

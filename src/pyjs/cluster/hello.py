@@ -1,0 +1,148 @@
+"""The first lines of a route: who is there, and whether both sides may talk.
+
+The listening side sends `INFO {...}`, the other side `CONNECT {...}`, and the listening side `+OK` or `-ERR 'text'`.
+After +OK both sides send frames (wire/route_frames). A nats-server sends the same first lines without the field
+`pyjs_route`: each side says then in its log, and to the other side, whom it met.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+if TYPE_CHECKING:
+    from typing import Any
+
+ROUTE_VERSION = 1
+LINE_MAX = 65536  # bytes
+URLS_MAX = 1024
+TEXT_MAX = 4096
+
+
+class BadHello(ValueError):
+    """The other side did not send what a route begins with; the text says what it sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerInfo:
+    """What a server says of itself."""
+
+    server_id: str
+    server_name: str
+    cluster: str
+    route_host: str  # where others reach its route port; "": at the address that it connects from
+    route_port: int
+    client_urls: tuple[str, ...] = ()  # host:port
+    auth_required: bool = False
+    version: str = ""  # of pyjs-server
+    user: str = ""  # of CONNECT
+    password: str = ""
+
+    def fields(self) -> dict[str, object]:
+        """Return the JSON fields, without the login."""
+        return {
+            "pyjs_route": ROUTE_VERSION,
+            "server_id": self.server_id,
+            "server_name": self.server_name,
+            "cluster": self.cluster,
+            "host": self.route_host,
+            "port": self.route_port,
+            "connect_urls": list(self.client_urls),
+            "auth_required": self.auth_required,
+            "version": self.version,
+        }
+
+
+def info_line(info: PeerInfo) -> bytes:
+    """Return the first line of the listening side."""
+    return b"INFO " + orjson.dumps(info.fields()) + b"\r\n"
+
+
+def connect_line(info: PeerInfo) -> bytes:
+    """Return the answer of the other side, with its login."""
+    login = {"user": info.user, "pass": info.password} if info.user or info.password else {}
+    return b"CONNECT " + orjson.dumps(info.fields() | login) + b"\r\n"
+
+
+def read_hello(line: bytes, verb: str) -> PeerInfo:
+    """Return what the other side says of itself; `verb` is INFO or CONNECT.
+
+    Raises:
+        BadHello: it is another verb, a nats-server, another version, or no valid JSON.
+    """
+    name, _, text = line.partition(b" ")
+    if name.upper() != verb.encode():
+        raise BadHello(f"the first line of a route is {verb}, not {shown(line)}")
+    try:
+        given = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadHello(f"{verb} has no valid JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise BadHello(f"{verb} has no JSON object")
+    version = given.get("pyjs_route")
+    if version is None:
+        raise BadHello(foreign(given))
+    if version != ROUTE_VERSION:
+        raise BadHello(f"route protocol {shown(version)} instead of {ROUTE_VERSION}: use one version of pyjs-server")
+    return _peer_from(given)
+
+
+def foreign(given: dict[str, Any]) -> str:
+    """Return the refusal of a server that is no pyjs-server."""
+    name = given.get("server_name") or given.get("name") or given.get("server_id") or "unknown"
+    return (
+        f"{shown(name)} is a nats-server, whose route protocol pyjs-server does not speak;"
+        " every server of the cluster must be a pyjs-server"
+    )
+
+
+def _peer_from(given: dict[str, Any]) -> PeerInfo:
+    port = given.get("port")
+    if type(port) is not int or not 0 <= port <= 65535:
+        raise BadHello("the field port is no port number")
+    info = PeerInfo(
+        _text(given, "server_id"),
+        _text(given, "server_name"),
+        _text(given, "cluster"),
+        _text(given, "host"),
+        port,
+        read_urls(given.get("connect_urls")),
+        given.get("auth_required") is True,
+        _text(given, "version"),
+        _text(given, "user"),
+        _text(given, "pass"),
+    )
+    if not info.server_id:
+        raise BadHello("the field server_id is missing")
+    return info
+
+
+def _text(given: dict[str, Any], name: str) -> str:
+    value = given.get(name, "")
+    if not isinstance(value, str) or len(value) > TEXT_MAX:
+        raise BadHello(f"the field {name} is no text of at most {TEXT_MAX} characters")
+    return value
+
+
+def read_urls(given: object) -> tuple[str, ...]:
+    """Return a list of addresses from JSON.
+
+    Raises:
+        BadHello: it is no list of texts, or too long.
+    """
+    urls = given or []
+    if (
+        not isinstance(urls, list)
+        or len(urls) > URLS_MAX
+        or not all(isinstance(url, str) and len(url) <= TEXT_MAX for url in urls)
+    ):
+        raise BadHello(f"the field connect_urls is no list of at most {URLS_MAX} texts")
+    return tuple(urls)
+
+
+def shown(value: object) -> str:
+    """Return what the other side sent, short and printable, for log lines."""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return ascii(text[:100])

@@ -1,0 +1,72 @@
+"""The subscriptions of one account at this server, as other servers need to know them.
+
+Other servers learn of each subject and queue group once, with the number of members of the group here, and again
+only when that changes. Changes are collected, so that many in one turn make one frame for each subject. Knows nothing
+of routes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.core.account import Account
+    from pyjs.subjects.sublist import Subscription
+
+Key: TypeAlias = tuple[bytes, bytes]  # subject, queue group; b"": plain subscriptions
+
+
+class Interest:
+    """The interest of one account; it is `Account.interest`."""
+
+    def __init__(self, account: Account, changed: Callable[[Interest], None]) -> None:
+        self.account = account
+        self.counts: dict[Key, int] = {}
+        self._changed = changed  # called at the first change after `take_changes`
+        self._changes: dict[Key, None] = {}  # an ordered set
+        for sub in account.subs.subscriptions():
+            if not sub.is_remote:
+                self.joined(sub)
+
+    def joined(self, sub: Subscription) -> None:
+        """Count a subscription that was added."""
+        if stays_here(sub):
+            return
+        key = sub.subject, sub.queue
+        count = self.counts[key] = self.counts.get(key, 0) + 1
+        if count == 1 or sub.queue:
+            self._note(key)
+
+    def left(self, sub: Subscription) -> None:
+        """Count a subscription that was removed."""
+        if stays_here(sub):
+            return
+        key = sub.subject, sub.queue
+        count = self.counts.pop(key) - 1
+        if count:
+            self.counts[key] = count
+        if not count or sub.queue:
+            self._note(key)
+
+    def weight(self, key: Key) -> int:
+        """Return the number of members of a queue group; 1 for plain subscriptions; 0: there are none."""
+        count = self.counts.get(key, 0)
+        return count if key[1] else min(count, 1)
+
+    def take_changes(self) -> list[Key]:
+        """Return what has changed since the last call, the oldest change first."""
+        changes, self._changes = list(self._changes), {}
+        return changes
+
+    def _note(self, key: Key) -> None:
+        first = not self._changes
+        self._changes[key] = None
+        if first:
+            self._changed(self)
+
+
+def stays_here(sub: Subscription) -> bool:
+    """Return whether other servers must not send messages to `sub`: each has one like it."""
+    return bool(getattr(sub.sink, "stays_here", False))

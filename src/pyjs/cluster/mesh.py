@@ -1,0 +1,162 @@
+"""Which servers to connect to: those of the configuration, and those that peers tell of.
+
+Knows addresses and times, no sockets: `take_dials` gives the shell what to connect to, which reports with `failed` or
+with a route. A route of the configuration is tried for ever; one that was learned from a peer is given up after
+`connect_retries` failures, since the server may be gone for good: if it comes back, it connects by itself.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyjs.base.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from pyjs.base.timers import Timer
+    from pyjs.cluster.cluster import Cluster
+    from pyjs.config.options import RouteUrl
+
+Address: TypeAlias = tuple[str, int]
+
+FIRST_WAIT_NS = NS_PER_S // 10
+WAIT_MAX_NS = NS_PER_S
+LOG_EVERY = 60  # failures of one address
+LEARNED_MAX = 256  # addresses
+
+
+class DialState(enum.Enum):
+    """WAITING -> DIALING -> CONNECTED, or back to WAITING; DIALING -> DROPPED: it is this server itself."""
+
+    WAITING = enum.auto()
+    DIALING = enum.auto()
+    CONNECTED = enum.auto()
+    DROPPED = enum.auto()
+
+
+@dataclass(eq=False, slots=True)
+class Dial:
+    """One address, and how it goes with it."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+    learned: bool = False  # from a peer
+    state: DialState = DialState.WAITING
+    failures: int = 0
+    server_id: str = ""  # who answered last
+    timer: Timer | None = None
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Mesh:
+    """The addresses of the other servers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._host = cluster.host
+        self._dials: dict[Address, Dial] = {}
+        self._due: list[Dial] = []
+        self._stopped = False
+
+    def apply_routes(self, routes: tuple[RouteUrl, ...]) -> list[str]:
+        """Use the routes of the configuration; return the ids of servers whose route is no longer there."""
+        wanted = {(url.host, url.port): url for url in routes}
+        gone = [at for at, dial in self._dials.items() if not dial.learned and at not in wanted]
+        left = []
+        for at in gone:
+            dial = self._forget(self._dials[at])
+            if dial.server_id:
+                left.append(dial.server_id)
+        for at, url in wanted.items():
+            known = self._dials.get(at)
+            if known is None or known.learned or (known.user, known.password) != (url.user, url.password):
+                if known is not None:
+                    self._forget(known)
+                self._add(Dial(url.host, url.port, url.user, url.password))
+        return left
+
+    def learned(self, host: str, port: int, server_id: str) -> None:
+        """Connect to a server that a peer tells of."""
+        at = (host, port)
+        if at in self._dials or any(dial.server_id == server_id for dial in self._dials.values()):
+            return
+        if sum(dial.learned for dial in self._dials.values()) >= LEARNED_MAX:
+            self._host.log.error(f"Route to {host}:{port} not tried: {LEARNED_MAX} servers are known from others")
+            return
+        self._add(Dial(host, port, learned=True, server_id=server_id))
+
+    def take_dials(self) -> list[Dial]:
+        """Return the addresses to connect to now."""
+        due, self._due = self._due, []
+        return due
+
+    def failed(self, dial: Dial, cause: str) -> None:
+        """Note that no connection to the address was possible, and try again later."""
+        if dial.state is not DialState.DIALING:
+            return
+        dial.failures += 1
+        if dial.failures % LOG_EVERY == 1:
+            self._host.log.error(f"Error trying to connect to route (attempt {dial.failures}): {cause}")
+        if dial.learned and dial.failures > max(0, self._cluster.options.connect_retries):
+            self._forget(dial)
+            return
+        self._wait(dial)
+
+    def connected(self, dial: Dial, server_id: str) -> None:
+        """Note who is at the address: there is a route to it, perhaps another one than this connection."""
+        dial.state, dial.server_id, dial.failures = DialState.CONNECTED, server_id, 0
+
+    def is_self(self, dial: Dial) -> None:
+        """Never try the address again: it is this server's own."""
+        dial.state = DialState.DROPPED
+
+    def route_lost(self, server_id: str) -> None:
+        """Connect again to a server that has no route any more."""
+        for dial in list(self._dials.values()):
+            if dial.server_id == server_id and dial.state in (DialState.CONNECTED, DialState.DIALING):
+                self._wait(dial)
+
+    def stop(self) -> None:
+        """Connect to nobody any more."""
+        self._stopped = True
+        for dial in self._dials.values():
+            self._cancel(dial)
+        self._due.clear()
+
+    def _add(self, dial: Dial) -> None:
+        self._dials[dial.host, dial.port] = dial
+        self._dial(dial)
+
+    def _forget(self, dial: Dial) -> Dial:
+        self._cancel(dial)
+        dial.state = DialState.DROPPED
+        if dial in self._due:
+            self._due.remove(dial)
+        return self._dials.pop((dial.host, dial.port), dial)
+
+    def _cancel(self, dial: Dial) -> None:
+        if dial.timer is not None:
+            dial.timer.cancel()
+            dial.timer = None
+
+    def _wait(self, dial: Dial) -> None:
+        if self._stopped:
+            return
+        self._cancel(dial)
+        dial.state = DialState.WAITING
+        wait_ns = min(WAIT_MAX_NS, FIRST_WAIT_NS << min(dial.failures, 8))
+        wait_ns += self._host.rng.below(wait_ns // 2)
+        dial.timer = self._host.timers.at(self._host.clock.now_ns() + wait_ns, lambda: self._dial(dial))
+
+    def _dial(self, dial: Dial) -> None:
+        dial.timer = None
+        if dial.server_id and self._cluster.has_route(dial.server_id):
+            dial.state = DialState.CONNECTED
+            return
+        dial.state = DialState.DIALING
+        self._due.append(dial)

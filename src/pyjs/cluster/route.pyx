@@ -1,0 +1,616 @@
+"""One route: a connection to another server of the cluster. Frames in, frames out, without its socket.
+
+A subscription of the other server stands in the account here with the RemoteAccount as its receiver, so that
+publishing finds it as it finds any other. A message leaves once for each server, however many subscriptions it has
+there: `Msg.told` has one bit for each route. Of a queue group, one server is chosen, and the frame names the group.
+A message that came by a route goes to subscriptions here only, since every server has a route to every other.
+
+Invariant: a message leaves after the interest that was there before it, so that an answer finds its way back.
+
+Compiled: every message between servers (benchmarks/: 1-1 over a route).
+"""
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+
+from pyjs.base.fast cimport write_digits
+from pyjs.core.account cimport EVERYWHERE, Account
+from pyjs.core.intake cimport HELD, Intake
+from pyjs.core.outbuf cimport OutBuf
+from pyjs.core.session cimport ClientSession
+from pyjs.core.sink cimport Sink
+from pyjs.subjects.routes cimport Target
+from pyjs.subjects.sublist cimport Subscription
+from pyjs.subjects.tokens cimport valid_subject
+from pyjs.wire.ops cimport Msg
+from pyjs.wire.route_frames cimport (
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG, FRAME_PING, FRAME_PONG,
+    FRAME_SYNCED, HEADER_SIZE, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameHeader, FrameReader, InterestFixed, MsgFixed,
+)
+
+from pyjs.cluster.greeting import Greeting
+from pyjs.cluster.hello import LINE_MAX, BadHello, shown
+
+cdef enum:
+    FLUSH_AT = 262144           # queued bytes that force a partial turn, as for clients
+    WORK_MAX = 32768
+    WORK_MIN = 1024
+    FRAME_WORK = 48             # a frame that is no message
+    COPIED_BITS = 8
+    ACCOUNTS_MAX = 1048576      # numbers of accounts that one server may give
+
+SLOW = "Slow Consumer (Pending Bytes)"
+PROTOCOL = "Protocol Violation"
+
+
+class Unknown:
+    """An account of the other side that does not exist here, and its interest, for the day when it does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.weights = {}       # (subject, queue) -> weight
+
+
+cdef class RemoteAccount(Sink):
+    """One account at the other server."""
+
+    def __cinit__(self, Route route not None, Account account not None, uint32_t number):
+        self.route = route
+        self.account = account
+        self.number = number
+        self.subscriptions = {}
+
+    cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
+        if t.sub.closed or m.told == EVERYWHERE or self.route.state != OPEN:
+            return 0
+        if m.told & self.route.bit:
+            if t.sub.queue_id == 0:
+                return 0                # it has the message already
+            if self.route.last == m and self.route.add_queue(t) == 0:
+                t.sub.delivered += 1
+                return 1
+        if self.route.send_msg(m, self.number, t) < 0:
+            return 0
+        m.told |= self.route.bit
+        t.sub.delivered += 1
+        return 1
+
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        return 1 if trace.only else self.deliver(m, t)
+
+    def set_weight(self, bytes subject, bytes queue, int64_t weight) -> None:
+        """Add, change or remove the other server's subscriptions of `subject` and `queue`; weight 0: remove."""
+        cdef Subscription sub = self.subscriptions.get((subject, queue))
+        if weight == 0:
+            if sub is not None:
+                del self.subscriptions[subject, queue]
+                self.account.remove_plain(sub)
+            return
+        if sub is None:
+            sub = Subscription(self, subject, queue)
+            sub.state.weight = <uint32_t> weight
+            self.account.add_plain(sub)
+            self.subscriptions[subject, queue] = sub
+        else:
+            sub.state.weight = <uint32_t> weight
+
+
+cdef class Route:
+    """One connection to another server."""
+
+    def __cinit__(self, object cluster, object peer, object link, uint64_t rid, object dial=None):
+        self.cluster, self.host = cluster, cluster.host
+        self.turn = self.host.turn_state
+        self.peer, self.link, self.dial, self.rid = peer, link, dial, rid
+        self.out, self.reader, self.input = OutBuf(), FrameReader(), Intake(link)
+        self.out.set_limit(self.host.settings.max_pending)
+        self.line = b""
+        self.remote, self.numbered = {}, []
+        self.closed_reason = ""
+        self.started_at_ns = self.last_activity_ns = self.host.clock.now_ns()
+        self.timers = []
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to greet; the route ends if that takes too long."""
+        self.greeting = Greeting(self)
+        self.greeting.begin()
+
+    def open(self, info, uint64_t bit) -> None:
+        """Exchange frames from now on; `bit` is that of the route in Msg.told."""
+        self.info, self.bit = info, bit
+        self.greeting = None
+        self.state = OPEN
+
+    def close(self, str reason, str error="") -> None:
+        """End the route; `error` is what the other side is told. Its subscriptions end at once."""
+        if self.state == CLOSED:
+            return
+        if error:
+            self.send_error(error)
+        self.state = CLOSED
+        self.closed_reason = self.link.closed_reason = reason
+        if self.greeting is not None:
+            self.greeting.cancel()
+        self.input.reads.clear()
+        if self.lost or self.out.overflow:
+            self.out.clear()
+            self.link.abort()
+        else:
+            if self.out.queued():
+                self.write_out()
+            self.link.close()
+        for remote in self.remote.values():
+            subs = list(remote.subscriptions.values())
+            remote.subscriptions.clear()
+            remote.account.unsubscribe_all(subs)
+        self.cluster.route_closed(self)
+        self.remote, self.numbered = {}, []
+
+    def lose_link(self) -> None:
+        """Write nothing more: the transport is gone."""
+        self.lost = True
+        self.out.clear()
+
+    def connection_lost(self) -> None:
+        """Handle the loss of the transport."""
+        self.lose_link()
+        self.end_input()
+
+    def end_input(self) -> None:
+        """Close after the last input: the other side sends no more."""
+        if self.input.reads and self.state != CLOSED:
+            self.input.over = True
+        else:
+            self.close("Client Closed")
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def receive_data(self, bytes data) -> bool:
+        """Take one read. False: the route has ended. What is beyond its share of a turn waits."""
+        if self.state == CLOSED:
+            return False
+        self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
+        self.input.reads.append(data)
+        if len(self.input.reads) > 1:
+            self.input.hold()
+            return True
+        return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
+
+    def resume_input(self) -> None:
+        """Continue with left input."""
+        self.input.queued = False
+        if self.state != CLOSED:
+            self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
+
+    cdef bint parse(self, int64_t work) except -1:
+        cdef int64_t left = work
+        cdef bytes data
+        while self.input.reads:
+            data = self.input.reads[0]
+            if self.state == GREETING:
+                data = self.greet(data)
+                if self.state == CLOSED:
+                    return False
+                self.input.reads[0] = data
+            if not self.input.begun and self.state == OPEN:
+                self.input.begun = True
+                self.reader.begin(data, len(data))
+            if self.input.begun:
+                left = self.parse_read(left)
+            if self.state == CLOSED:
+                return False
+            if self.input.begun:
+                self.turn.input_left -= work - left
+                self.input.queued = True
+                self.turn.inputs.append(self)
+                return True
+            self.input.reads.popleft()
+        self.turn.input_left -= work - left
+        if self.input.over:
+            self.close("Client Closed")
+            return False
+        self.input.go_on(HELD)
+        return True
+
+    def greet(self, bytes data) -> bytes:
+        """Take the lines of the greeting; return the rest, which is frames."""
+        line, found, rest = (self.line + data).partition(b"\n")
+        if not found:
+            self.line = line
+            if len(line) > LINE_MAX:
+                self.close(PROTOCOL, "the first line is too long")
+            return b""
+        self.line = b""
+        try:
+            self.greeting.take(line.rstrip(b"\r"))
+        except BadHello as error:
+            self.host.log.error(f"{self} - {error}")
+            self.close(PROTOCOL, str(error))
+        if self.state == GREETING and rest:
+            return self.greet(rest)
+        return rest
+
+    cdef int64_t parse_read(self, int64_t left) except? -1:
+        """Take frames of one read while work is left; the read is done unless `input.begun`."""
+        cdef int found
+        while left > 0:
+            found = self.reader.next()
+            if found == 0:
+                self.input.begun = False
+                return left
+            if found < 0:
+                self.host.log.error(f"{self} - a frame that is none")
+                self.close(PROTOCOL, "a frame has a wrong header")
+                return left
+            if self.reader.header.kind == FRAME_MSG:
+                self.turn.extra_work = 0
+                left -= self.take_msg() + self.turn.extra_work
+                if self.turn.pressure:
+                    self.host.relieve(self.turn.now)
+                    if self.turn.pressure:
+                        left = 0
+            else:
+                left -= FRAME_WORK
+                self.take_frame()
+            if self.state == CLOSED:
+                return left
+        return left
+
+    cdef int64_t take_msg(self) except -1:
+        """Deliver a message to the subscriptions here; return the work."""
+        cdef MsgFixed fixed
+        cdef Msg m
+        cdef size_t size = self.reader.header.size, ends
+        cdef const char* at = self.reader.body + MSG_FIXED_SIZE
+        cdef const char* queues
+        cdef int receivers
+        if size < MSG_FIXED_SIZE:
+            return self.refuse_msg()
+        memcpy(&fixed, self.reader.body, MSG_FIXED_SIZE)
+        ends = <size_t> fixed.subject_len + fixed.found_by_len + fixed.queues_len + MSG_FIXED_SIZE
+        if fixed.subject_len == 0 or ends > size or fixed.header_len > fixed.size:
+            return self.refuse_msg()
+        memset(&m, 0, sizeof(Msg))
+        m.subject, m.subject_len = at, fixed.subject_len
+        at += fixed.subject_len
+        if self.reader.header.flags & FLAG_ALIASED:
+            m.aliased = True
+            m.found_by, m.found_by_len = at, fixed.found_by_len
+            if fixed.found_by_len == 0:
+                return self.refuse_msg()
+        at += fixed.found_by_len
+        m.tail, m.tail_len = at, size - ends
+        m.reply, m.reply_len, m.header_len, m.size = at, fixed.reply_len, fixed.header_len, fixed.size
+        m.told = EVERYWHERE
+        queues = at + m.tail_len
+        if not is_tail(&m) or not are_queues(queues, fixed.queues_len):
+            return self.refuse_msg()
+        m.body = m.tail + m.tail_len - 2 - m.size
+        self.in_msgs += 1
+        self.in_bytes += m.size
+        receivers = self.deliver_here(&m, queues, fixed.queues_len)
+        return 1 + receivers * <int64_t> (1 + (m.size >> COPIED_BITS))
+
+    cdef int deliver_here(self, Msg* m, const char* queues, size_t n) except -1:
+        """Deliver to the account of the frame, if it exists here; return the number of receivers."""
+        cdef uint32_t number = self.reader.header.account
+        cdef object remote = self.numbered[number] if number < <uint32_t> len(self.numbered) else None
+        if not isinstance(remote, RemoteAccount):
+            return 0
+        return (<RemoteAccount> remote).account.deliver_routed(
+            m, self.reader.header.flags & FLAG_PLAIN != 0, queues, n)
+
+    cdef int64_t refuse_msg(self) except -1:
+        self.host.log.error(f"{self} - a message whose lengths contradict each other")
+        self.close(PROTOCOL, "the lengths of a message contradict each other")
+        return FRAME_WORK
+
+    cdef int take_frame(self) except -1:
+        """Handle a frame that is no message."""
+        cdef int kind = self.reader.header.kind
+        cdef bytes body = self.reader.body[:self.reader.header.size]
+        try:
+            if kind == FRAME_INTEREST:
+                self.take_interest(self.reader.header.account, body)
+            elif kind == FRAME_ACCOUNT:
+                self.take_account(self.reader.header.account, body)
+            elif kind == FRAME_PING:
+                self.send_frame(FRAME_PONG, body)
+            elif kind == FRAME_PONG:
+                self.cluster.pong(self, body)
+            elif kind == FRAME_INFO:
+                self.cluster.peer_says(self, body)
+            elif kind == FRAME_SYNCED:
+                self.synced = True
+                self.cluster.route_synced(self)
+            else:
+                self.host.log.error(f"{self} - the other side closes: {shown(body)}")
+                self.close("Server Error")
+        except BadHello as error:
+            self.host.log.error(f"{self} - {error}")
+            self.close(PROTOCOL, str(error))
+        return 0
+
+    def take_account(self, uint32_t number, bytes name) -> None:
+        """Note the other side's number of an account."""
+        if number != <uint32_t> len(self.numbered) or number >= ACCOUNTS_MAX:
+            raise BadHello(f"account number {number} follows {len(self.numbered) - 1}")
+        text = name.decode("utf-8", "replace")
+        account = self.host.accounts.get(text)
+        self.numbered.append(Unknown(text) if account is None else self.remote_account(account))
+
+    def take_interest(self, uint32_t number, bytes body) -> None:
+        """Change the interest of an account at the other side."""
+        cdef InterestFixed fixed
+        if number >= <uint32_t> len(self.numbered):
+            raise BadHello(f"interest of account number {number}, which has no name")
+        if len(body) < INTEREST_FIXED_SIZE:
+            raise BadHello("interest without a subject")
+        memcpy(&fixed, <const char*> body, INTEREST_FIXED_SIZE)
+        if fixed.subject_len > len(body) - INTEREST_FIXED_SIZE:
+            raise BadHello("interest with a subject longer than its frame")
+        subject = body[INTEREST_FIXED_SIZE:INTEREST_FIXED_SIZE + fixed.subject_len]
+        queue = body[INTEREST_FIXED_SIZE + fixed.subject_len:]
+        if not valid_subject(subject, len(subject)):
+            raise BadHello(f"interest in the invalid subject {shown(subject)}")
+        remote = self.numbered[number]
+        if isinstance(remote, RemoteAccount):
+            remote.set_weight(subject, queue, fixed.weight)
+        elif fixed.weight:
+            remote.weights[subject, queue] = fixed.weight
+        else:
+            remote.weights.pop((subject, queue), None)
+
+    def account_added(self, Account account) -> None:
+        """Apply what the other side said of an account before it existed here."""
+        for number, each in enumerate(self.numbered):
+            if isinstance(each, Unknown) and each.name == account.name:
+                remote = self.numbered[number] = self.remote_account(account)
+                for (subject, queue), weight in each.weights.items():
+                    remote.set_weight(subject, queue, weight)
+
+    def remote_account(self, Account account) -> RemoteAccount:
+        """Return the account at the other side; the first call tells the other side its number."""
+        remote = self.remote.get(account.name)
+        if remote is None:
+            remote = self.remote[account.name] = RemoteAccount(self, account, len(self.remote))
+            self.send_frame(FRAME_ACCOUNT, account.name.encode(), len(self.remote) - 1)
+        return remote
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
+        """Write a message, for the plain subscriptions or for the queue group of `t`; -1: there is no room."""
+        cdef FrameHeader header
+        cdef MsgFixed fixed
+        cdef bint plain = t.sub.queue_id == 0
+        cdef uint32_t found_by_len = m.found_by_len if m.aliased else 0
+        cdef size_t tail_len = m.tail_len + (<size_t> m.size + 2 if m.split else 0)
+        cdef size_t queues_len = 0 if plain else <size_t> t.sub.queue_len + 4
+        cdef size_t size = MSG_FIXED_SIZE + <size_t> m.subject_len + found_by_len + tail_len + queues_len
+        cdef char* out
+        if self.turn.news:
+            with gil:
+                self.tell_news()
+        out = self.out.reserve(HEADER_SIZE + size)
+        if out == NULL:
+            self.mark_dirty()
+            return -1
+        header.size, header.account, header.kind, header.reserved = <uint32_t> size, account, FRAME_MSG, 0
+        header.flags = (FLAG_PLAIN if plain else 0) | (FLAG_ALIASED if m.aliased else 0)
+        fixed.subject_len, fixed.reply_len, fixed.header_len = m.subject_len, m.reply_len, m.header_len
+        fixed.size, fixed.found_by_len, fixed.queues_len = m.size, found_by_len, <uint32_t> queues_len
+        self.frame_start = self.out.len
+        memcpy(out, &header, HEADER_SIZE)
+        memcpy(out + HEADER_SIZE, &fixed, MSG_FIXED_SIZE)
+        out += HEADER_SIZE + MSG_FIXED_SIZE
+        memcpy(out, m.subject, m.subject_len)
+        out += m.subject_len
+        memcpy(out, m.found_by, found_by_len)
+        out += found_by_len
+        memcpy(out, m.tail, m.tail_len)
+        out += m.tail_len
+        if m.split:
+            memcpy(out, m.body, m.size)
+            out += m.size
+            out[0], out[1] = c'\r', c'\n'
+            out += 2
+        if not plain:
+            write_queue(out, t)
+        self.out.len += HEADER_SIZE + size
+        self.frame_size = HEADER_SIZE + size
+        self.last = m
+        self.out_msgs += 1
+        self.out_bytes += m.size
+        if not self.dirty:
+            self.mark_dirty()
+        if self.out.queued() > FLUSH_AT:
+            self.turn.pressure = True
+            if self.out.unwritten() > self.out.stall_at and m.origin != NULL:
+                (<ClientSession> m.origin).slow_down()
+        return 0
+
+    cdef int add_queue(self, Target* t) noexcept nogil:
+        """Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more."""
+        cdef uint32_t more = t.sub.queue_len + 4
+        cdef FrameHeader* header
+        cdef MsgFixed* fixed
+        cdef char* out
+        if self.out.len != self.frame_start + self.frame_size:
+            return -1
+        out = self.out.reserve(more)
+        if out == NULL or out != self.out.data + self.frame_start + self.frame_size:
+            return -1
+        write_queue(out, t)
+        header = <FrameHeader*> (self.out.data + self.frame_start)
+        fixed = <MsgFixed*> (self.out.data + self.frame_start + HEADER_SIZE)
+        header.size += more
+        fixed.queues_len += more
+        self.out.len += more
+        self.frame_size += more
+        return 0
+
+    def send_frame(self, int kind, bytes body, uint32_t account=0) -> None:
+        """Queue a frame that is no message."""
+        cdef FrameHeader header
+        header.size, header.account, header.kind, header.flags, header.reserved = <uint32_t> len(body), account, kind, 0, 0
+        self.last = NULL
+        self.out.add(<const char*> &header, HEADER_SIZE)
+        self.out.add(body, len(body))
+        self.mark_dirty()
+
+    def send_interest(self, Account account, bytes subject, bytes queue, uint32_t weight) -> None:
+        """Tell the other side of subscriptions here."""
+        cdef RemoteAccount remote = self.remote_account(account)
+        cdef InterestFixed fixed
+        fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
+        self.send_frame(FRAME_INTEREST, (<char*> &fixed)[:INTEREST_FIXED_SIZE] + subject + queue, remote.number)
+
+    def send_line(self, bytes line) -> None:
+        """Queue a line of the greeting."""
+        self.out.add(line, len(line))
+        self.mark_dirty()
+
+    def send_error(self, str text) -> None:
+        """Tell the other side why the route ends."""
+        if self.state == GREETING:
+            self.send_line(f"-ERR '{text}'\r\n".encode())
+        else:
+            self.send_frame(FRAME_ERROR, text.encode())
+
+    def send_info(self, bytes text) -> None:
+        """Tell the other side of this server and its peers, as JSON."""
+        self.send_frame(FRAME_INFO, text)
+
+    def send_ping(self, bytes body) -> None:
+        """Ask the other side for the same bytes."""
+        self.send_frame(FRAME_PING, body)
+
+    def send_synced(self) -> None:
+        """Tell the other side that it has all interest."""
+        self.send_frame(FRAME_SYNCED, b"")
+
+    cdef void tell_news(self) noexcept:
+        try:
+            self.cluster.tell_interest()
+        except Exception as error:
+            self.turn.faulted.append((self, error))
+
+    cdef void mark_dirty(self) noexcept nogil:
+        if not self.dirty:
+            self.dirty = True
+            with gil:
+                self.turn.sessions.append(self)
+
+    cdef int write_out(self) except -1:
+        self.last = NULL
+        if self.out.pieces_len:
+            self.link.write_all(self.out.take_all())
+        else:
+            self.link.write(self.out.take())
+        return 0
+
+    def flush_output(self) -> None:
+        """Write queued output; called by the node's turn."""
+        self.dirty = False
+        if self.state == CLOSED:
+            return
+        if self.turn.news:
+            self.cluster.tell_interest()
+        if self.out.overflow:
+            self.host.log.error(f"{self} - Slow Consumer Detected: MaxPending of {self.out.limit} Exceeded")
+            self.close(SLOW)
+            return
+        if self.lost:
+            self.out.clear()
+        elif not self.paused and self.out.queued():
+            self.write_out()
+            self.out.unsent = self.link.pending_size()
+
+    def output_paused(self) -> None:
+        """Keep output here until the transport's buffer drains."""
+        self.paused = True
+        self.out.unsent = self.link.pending_size()
+
+    def output_resumed(self) -> None:
+        """Resume writing."""
+        self.paused = False
+        self.out.unsent = self.link.pending_size()
+        if self.out.queued():
+            self.mark_dirty()
+
+    # -- looking at it -------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Ask for a flush in this turn."""
+        self.mark_dirty()
+
+    @property
+    def told_bit(self) -> int:
+        """Its bit of Msg.told; 0: it is not open yet."""
+        return self.bit
+
+    @property
+    def is_open(self) -> bool:
+        """Whether frames are exchanged."""
+        return self.state == OPEN
+
+    @property
+    def pending_size(self) -> int:
+        """The number of bytes that wait for the other side, here and in the transport."""
+        return self.out.queued() + self.link.pending_size()
+
+    @property
+    def num_subscriptions(self) -> int:
+        """The number of subscriptions of the other server."""
+        return sum(len(remote.subscriptions) for remote in self.remote.values())
+
+    def note_rtt(self, int64_t rtt_ns) -> None:
+        """Note the measured round-trip time."""
+        self.rtt_ns = rtt_ns
+
+    def __str__(self) -> str:
+        host = f"[{self.peer.ip}]" if ":" in self.peer.ip else self.peer.ip
+        return f"{host}:{self.peer.port} - rid:{self.rid}"
+
+
+cdef inline void write_queue(char* out, Target* t) noexcept nogil:
+    memcpy(out, &t.sub.queue_len, 4)
+    memcpy(out + 4, t.sub.queue, t.sub.queue_len)
+
+
+cdef bint is_tail(Msg* m) noexcept nogil:
+    """Return whether the tail is "[reply ][hlen ]size CRLF", the body and CRLF, as `m` says."""
+    cdef char digits[64]
+    cdef char* end = digits
+    cdef size_t at = 0, n
+    if m.tail_len < <size_t> m.size + m.reply_len + 2:
+        return False
+    if m.reply_len:
+        if m.tail[m.reply_len] != c' ':
+            return False
+        at = <size_t> m.reply_len + 1
+    if m.header_len:
+        end += write_digits(end, m.header_len)
+        end[0] = c' '
+        end += 1
+    end += write_digits(end, m.size)
+    end[0], end[1] = c'\r', c'\n'
+    n = end + 2 - digits
+    return (m.tail_len == at + n + m.size + 2 and memcmp(m.tail + at, digits, n) == 0
+            and m.tail[m.tail_len - 2] == c'\r' and m.tail[m.tail_len - 1] == c'\n')
+
+
+cdef bint are_queues(const char* at, size_t left) noexcept nogil:
+    cdef uint32_t n
+    while left:
+        if left < 4:
+            return False
+        memcpy(&n, at, 4)
+        if n > left - 4:
+            return False
+        at += 4 + <size_t> n
+        left -= 4 + <size_t> n
+    return True

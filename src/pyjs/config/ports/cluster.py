@@ -1,0 +1,197 @@
+"""The `cluster` block: the port for other servers, and the addresses of theirs.
+
+Source: nats.docs "Clustering" and "Cluster Configuration". Block and texts: tests/unit/config/ports/test_cluster.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import unquote, urlsplit
+
+from pyjs.base.gotext import quoted
+from pyjs.config.accounts import read_auth_timeout
+from pyjs.config.errors import Place, Problem, Refused
+from pyjs.config.kinds import BOOL, INT, STRING, port_in_range, read_listen, read_map
+from pyjs.config.options import ClusterLogin, ClusterOptions, Options, RouteUrl, is_bcrypt
+from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, read_block
+from pyjs.config.values import Value
+
+SCHEMES = ("nats", "nats-route", "tls")
+URL_EXAMPLE = "write nats://host:6222"
+_ONE_MEANING = "each pair of servers has one connection for messages"
+
+
+class BadRoute(ValueError):
+    """A text is no address of a route; the text says why."""
+
+
+def read_route(text: str) -> RouteUrl:
+    """Return the address in `text`, as nats://user:password@host:port.
+
+    Raises:
+        BadRoute: it is none.
+    """
+    parts = urlsplit(text if "//" in text else f"nats://{text}")
+    if parts.scheme not in SCHEMES:
+        raise BadRoute(f"{quoted(_without_login(text))} is no address of a route")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if not parts.hostname or not port:
+        raise BadRoute(f"{quoted(_without_login(text))} has no host or no port")
+    return RouteUrl(parts.hostname, port, unquote(parts.username or ""), unquote(parts.password or ""))
+
+
+def _without_login(text: str) -> str:
+    """Return `text` without a password, for messages."""
+    head, found, tail = text.rpartition("@")
+    return f"{head.partition('//')[0]}//...@{tail}" if found else text
+
+
+def _read_routes(reading: Reading, key: Key, value: Value, target: object) -> tuple[RouteUrl, ...]:
+    given = value.data if isinstance(value.data, list) else [value]
+    routes = []
+    for each in given:
+        if not isinstance(each.data, str):
+            raise Refused(each.place, f'"{key.name}" expects addresses', URL_EXAMPLE)
+        try:
+            routes.append(read_route(each.data))
+        except BadRoute as bad:
+            raise Refused(each.place, str(bad), URL_EXAMPLE) from None
+    return tuple(routes)
+
+
+def _read_listen(reading: Reading, key: Key, value: Value, target: object) -> object:
+    host, port = read_listen(reading, key, value, target)
+    return host or ClusterOptions().host, port
+
+
+def _read_login(reading: Reading, key: Key, value: Value, target: object) -> ClusterLogin:
+    login = ClusterLogin()
+    read_block(reading, CLUSTER_LOGIN, read_map(key, value, "user: route, password: secret"), login)
+    return login
+
+
+def _check_password(reading: Reading, key: Key, value: Value, data: object) -> None:
+    if isinstance(data, str) and is_bcrypt(data):
+        cause = "a bcrypt hash of the route password is not supported yet: other servers send it in clear"
+        raise Refused(value.place, cause, "write the password itself, and let others not read the file")
+
+
+def _check_name(reading: Reading, key: Key, value: Value, data: object) -> None:
+    if isinstance(data, str) and any(char.isspace() for char in data):
+        raise Refused(value.place, "cluster name cannot contain spaces or wildcards", "use letters and digits")
+
+
+def _positive(reading: Reading, key: Key, value: Value, data: object) -> None:
+    if not isinstance(data, int) or not 0 <= data <= 1_000_000:
+        raise Refused(value.place, f'"{key.name}" is not between 0 and 1000000', "write 0 to never try again")
+
+
+CLUSTER_LOGIN = Table(
+    "cluster.authorization",
+    (
+        Key("user", STRING, "The user that other servers name.", ("username",)),
+        Key("password", STRING, "Its password.", ("pass",), _check_password, secret=True),
+        Key(
+            "timeout",
+            Kind("duration", read_auth_timeout, "Duration | float"),
+            "How long another server may take to log in; a number counts seconds.",
+        ),
+    ),
+    (
+        Unsupported(("permissions",), "every server of the cluster may send every subject"),
+        Unsupported(("users", "token"), "servers share one user and password"),
+    ),
+)
+CLUSTER = Table(
+    "cluster",
+    (
+        Key("name", STRING, "The name of the cluster, the same on each of its servers.", check=_check_name),
+        Key(
+            "listen",
+            Kind("host:port", _read_listen, "str | int"),
+            "The address and port for other servers, or a port alone.",
+            attrs=("host", "port"),
+        ),
+        Key("host", STRING, "The address.", ("net",), zero_is_default=True),
+        Key("port", INT, "The port for other servers; -1: any free one.", check=port_in_range),
+        Key(
+            "routes",
+            Kind("addresses", _read_routes, "Sequence[str] | str"),
+            "Addresses of other servers; one that is up is enough to meet all.",
+            reloadable=True,
+        ),
+        Key(
+            "authorization",
+            Kind("map", _read_login, "{}", CLUSTER_LOGIN),
+            "The login that other servers need.",
+            ("authentication",),
+            reloadable=True,
+        ),
+        Key("advertise", STRING, "host:port that other servers are told to use.", ("cluster_advertise",)),
+        Key("no_advertise", BOOL, "Do not tell clients of the other servers."),
+        Key(
+            "connect_retries",
+            INT,
+            "How often a server that another one told of is tried again.",
+            check=_positive,
+        ),
+    ),
+    (
+        Unsupported(("tls",), "routes are not encrypted yet"),
+        Unsupported(("pool_size",), _ONE_MEANING),
+        Unsupported(("accounts",), _ONE_MEANING),
+        Unsupported(("compression",), "routes are not compressed"),
+        Unsupported(("permissions",), "every server of the cluster may send every subject"),
+        Unsupported(("connect_backoff",), "the time between two attempts grows to one second"),
+        Unsupported(("ping_interval", "ping_max"), "a server that is silent is noticed in less than a second"),
+        Unsupported(("write_deadline", "write_timeout"), "a slow route is closed by its pending bytes"),
+    ),
+)
+
+
+def read_cluster(reading: Reading, key: Key, value: Value, target: object) -> ClusterOptions:
+    """Read the block."""
+    assert isinstance(target, Options)
+    options = target.cluster
+    read_block(reading, CLUSTER, read_map(key, value, "name: EAST, port: 6222, routes: [...]"), options)
+    return options
+
+
+def apply_cluster_flags(options: Options, flags: Mapping[str, object], place: Place) -> Iterator[Problem]:
+    """Set the block from the flags --cluster and --routes; yield the problems."""
+    block = options.cluster
+    for name in ("cluster", "cluster_listen"):
+        text = flags.get(name)
+        if not isinstance(text, str) or not text:
+            continue
+        try:
+            url = read_route(text.removesuffix(":-1") + (":1" if text.endswith(":-1") else ""))
+        except BadRoute as bad:
+            yield Problem(place, f"--{name}: {bad}", URL_EXAMPLE)
+            continue
+        block.host, block.port = url.host, -1 if text.endswith(":-1") else url.port
+        if url.user:
+            block.authorization.user, block.authorization.password = url.user, url.password
+    text = flags.get("routes")
+    if isinstance(text, str) and text:
+        try:
+            block.routes = tuple(read_route(each.strip()) for each in text.split(","))
+        except BadRoute as bad:
+            yield Problem(place, f"--routes: {bad}", URL_EXAMPLE)
+
+
+def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]:
+    """Return the problems of the block with other options."""
+    block = options.cluster
+    if not block.port:
+        if block.routes:
+            fix = "add port: 6222 (or listen) to the block"
+            return [Problem(at("cluster.routes"), "routes need a cluster port", fix)]
+        return []
+    if options.jetstream.enabled:
+        cause = "JetStream in a cluster is not supported yet: streams are not replicated"
+        return [Problem(at("cluster"), cause, "turn jetstream off, or remove the block cluster")]
+    return []

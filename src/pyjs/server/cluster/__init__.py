@@ -1,0 +1,1 @@
+"""Routes on the event loop: the port for other servers, and connections to theirs."""

@@ -1,0 +1,58 @@
+"""Frames between servers of a cluster: a header of 12 bytes, little endian, and a body."""
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+
+cdef enum FrameKind:
+    FRAME_ACCOUNT = 1           # the name of an account, which gets the number of the header
+    FRAME_INTEREST = 2          # the sender's subscriptions of one subject and queue group
+    FRAME_MSG = 3
+    FRAME_PING = 4
+    FRAME_PONG = 5
+    FRAME_INFO = 6              # JSON: what the sender says of itself and of its peers
+    FRAME_ERROR = 7             # text: why the sender closes
+    FRAME_SYNCED = 8            # all interest that there was when the route opened has been sent
+
+cdef enum FrameFlag:
+    FLAG_PLAIN = 1              # FRAME_MSG: for plain subscriptions
+    FLAG_ALIASED = 2            # FRAME_MSG: the route is found by another subject
+
+cdef enum:
+    HEADER_SIZE = 12
+    MSG_FIXED_SIZE = 24
+    INTEREST_FIXED_SIZE = 8
+    FRAME_MAX = 67108864 + 1048576      # of a body: the largest max_payload, and its subjects
+    CONTROL_MAX = 1048576       # of every body but that of a message
+
+cdef struct FrameHeader:
+    uint32_t size               # of the body
+    uint32_t account
+    uint8_t kind
+    uint8_t flags
+    uint16_t reserved
+
+cdef struct MsgFixed:           # followed by subject, found_by, tail with body and CRLF, queues
+    uint32_t subject_len
+    uint32_t reply_len
+    uint32_t header_len
+    uint32_t size
+    uint32_t found_by_len
+    uint32_t queues_len
+
+cdef struct InterestFixed:      # followed by subject and queue
+    uint32_t weight             # members of the queue group, or 1; 0: there is no subscription left
+    uint32_t subject_len
+
+cdef class FrameReader:
+    cdef const char* data
+    cdef size_t left
+    cdef char* kept             # the begin of a frame that has not arrived whole
+    cdef size_t kept_len, kept_room
+    cdef FrameHeader header     # of the frame found last
+    cdef const char* body
+
+    # Continue with a read; it must stay alive until `next` returns 0.
+    cdef void begin(self, const char* data, size_t n) noexcept nogil
+    # 1: a frame is in `header` and `body`, valid until the next call. 0: the read is used up. -1: no frame.
+    cdef int next(self) noexcept nogil
+    cdef int next_kept(self) noexcept nogil
+    cdef int refill(self, size_t want) noexcept nogil
+    cdef int keep(self) noexcept nogil

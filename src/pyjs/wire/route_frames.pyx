@@ -1,0 +1,86 @@
+"""Reader of the frames between servers of a cluster.
+
+A frame that lies whole in a read is not copied. The begin of another one is kept, and grows with the reads that follow.
+The size of a body is bounded before any memory is taken for it.
+
+Compiled: every message between servers (benchmarks/: 1-1 over a route).
+"""
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+cdef enum:
+    KEEP_ROOM = 65536           # memory that stays for the next frame
+
+
+cdef inline bint is_valid(FrameHeader* header) noexcept nogil:
+    if header.kind < FRAME_ACCOUNT or header.kind > FRAME_SYNCED or header.reserved:
+        return False
+    return header.size <= (<uint32_t> FRAME_MAX if header.kind == FRAME_MSG else <uint32_t> CONTROL_MAX)
+
+
+cdef class FrameReader:
+    """Splits reads into frames."""
+
+    def __dealloc__(self):
+        free(self.kept)
+
+    cdef void begin(self, const char* data, size_t n) noexcept nogil:
+        self.data = data
+        self.left = n
+
+    cdef int next(self) noexcept nogil:
+        cdef size_t whole
+        if self.kept_len:
+            return self.next_kept()
+        if self.kept_room > KEEP_ROOM:
+            free(self.kept)
+            self.kept, self.kept_room = NULL, 0
+        if self.left < HEADER_SIZE:
+            return self.keep()
+        memcpy(&self.header, self.data, HEADER_SIZE)
+        if not is_valid(&self.header):
+            return -1
+        whole = HEADER_SIZE + <size_t> self.header.size
+        if self.left < whole:
+            return self.keep()
+        self.body = self.data + HEADER_SIZE
+        self.data += whole
+        self.left -= whole
+        return 1
+
+    cdef int next_kept(self) noexcept nogil:
+        """As `next`, for a frame whose begin is kept."""
+        cdef int found = self.refill(HEADER_SIZE)
+        if found != 1:
+            return found
+        memcpy(&self.header, self.kept, HEADER_SIZE)
+        if not is_valid(&self.header):
+            return -1
+        found = self.refill(HEADER_SIZE + <size_t> self.header.size)
+        if found == 1:
+            self.body = self.kept + HEADER_SIZE
+            self.kept_len = 0
+        return found
+
+    cdef int refill(self, size_t want) noexcept nogil:
+        """Complete the kept bytes to `want`. 0: the read is used up; -1: no memory."""
+        cdef size_t n = 0 if self.kept_len >= want else min(want - self.kept_len, self.left)
+        cdef char* more
+        if want > self.kept_room:
+            more = <char*> realloc(self.kept, want)
+            if more == NULL:
+                return -1
+            self.kept, self.kept_room = more, want
+        memcpy(self.kept + self.kept_len, self.data, n)
+        self.kept_len += n
+        self.data += n
+        self.left -= n
+        return self.kept_len >= want
+
+    cdef int keep(self) noexcept nogil:
+        """Keep the rest of the read; -1: no memory."""
+        cdef size_t n = self.left
+        if n == 0:
+            return 0
+        return -1 if self.refill(n) < 0 else 0
