@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from pyjs.cluster.hello import BadHello, PeerInfo, read_urls
+from pyjs.cluster.hello import MESSAGES, PULSE, BadHello, PeerInfo, read_urls
 from pyjs.cluster.interest import Interest
 from pyjs.cluster.mesh import Dial, Mesh
+from pyjs.cluster.pulse import Pulse
 from pyjs.cluster.route import Route
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Cluster:
         self.lame_duck = False
         self._mesh = Mesh(self)
         self._ids = count(1)
+        self.pulse = Pulse(self)
         self._changed: list[Interest] = []
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
         for account in host.accounts.values():
@@ -71,7 +73,8 @@ class Cluster:
     def stop(self) -> None:
         """Close every route."""
         self._mesh.stop()
-        for route in [*self.routes.values(), *self.greeting]:
+        self.pulse.stop()
+        for route in [*self.routes.values(), *self.pulse.connections.values(), *self.greeting]:
             route.close("Server Shutdown")
 
     def apply_options(self, options: ClusterOptions) -> None:
@@ -123,7 +126,8 @@ class Cluster:
         )
         if dial is None:
             return info
-        return replace(info, user=dial.user, password=dial.password)
+        purpose = PULSE if dial.pulse else MESSAGES
+        return replace(info, user=dial.user, password=dial.password, purpose=purpose)
 
     def refusal(self, route: Route, info: PeerInfo) -> Refusal | None:
         """Return why there must be no route to that server; None: there may be one."""
@@ -141,6 +145,8 @@ class Cluster:
             self.host.log.error(f"{route} - Authorization Violation: the route has another user or password")
             return Refusal("Authentication Failure", "Authorization Violation")
         existing = self.routes.get(info.server_id)
+        if info.purpose == PULSE or (route.dial is not None and route.dial.pulse):
+            return None if existing is not None else Refusal("No Route", "there is no route for heartbeats")
         ours = self.dials_made.get(info.server_id)
         first = ours is not None and ours is not route and self.host.server_id < info.server_id
         if existing is not None or (route.dial is None and first):
@@ -161,8 +167,9 @@ class Cluster:
 
     def connecting(self, route: Route, info: PeerInfo) -> None:
         """Note that CONNECT is on its way to a server."""
-        self.dials_made[info.server_id] = route
         route.info = info
+        if not route.dial.pulse:
+            self.dials_made[info.server_id] = route
 
     def refused_by(self, route: Route, text: str) -> None:
         """Handle the refusal of the other side."""
@@ -178,12 +185,17 @@ class Cluster:
     def route_opened(self, route: Route, info: PeerInfo) -> None:
         """Exchange frames on a route: tell all interest, and whom this server knows."""
         self.greeting.discard(route)
+        if info.purpose == PULSE or (route.dial is not None and route.dial.pulse):
+            route.open(info, 0)
+            self.pulse.opened(route)
+            return
         if self.dials_made.get(info.server_id) is route:
             del self.dials_made[info.server_id]
         self.routes[info.server_id] = route
         route.open(info, self._free_bit())
         if route.dial is not None:
             self._mesh.connected(route.dial, info.server_id)
+            self._mesh.beside(route.dial)
         self.host.log.info(f'{route} - Route to the server "{info.server_name}" is open')
         self._peers[info.server_id] = info.client_urls
         self.host.turn_state.go_on(self._sync_steps(route))
@@ -202,6 +214,7 @@ class Cluster:
     def route_closed(self, route: Route) -> None:
         """Forget a closed route; connect again where the configuration or a peer named the address."""
         self.greeting.discard(route)
+        self.pulse.closed(route)
         info = route.info
         if info is not None and self.dials_made.get(info.server_id) is route:
             del self.dials_made[info.server_id]
@@ -210,6 +223,9 @@ class Cluster:
                 self._mesh.failed(route.dial, route.closed_reason)
             return
         del self.routes[info.server_id]
+        pulse = self.pulse.connections.get(info.server_id)
+        if pulse is not None:
+            pulse.close("Route Closed")
         self._peers.pop(info.server_id, None)
         self.host.log.info(
             f'{route} - Route to the server "{info.server_name}" is closed: {route.closed_reason}'

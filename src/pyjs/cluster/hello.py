@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ROUTE_VERSION = 1
+MESSAGES = "messages"
+PULSE = "pulse"
 LINE_MAX = 65536  # bytes
 URLS_MAX = 1024
 TEXT_MAX = 4096
@@ -39,6 +41,7 @@ class PeerInfo:
     version: str = ""  # of pyjs-server
     user: str = ""  # of CONNECT
     password: str = ""
+    purpose: str = MESSAGES  # of the connection, in CONNECT
 
     def fields(self) -> dict[str, object]:
         """Return the JSON fields, without the login."""
@@ -52,6 +55,7 @@ class PeerInfo:
             "connect_urls": list(self.client_urls),
             "auth_required": self.auth_required,
             "version": self.version,
+            "purpose": self.purpose,
         }
 
 
@@ -113,7 +117,10 @@ def _peer_from(given: dict[str, Any]) -> PeerInfo:
         _text(given, "version"),
         _text(given, "user"),
         _text(given, "pass"),
+        _text(given, "purpose") or MESSAGES,
     )
+    if info.purpose not in (MESSAGES, PULSE):
+        raise BadHello(f"a connection for {shown(info.purpose)} is not known here")
     if not info.server_id:
         raise BadHello("the field server_id is missing")
     return info

@@ -48,6 +48,7 @@ class Dial:
     failures: int = 0
     server_id: str = ""  # who answered last
     timer: Timer | None = None
+    pulse: bool = False  # for heartbeats, beside a route
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -90,6 +91,10 @@ class Mesh:
             return
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
+    def beside(self, dial: Dial) -> None:
+        """Connect a second time to the server behind `dial`, for heartbeats; without another try."""
+        self._due.append(Dial(dial.host, dial.port, dial.user, dial.password, pulse=True, state=DialState.DIALING))
+
     def take_dials(self) -> list[Dial]:
         """Return the addresses to connect to now."""
         due, self._due = self._due, []
@@ -97,7 +102,7 @@ class Mesh:
 
     def failed(self, dial: Dial, cause: str) -> None:
         """Note that no connection to the address was possible, and try again later."""
-        if dial.state is not DialState.DIALING:
+        if dial.state is not DialState.DIALING or dial.pulse:
             return
         dial.failures += 1
         if dial.failures % LOG_EVERY == 1:

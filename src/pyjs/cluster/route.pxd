@@ -51,6 +51,7 @@ cdef class Route:
     cdef readonly str closed_reason     # "": open
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns
     cdef readonly uint64_t in_msgs, in_bytes, out_msgs, out_bytes
+    cdef readonly bint silent           # no heartbeat for a while
     cdef readonly bint synced           # the other side has sent all interest that there was
     cdef object timers
 

@@ -58,6 +58,7 @@ cdef class RemoteAccount(Sink):
         self.route = route
         self.account = account
         self.number = number
+        self.doubtful = route.silent
         self.subscriptions = {}
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -566,6 +567,16 @@ cdef class Route:
     def num_subscriptions(self) -> int:
         """The number of subscriptions of the other server."""
         return sum(len(remote.subscriptions) for remote in self.remote.values())
+
+    def set_silent(self, bint silent) -> None:
+        """Note whether the other server was not heard for a while: queue groups prefer others."""
+        self.silent = silent
+        for remote in self.remote.values():
+            (<RemoteAccount> remote).doubtful = silent
+
+    def heard_at(self, int64_t now_ns) -> None:
+        """Count the silence from now on."""
+        self.last_activity_ns = now_ns
 
     def note_rtt(self, int64_t rtt_ns) -> None:
         """Note the measured round-trip time."""

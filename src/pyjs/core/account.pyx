@@ -115,19 +115,23 @@ cdef class Account:
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
         """Deliver to a member at another server, chosen by the number of members there."""
-        cdef uint32_t at, tried
+        cdef uint32_t at, tried, first
         cdef uint64_t weights = 0, chosen
+        cdef int doubtful
         for at in range(g.n_here, g.n):
             weights += g.targets[at].sub.weight
         chosen = self.chance(<uint32_t> min(weights, <uint64_t> 0xffffffff))
-        at = g.n_here
-        while chosen >= g.targets[at].sub.weight:
-            chosen -= g.targets[at].sub.weight
-            at += 1
-        for tried in range(g.n - g.n_here):
-            if (<Sink> g.targets[at].sink).deliver(m, &g.targets[at]):
-                return 1
-            at = at + 1 if at + 1 < g.n else g.n_here
+        first = g.n_here
+        while chosen >= g.targets[first].sub.weight:
+            chosen -= g.targets[first].sub.weight
+            first += 1
+        for doubtful in range(2):
+            at = first
+            for tried in range(g.n - g.n_here):
+                if ((<Sink> g.targets[at].sink).doubtful == doubtful
+                        and (<Sink> g.targets[at].sink).deliver(m, &g.targets[at])):
+                    return 1
+                at = at + 1 if at + 1 < g.n else g.n_here
         return 0
 
     cdef int deliver_routed(self, Msg* m, bint plain, const char* queues, size_t n) noexcept nogil:

@@ -34,6 +34,7 @@ cdef class Turn:
     cdef readonly list unsynced         # Streams and LogSyncs with written bytes that are not durable
 
 cdef class Sink:
+    cdef bint doubtful                  # what it takes may be lost: queue groups prefer other members
     # Takes one message; returns 1, or 0 when this receiver did not take it (closed, no echo, used up). Records
     # work or does a bounded append: never calls Python for a message, never changes the sublist, never closes.
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil

@@ -1,0 +1,85 @@
+"""Heartbeats: which of the other servers are silent.
+
+Heartbeats have a connection of their own, so that they do not wait behind messages. Each side sends one every
+BEAT_NS. A server that was not heard for SILENT_NS gets no message of a queue group that another one can take; after
+DEAD_NS its route is closed, which ends its interest. A server that was itself stopped for a while does not blame the
+others for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_MS
+
+if TYPE_CHECKING:
+    from pyjs.base.timers import Timer
+    from pyjs.cluster.cluster import Cluster
+    from pyjs.cluster.route import Route
+
+BEAT_NS = 50 * NS_PER_MS
+SILENT_NS = 300 * NS_PER_MS
+DEAD_NS = 2000 * NS_PER_MS
+
+
+class Pulse:
+    """The heartbeats of one server with all others."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._host = cluster.host
+        self.connections: dict[str, Route] = {}  # by the id of the other server
+        self._timer: Timer | None = None
+        self._beaten_ns = 0  # when the last beat was sent
+
+    def opened(self, connection: Route) -> None:
+        """Send and expect heartbeats on a connection."""
+        assert connection.info is not None
+        self.connections[connection.info.server_id] = connection
+        if self._timer is None:
+            self._beaten_ns = self._host.clock.now_ns()
+            self._arm()
+
+    def closed(self, connection: Route) -> None:
+        """Forget a connection."""
+        info = connection.info
+        if info is not None and self.connections.get(info.server_id) is connection:
+            del self.connections[info.server_id]
+
+    def stop(self) -> None:
+        """Send no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self._timer = self._host.timers.at(self._host.clock.now_ns() + BEAT_NS, self._beat)
+
+    def _beat(self) -> None:
+        self._timer = None
+        now_ns = self._host.clock.now_ns()
+        stopped_ns = max(0, now_ns - self._beaten_ns - 2 * BEAT_NS)  # what others did meanwhile is not known
+        self._beaten_ns = now_ns
+        text = now_ns.to_bytes(8, "little")
+        for server_id, connection in list(self.connections.items()):
+            connection.send_ping(text)
+            if stopped_ns:
+                connection.heard_at(now_ns)
+            self._judge(server_id, now_ns - connection.last_activity_ns)
+        if self.connections:
+            self._arm()
+
+    def _judge(self, server_id: str, quiet_ns: int) -> None:
+        """Mark the route of a server that is silent, or close it."""
+        route = self._cluster.routes.get(server_id)
+        if route is None:
+            self.connections[server_id].close("Stale Connection")
+        elif quiet_ns >= DEAD_NS:
+            self._host.log.warn(f"{route} - no heartbeat for {quiet_ns / 1e9:.1f} s: the route is closed")
+            route.close("Stale Connection")
+        elif quiet_ns >= SILENT_NS and not route.silent:
+            route.set_silent(True)
+            self._host.log.warn(f"{route} - no heartbeat for {quiet_ns // NS_PER_MS} ms")
+        elif quiet_ns < SILENT_NS and route.silent:
+            route.set_silent(False)
+            self._host.log.info(f"{route} - the heartbeat is back")
