@@ -199,6 +199,7 @@ class Cluster:
         self.host.log.info(f'{route} - Route to the server "{info.server_name}" is open')
         self._peers[info.server_id] = info.client_urls
         self.host.turn_state.go_on(self._sync_steps(route))
+        route.send_ping(self.host.clock.now_ns().to_bytes(8, "little"))
         self._tell_peers()
         self.host.client_urls_changed()
 

@@ -208,13 +208,16 @@ cdef class Account:
         self.add(sub)
         return sub
 
-    def subscribe_handler(self, bytes subject, object handler, bytes service=None) -> Subscription:
+    def subscribe_handler(self, bytes subject, object handler, bytes service=None,
+                          bint stays_here=False) -> Subscription:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
-        `service` is the subject in the system account, if that offers it to all accounts.
+        `service` is the subject in the system account, if that offers it to all accounts. `stays_here`: only clients
+        of this server ask.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service
+        sink.stays_here = stays_here
         return self.subscribe(subject, sink)
 
     cpdef object add(self, Subscription sub):

@@ -54,5 +54,6 @@ cdef class PySink(Sink):
     """A sink that copies the message; the turn calls `handler` with the copy as a Request."""
     cdef Turn turn
     cdef readonly object handler
+    cdef public bint stays_here         # requests of clients of other servers are answered there
     cdef public bytes service           # subject in the system account, b"": the same; None: no service of it
     cdef int copy_out(self, Msg* m) except -1

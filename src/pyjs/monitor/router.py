@@ -18,6 +18,7 @@ from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json, pretty_p
 from pyjs.monitor.jsz import jsz, jsz_options
 from pyjs.monitor.response import HTML_HEADERS, TEXT_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
+from pyjs.monitor.routez import routez
 from pyjs.monitor.settings import settings
 from pyjs.monitor.subsz import subsz
 from pyjs.monitor.varz import varz
@@ -112,16 +113,13 @@ class Router:
             self._log.warn("Healthcheck failed: 1 errors")
         return Response(status, compact_json(body))
 
-    def _alone(self, fields: JsonDict, name: JsonDict | None = None) -> Response:
-        """Answer for connections to other servers: there are none."""
+    def _alone(self, fields: JsonDict) -> Response:
+        """Answer for connections that this server never has."""
         head: JsonDict = {"server_id": self._monitored.node.server_id}
-        return _json(head | (name or {}) | {"now": time_text(self._clock.now_ns())} | fields)
+        return _json(head | {"now": time_text(self._clock.now_ns())} | fields)
 
-    def _routez(self, arguments: Arguments) -> Response:
-        if arguments.text("subs").lower() != "detail":
-            arguments.flag("subs")
-        name: JsonDict = {"server_name": self._monitored.node.server_name}
-        return self._alone({"num_routes": 0, "routes": []}, name)
+    def _routez(self, arguments: Arguments) -> Generator[None, None, Response]:
+        return _json((yield from routez(self._monitored, arguments, self._clock.now_ns())))
 
     def _gatewayz(self, arguments: Arguments) -> Response:
         arguments.flag("accs")

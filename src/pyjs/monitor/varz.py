@@ -50,6 +50,8 @@ def _identity(monitored: Monitored) -> JsonDict:
     if node.authenticator.required and node.authenticator.no_auth_user is None:
         answer["auth_required"] = True
     tls = options.tls
+    if node.cluster is not None:
+        answer |= filled({"connect_urls": node.cluster.client_urls()})
     return answer | filled(
         {"tls_required": bool(tls.certificates) and not tls.allow_plain, "tls_verify": tls.verify}
     )
@@ -86,7 +88,7 @@ def _blocks(monitored: Monitored) -> JsonDict:
             "limits": jetstream_limits(monitored),
         }
     return {
-        "cluster": {},
+        "cluster": _cluster(monitored),
         "gateway": {},
         "leaf": {},
         "mqtt": {},
@@ -96,6 +98,23 @@ def _blocks(monitored: Monitored) -> JsonDict:
         "write_deadline": monitored.options.write_deadline_ns,
         **filled({"tls_cert_not_after": monitored.certificate_ends(tls)}),
     }
+
+
+def _cluster(monitored: Monitored) -> JsonDict:
+    cluster = monitored.node.cluster
+    if cluster is None:
+        return {}
+    block = cluster.options
+    return filled(
+        {
+            "name": block.name,
+            "addr": block.host,
+            "cluster_port": cluster.port,
+            "auth_timeout": number(block.authorization.timeout_ns / NS_PER_S),
+            "urls": [f"{url.host}:{url.port}" for url in block.routes],
+            "pool_size": 1,
+        }
+    )
 
 
 def _websocket(monitored: Monitored) -> JsonDict:
@@ -134,8 +153,8 @@ def _runtime(monitored: Monitored, now_ns: int) -> JsonDict:
         "cpu": number(process.cpu_percent(now_ns)),
         "connections": len(node.sessions),
         "total_connections": node.total_connections,
-        "routes": 0,
-        "remotes": 0,
+        "routes": 0 if node.cluster is None else len(node.cluster.routes),
+        "remotes": 0 if node.cluster is None else len(node.cluster.routes),
         "leafnodes": 0,
     }
 

@@ -10,6 +10,7 @@ import fcntl
 import os
 import socket
 import struct
+from ipaddress import ip_address
 
 BACKLOG = 4096
 WILDCARDS = ("", "0.0.0.0", "::")
@@ -86,6 +87,15 @@ def urls(scheme: str, host: str, port: int) -> list[str]:
     """Return the URLs of a listener on `host`: for a wildcard one per local address."""
     hosts = local_ips() if host in WILDCARDS else [host]
     return [f"{scheme}://{host_port(each, port)}" for each in hosts]
+
+
+def reachable(host: str, port: int) -> list[str]:
+    """Return host:port of a listener on `host`, as other machines reach it: for a wildcard no loopback address."""
+    if host not in WILDCARDS:
+        return [host_port(host, port)]
+    addresses = [ip_address(each) for each in local_ips()]
+    others = [each for each in addresses if not each.is_loopback and not each.is_link_local]
+    return [host_port(str(each), port) for each in others or addresses[:1]]
 
 
 def local_ips() -> list[str]:

@@ -21,7 +21,7 @@ from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import Lane
 from pyjs.node import Node
-from pyjs.server.addresses import ListenFailed, host_port, listen, urls
+from pyjs.server.addresses import ListenFailed, host_port, listen, reachable, urls
 from pyjs.server.announce import announce_start
 from pyjs.server.cluster.port import RoutePort
 from pyjs.server.connection import Connection
@@ -241,9 +241,7 @@ class Server:
         if options.proxy_protocol:
             self.log.info("PROXY protocol enabled for client connections")
         self._tls.announce()
-        self.node.set_client_urls(
-            [each.partition("://")[2] for each in urls("nats", options.host, self.node.port)]
-        )
+        self.node.set_client_urls(reachable(options.host, self.node.port))
 
     async def _start_routes(self) -> None:
         cluster = self.node.cluster

@@ -33,6 +33,7 @@ from pyjs.monitor.jsz import (
     jsz,
     jsz_options,
 )
+from pyjs.monitor.routez import routes_page
 from pyjs.monitor.subsz import subsz
 from pyjs.monitor.varz import FEATURE_FLAGS, varz
 from pyjs.node import PEER_VERSION
@@ -68,7 +69,7 @@ class Answers:
             "VARZ": self._varz,
             "SUBSZ": self._subsz,
             "CONNZ": self._connz,
-            "ROUTEZ": lambda given: self._alone({"num_routes": 0, "routes": []}, named=True),
+            "ROUTEZ": self._routez,
             "GATEWAYZ": lambda given: self._alone({"outbound_gateways": {}, "inbound_gateways": {}}),
             "LEAFZ": lambda given: self._alone({"leafnodes": 0, "leafs": []}),
             "ACCOUNTZ": self._accountz,
@@ -237,6 +238,11 @@ class Answers:
                 "limits": jetstream_limits(self.monitored),
             }
         return answer | {"gomaxprocs": page["gomaxprocs"]}
+
+    def _routez(self, given: Given) -> Data:
+        detail = bool(given.get("subscriptions_detail"))
+        listed = detail or bool(given.get("subscriptions"))
+        return routes_page(self.monitored, listed, detail, self._now_ns)
 
     def _varz(self, given: Given) -> Data:
         return _at_once(varz(self.monitored, self._now_ns))

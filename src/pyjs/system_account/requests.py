@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     Steps = Generator[None, None, bytes | None]
 
+USER_INFO = "$SYS.REQ.USER.INFO"
 COUNTED = 2000  # subscriptions in one step
 SERVER_PAGES = "STATSZ VARZ SUBSZ CONNZ ROUTEZ GATEWAYZ LEAFZ ACCOUNTZ JSZ HEALTHZ PROFILEZ EXPVARZ".split()
 SERVER_PAGES += "IPQUEUESZ RAFTZ".split()
@@ -99,7 +100,7 @@ class SystemRequests:
             ClaimsRequests(self._node, system, lambda: self.answers).subscribe()
 
     def _subscribe_member(self, account: Account) -> None:
-        self._on(account, "$SYS.REQ.USER.INFO", self._user_info)
+        self._on(account, USER_INFO, self._user_info)
         if account is self._node.system_account:
             return
         for subject in ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ"):
@@ -129,7 +130,7 @@ class SystemRequests:
 
         member = account is not self._node.system_account
         service = _in_system_account(subject, account.name) if member else None
-        account.subscribe_handler(subject.encode(), handle, service)
+        account.subscribe_handler(subject.encode(), handle, service, subject == USER_INFO)
 
     def _on_page(self, account: Account, subject: str, name: str) -> None:
         self._on(account, subject, lambda request: self.answers.page(name, request.payload))

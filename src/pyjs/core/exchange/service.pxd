@@ -15,6 +15,7 @@ cdef class ServiceSink(Sink):
     cdef readonly Account importer, exporter
     cdef readonly ServiceCalls calls
     cdef readonly bint internal
+    cdef readonly bint stays_here       # every server has it
     cdef Infos infos
     cdef object extend                  # callable(text, importer, add_server) -> text: the request came by an import
     cdef Rewrite rewrite                # None: `to`, or the subject stays the same

@@ -11,6 +11,7 @@ class ServiceSink(Sink):
     exporter: Account
     calls: ServiceCalls
     internal: bool
+    stays_here: bool
     def __init__(
         self,
         importer: Account,

@@ -11,7 +11,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
-from pyjs.core.account cimport Account
+from pyjs.core.account cimport EVERYWHERE, Account
 from pyjs.core.exchange.envelope cimport Envelope, envelope_free, envelope_open, find_info, set_info, set_reply
 from pyjs.core.exchange.infos cimport Info, Infos
 from pyjs.core.exchange.pending cimport Pending
@@ -32,7 +32,7 @@ cdef class ServiceSink(Sink):
     def __cinit__(self, Account importer not None, Account exporter not None, ServiceCalls calls not None,
                   Rewrite rewrite, bytes to not None, bint share, object describe, object extend):
         self.importer, self.exporter, self.calls = importer, exporter, calls
-        self.internal = True
+        self.internal = self.stays_here = True
         self.rewrite = rewrite
         self.to = to
         self.text = <const char*> to if to else NULL
@@ -51,7 +51,7 @@ cdef class ServiceSink(Sink):
         cdef int64_t work
         cdef uint64_t visited
         cdef int receivers = 0
-        if t.sub.closed or m.aliased or not may_hop(m, <void*> self.calls.export):
+        if t.sub.closed or m.aliased or m.told == EVERYWHERE or not may_hop(m, <void*> self.calls.export):
             return 0
         envelope_open(&e, m)
         hop_on(&hop, m, <void*> self.calls.export, self.share)
