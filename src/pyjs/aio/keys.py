@@ -187,6 +187,40 @@ class WebSocketKeys(TypedDict, total=False):
     """The time between two pings; 0: as for other clients."""
 
 
+class ClusterAuthorizationKeys(TypedDict, total=False):
+    """The block `authorization`."""
+
+    user: str
+    """The user that other servers name."""
+    password: str
+    """Its password."""
+    timeout: Duration | float
+    """How long another server may take to log in; a number counts seconds."""
+
+
+class ClusterKeys(TypedDict, total=False):
+    """The block `cluster`."""
+
+    name: str
+    """The name of the cluster, the same on each of its servers."""
+    listen: str | int
+    """The address and port for other servers, or a port alone."""
+    host: str
+    """The address."""
+    port: int
+    """The port for other servers; -1: any free one."""
+    routes: Sequence[str] | str
+    """Addresses of other servers; one that is up is enough to meet all."""
+    authorization: ClusterAuthorizationKeys
+    """The login that other servers need."""
+    advertise: str
+    """host:port that other servers are told to use."""
+    no_advertise: bool
+    """Do not tell clients of the other servers."""
+    connect_retries: int
+    """How often a server that another one told of is tried again."""
+
+
 class AccountJetStreamKeys(TypedDict, total=False):
     """The block `jetstream`."""
 
@@ -479,6 +513,8 @@ class ConfigKeys(TypedDict, total=False):
     """Certificates and rules of encrypted client connections."""
     websocket: WebSocketKeys
     """The port for WebSocket clients."""
+    cluster: ClusterKeys
+    """The port for other servers of the cluster, and their addresses."""
     proxy_protocol: bool
     """Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address."""
     allow_non_tls: bool

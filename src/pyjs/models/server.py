@@ -225,6 +225,40 @@ class WebSocketOptions(Options):
     )
 
 
+class ClusterAuthorizationOptions(Options):
+    """The block `authorization`."""
+
+    user: str | None = Field(default=None, description="The user that other servers name.")
+    password: str | None = Field(default=None, description="Its password.", repr=False)
+    timeout: Duration | float | None = Field(
+        default=None, description="How long another server may take to log in; a number counts seconds."
+    )
+
+
+class ClusterOptions(Options):
+    """The block `cluster`."""
+
+    name: str | None = Field(
+        default=None, description="The name of the cluster, the same on each of its servers."
+    )
+    listen: str | int | None = Field(
+        default=None, description="The address and port for other servers, or a port alone."
+    )
+    host: str | None = Field(default=None, description="The address.")
+    port: int | None = Field(default=None, description="The port for other servers; -1: any free one.")
+    routes: list[str] | str | None = Field(
+        default=None, description="Addresses of other servers; one that is up is enough to meet all."
+    )
+    authorization: ClusterAuthorizationOptions | None = Field(
+        default=None, description="The login that other servers need."
+    )
+    advertise: str | None = Field(default=None, description="host:port that other servers are told to use.")
+    no_advertise: bool | None = Field(default=None, description="Do not tell clients of the other servers.")
+    connect_retries: int | None = Field(
+        default=None, description="How often a server that another one told of is tried again."
+    )
+
+
 class AccountJetStreamOptions(Options):
     """The block `jetstream`."""
 
@@ -566,6 +600,9 @@ class ServerOptions(Options):
         default=None, description="Certificates and rules of encrypted client connections."
     )
     websocket: WebSocketOptions | None = Field(default=None, description="The port for WebSocket clients.")
+    cluster: ClusterOptions | None = Field(
+        default=None, description="The port for other servers of the cluster, and their addresses."
+    )
     proxy_protocol: bool | None = Field(
         default=None,
         description="Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address.",

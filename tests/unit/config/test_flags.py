@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_told(argv: list[str], text: str) -> None:
 def test_an_unsupported_flag_is_kept_as_typed_and_takes_its_value(name: str) -> None:
     argv = [f"--{name}", "value"] if UNSUPPORTED[name] else [f"--{name}"]
     assert parse_flags([*argv, "-D"]) == CommandLine({"debug": True}, [], f"--{name}")
-    assert parse_flags([f"-{name}=x", "--cluster=y"]).unsupported == f"-{name}"
+    assert parse_flags([f"-{name}=x", "--profile=y"]).unsupported == f"-{name}"
 
 
 SAMPLE: dict[type, FlagValue] = {str: "x", int: 7, bool: True}
@@ -92,6 +92,8 @@ def test_a_flag_changes_the_attributes_that_it_names(flag: object) -> None:
     assert isinstance(flag, type(FLAGS[0]))
     options = Options()
     value: FlagValue = False if flag.names[0] == "logtime" else SAMPLE[flag.type]
+    if flag.names[0] in ("cluster", "cluster_listen", "routes"):
+        value = "nats://127.0.0.1:6222"
     given = {flag.names[0]: value} if flag.names[0] != "pass" else {"user": "u", "pass": value}
     if flag.group == "TLS":
         given = {"tlscert": "a", "tlskey": "b"} | given
@@ -101,6 +103,29 @@ def test_a_flag_changes_the_attributes_that_it_names(flag: object) -> None:
         for step in attr.split("."):
             target = getattr(target, step)
         assert target == value
+
+
+def test_the_cluster_flags_set_the_block() -> None:
+    options = Options()
+    given: dict[str, FlagValue] = {
+        "cluster": "nats://u:p@127.0.0.1:-1",
+        "routes": "nats://u:p@10.0.0.1:6222, 10.0.0.2:6223",
+    }
+    assert list(apply_flags(options, given, {})) == []
+    block = options.cluster
+    assert (block.host, block.port) == ("127.0.0.1", -1)
+    assert (block.authorization.user, block.authorization.password) == ("u", "p")
+    assert [(url.host, url.port, url.user) for url in block.routes] == [
+        ("10.0.0.1", 6222, "u"),
+        ("10.0.0.2", 6223, ""),
+    ]
+
+
+@pytest.mark.parametrize("flag", ["cluster", "routes"])
+def test_a_cluster_flag_that_is_no_address_is_refused_without_its_password(flag: str) -> None:
+    (problem,) = apply_flags(Options(), {flag: "http://u:hush@h:1"}, {})
+    assert "is no address of a route" in problem.cause
+    assert "hush" not in problem.cause
 
 
 def test_flags_that_nats_server_has_are_all_known() -> None:

@@ -192,7 +192,6 @@ STRICTER = {
     "authorization {password: b}": "a password without user changes nothing",
     "authorization {user: a, permissions {publish: x}}": "the permissions would bind nobody",
     "accounts {A {users [{user: a, permissions {publish: []}}]}}": "an empty list allows everything",
-    "cluster {port: 6222}": "not supported yet",
     "jetstream {max_concurrent_io: 8}": "not supported yet",
     "jetstream {max_buffered_msgs: 5, max_buffered_size: 1MB}": "not supported yet",
     "feature_flags {js_raft_delete_range: true}": "it changes nothing",

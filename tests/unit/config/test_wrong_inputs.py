@@ -26,7 +26,12 @@ WRONG = [
     ("jetstream {batch{max_msgs: 1}}", "1:12", 'the key "batch{max_msgs" holds a bracket', "put a space"),
     ("clutser {}", "1:1", 'unknown field "clutser"', 'did you mean "cluster"?'),
     # What is not there yet
-    ("cluster {port: 1}", "1:1", '"cluster" is not supported yet: the server runs alone', "remove it"),
+    ("cluster {port: 1, pool_size: 5}", "1:19", '"pool_size" is not supported yet: each pair of servers has', "remove it"),
+    ("cluster {routes: [\"nats://h:1\"]}", "1:10", "routes need a cluster port", "add port: 6222"),
+    ("cluster {port: 1, routes: [\"http://u:pw@h:1\"]}", "1:28", "is no address of a route", "write nats://host:6222"),
+    ("cluster {port: 1, routes: [5]}", "1:28", '"routes" expects addresses', "write nats://host:6222"),
+    ("cluster {port: 1}\njetstream: true", "1:1", "JetStream in a cluster is not supported yet", "turn jetstream off"),
+    ("cluster {port: 1, name: \"a b\"}", "1:25", "cluster name cannot contain spaces", "use letters"),
     ("tls {cert_file: x}", "1:5", "missing 'key_file' in TLS configuration", "write tls { cert_file: "),
     ("jetstream {key: a, cipher: ase}", "1:28", 'Unknown cipher type: "ase"', 'did you mean "aes"?'),
     ("jetstream {key: 12}", "1:17", '"key" expects a string, found a number', "put it in quotes"),
