@@ -489,9 +489,11 @@ class Node(Host):
     def _mend(self) -> None:
         """Close sessions, and reopen streams and consumers, with a fault: their state may be half changed."""
         for owner, _ in self.turn_state.take("faulted"):
-            if isinstance(owner, ClientSession) or (self.cluster is not None and self.cluster.owns(owner)):
+            if isinstance(owner, ClientSession):
                 owner.link.abort()
                 owner.connection_lost()  # its output is incomplete, so nothing more is sent
+            elif self.cluster is not None and self.cluster.mend(owner):
+                pass
             elif self.jetstream is not None:
                 self.jetstream.mend(owner)
 

@@ -147,7 +147,8 @@ class SimNet:
         options = Options(server_name=name)
         options.cluster.name, options.cluster.port = cluster, PORT
         options.cluster.routes = tuple(
-            RouteUrl(self.servers[each].host if each in self.servers else each, PORT, login, login) for each in routes
+            RouteUrl(self.servers[each].host if each in self.servers else each, PORT, login, login)
+            for each in routes
         )
         options.cluster.authorization.user = options.cluster.authorization.password = login
         server = self.servers[name] = SimServer(self, name, options)

@@ -60,6 +60,7 @@ class Cluster:
         self._ids = count(1)
         self.pulse = Pulse(self)
         self._changed: list[Interest] = []
+        self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
         for account in host.accounts.values():
             self.account_added(account)
@@ -102,9 +103,13 @@ class Cluster:
         route.start()
         return route
 
-    def owns(self, item: object) -> bool:
-        """Return whether `item` is one of the routes."""
-        return isinstance(item, Route)
+    def mend(self, owner: object) -> bool:
+        """Close a route with a fault: its state may be half changed. False: `owner` is no route."""
+        if not isinstance(owner, Route):
+            return False
+        owner.link.abort()
+        owner.connection_lost()
+        return True
 
     def has_route(self, server_id: str) -> bool:
         """Return whether there is a route to a server."""
@@ -168,14 +173,15 @@ class Cluster:
     def connecting(self, route: Route, info: PeerInfo) -> None:
         """Note that CONNECT is on its way to a server."""
         route.info = info
-        if not route.dial.pulse:
+        if route.dial is not None and not route.dial.pulse:
             self.dials_made[info.server_id] = route
 
     def refused_by(self, route: Route, text: str) -> None:
         """Handle the refusal of the other side."""
         if ALREADY in text:  # its own attempt goes on, or its end has not noticed that the route is lost
-            if route.dial is not None and self.has_route(route.info.server_id):
-                self._mesh.connected(route.dial, route.info.server_id)
+            info = route.info
+            if route.dial is not None and info is not None and self.has_route(info.server_id):
+                self._mesh.connected(route.dial, info.server_id)
             route.close("Duplicate Route")
             return
         log = self.host.log.debug if route.dial is None else self.host.log.error
@@ -224,6 +230,7 @@ class Cluster:
                 self._mesh.failed(route.dial, route.closed_reason)
             return
         del self.routes[info.server_id]
+        self._closed_counters = _added(self._closed_counters, route)
         pulse = self.pulse.connections.get(info.server_id)
         if pulse is not None:
             pulse.close("Route Closed")
@@ -234,6 +241,13 @@ class Cluster:
         self._mesh.route_lost(info.server_id)
         self._tell_peers()
         self.host.client_urls_changed()
+
+    def counters(self) -> tuple[int, int, int, int]:
+        """Return in_msgs, in_bytes, out_msgs, out_bytes of all routes since the start."""
+        sums = self._closed_counters
+        for route in self.routes.values():
+            sums = _added(sums, route)
+        return sums
 
     # -- interest ----------------------------------------------------------------------------------------------
 
@@ -334,6 +348,7 @@ class Cluster:
             raise BadHello(f"the other side's peers are no list of at most {PEERS_MAX}")
         for peer in peers:
             self._learn(peer)
+        assert route.info is not None  # it is open
         server_id = route.info.server_id
         if self._peers.get(server_id) != urls:
             self._peers[server_id] = urls
@@ -359,3 +374,14 @@ class Cluster:
         now_ns = self.host.clock.now_ns()
         if 0 < sent_ns <= now_ns:
             route.note_rtt(now_ns - sent_ns)
+
+
+def _added(sums: tuple[int, int, int, int], route: Route) -> tuple[int, int, int, int]:
+    """Return counters with those of a route added."""
+    in_msgs, in_bytes, out_msgs, out_bytes = sums
+    return (
+        in_msgs + route.in_msgs,
+        in_bytes + route.in_bytes,
+        out_msgs + route.out_msgs,
+        out_bytes + route.out_bytes,
+    )

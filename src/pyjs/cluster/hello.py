@@ -89,7 +89,9 @@ def read_hello(line: bytes, verb: str) -> PeerInfo:
     if version is None:
         raise BadHello(foreign(given))
     if version != ROUTE_VERSION:
-        raise BadHello(f"route protocol {shown(version)} instead of {ROUTE_VERSION}: use one version of pyjs-server")
+        raise BadHello(
+            f"route protocol {shown(version)} instead of {ROUTE_VERSION}: use one version of pyjs-server"
+        )
     return _peer_from(given)
 
 

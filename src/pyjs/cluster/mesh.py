@@ -87,13 +87,17 @@ class Mesh:
         if at in self._dials or any(dial.server_id == server_id for dial in self._dials.values()):
             return
         if sum(dial.learned for dial in self._dials.values()) >= LEARNED_MAX:
-            self._host.log.error(f"Route to {host}:{port} not tried: {LEARNED_MAX} servers are known from others")
+            self._host.log.error(
+                f"Route to {host}:{port} not tried: {LEARNED_MAX} servers are known from others"
+            )
             return
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial) -> None:
         """Connect a second time to the server behind `dial`, for heartbeats; without another try."""
-        self._due.append(Dial(dial.host, dial.port, dial.user, dial.password, pulse=True, state=DialState.DIALING))
+        self._due.append(
+            Dial(dial.host, dial.port, dial.user, dial.password, pulse=True, state=DialState.DIALING)
+        )
 
     def take_dials(self) -> list[Dial]:
         """Return the addresses to connect to now."""

@@ -45,7 +45,7 @@ cdef class Route:
     cdef bint dirty                     # is in Turn.sessions
     cdef uint64_t bit                   # of Msg.told; 0: not open yet
     cdef Msg* last                      # the message written last, while it is being published; NULL: another frame
-    cdef size_t frame_start, frame_size # of its frame in `out`, which may get more queue groups
+    cdef size_t frame_start, frame_size     # of its frame in `out`, which may get more queue groups
     cdef readonly dict remote           # account name -> RemoteAccount
     cdef list numbered                  # the other side's numbers of accounts -> RemoteAccount or Unknown
     cdef readonly str closed_reason     # "": open

@@ -9,7 +9,6 @@ Invariant: a message leaves after the interest that was there before it, so that
 
 Compiled: every message between servers (benchmarks/: 1-1 over a route).
 """
-from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
@@ -24,8 +23,8 @@ from pyjs.subjects.sublist cimport Subscription
 from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG, FRAME_PING, FRAME_PONG,
-    FRAME_SYNCED, HEADER_SIZE, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameHeader, FrameReader, InterestFixed, MsgFixed,
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG, FRAME_PING,
+    FRAME_PONG, FRAME_SYNCED, HEADER_SIZE, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameHeader, FrameReader, InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting
@@ -456,7 +455,8 @@ cdef class Route:
     def send_frame(self, int kind, bytes body, uint32_t account=0) -> None:
         """Queue a frame that is no message."""
         cdef FrameHeader header
-        header.size, header.account, header.kind, header.flags, header.reserved = <uint32_t> len(body), account, kind, 0, 0
+        header.size, header.account, header.kind = <uint32_t> len(body), account, kind
+        header.flags = header.reserved = 0
         self.last = NULL
         self.out.add(<const char*> &header, HEADER_SIZE)
         self.out.add(body, len(body))

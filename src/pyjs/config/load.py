@@ -234,13 +234,21 @@ def changes(old: Options, new: Options) -> list[Change]:
     for path in ("", "jetstream", "jetstream.limits", "authorization", "cluster"):
         for key in TABLES[path].keys:
             attr = f"{path}.{key.attrs[0]}".lstrip(".")
-            if attr in ("jetstream", "authorization", "jetstream.limits", "cluster") or (not path and "." in attr):
+            if attr in ("jetstream", "authorization", "jetstream.limits", "cluster") or (
+                not path and "." in attr
+            ):
                 continue
             before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
             if attr == "websocket":  # the certificates are read again, and nothing else may change
                 before, after = _without_tls(before), _without_tls(after)
             if before != after and attr not in (change.name for change in found):
-                hidden = key.secret or attr in ("accounts", "authorization.users", "websocket", "cluster.routes", "cluster.authorization")
+                hidden = key.secret or attr in (
+                    "accounts",
+                    "authorization.users",
+                    "websocket",
+                    "cluster.routes",
+                    "cluster.authorization",
+                )
                 shown = ("***", "***") if hidden else (before, after)
                 reloadable = key.reloadable and not _is_fixed(attr, before, after)
                 found.append(Change(attr, *shown, reloadable or _is_idle(attr, old, new)))

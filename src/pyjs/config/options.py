@@ -320,7 +320,9 @@ class ClusterOptions:
         if not self.advertise:
             return None
         host, _, port = self.advertise.rpartition(":")
-        return (host.strip("[]"), int(port)) if host and port.isdigit() else (self.advertise, max(0, self.port))
+        return (
+            (host.strip("[]"), int(port)) if host and port.isdigit() else (self.advertise, max(0, self.port))
+        )
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -115,7 +115,7 @@ cdef class Account:
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
         """Deliver to a member at another server, chosen by the number of members there."""
-        cdef uint32_t at, tried, first
+        cdef uint32_t at, _tried, first
         cdef uint64_t weights = 0, chosen
         cdef int doubtful
         for at in range(g.n_here, g.n):
@@ -127,7 +127,7 @@ cdef class Account:
             first += 1
         for doubtful in range(2):
             at = first
-            for tried in range(g.n - g.n_here):
+            for _tried in range(g.n - g.n_here):
                 if ((<Sink> g.targets[at].sink).doubtful == doubtful
                         and (<Sink> g.targets[at].sink).deliver(m, &g.targets[at])):
                     return 1

@@ -44,6 +44,7 @@ class Turn:
     now: int
     skew: int
     crowded: bool
+    news: bool
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import duration_text, time_text, uptime_text
-from pyjs.monitor.json_text import JsonDict, filled
+from pyjs.monitor.json_text import JsonDict, JsonValue, filled
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -33,11 +33,13 @@ def routez(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator
     return (yield from routes_page(monitored, listed, detail, now_ns))
 
 
-def routes_page(monitored: Monitored, listed: bool, detail: bool, now_ns: int) -> Generator[None, None, JsonDict]:
+def routes_page(
+    monitored: Monitored, listed: bool, detail: bool, now_ns: int
+) -> Generator[None, None, JsonDict]:
     """Return all routes; `listed`: with the subjects of their subscriptions, `detail`: with everything of them."""
     node = monitored.node
     routes = [] if node.cluster is None else list(node.cluster.routes.values())
-    entries: list[JsonDict] = []
+    entries: list[JsonValue] = []
     for route in routes:
         entries.append((yield from _entry(route, listed, detail, now_ns)))
     return {
@@ -78,8 +80,19 @@ def _entry(route: Route, listed: bool, detail: bool, now_ns: int) -> Generator[N
     return entry | {"compression": "off"}
 
 
-def _subscriptions(route: Route, detail: bool) -> Generator[None, None, list[object]]:
-    out: list[object] = []
+def route_counters(route: Route) -> JsonDict:
+    """Return the counters of a route, as the statistics of a server have them."""
+    return {
+        "rid": route.rid,
+        "name": "" if route.info is None else route.info.server_name,
+        "sent": {"msgs": route.out_msgs, "bytes": route.out_bytes},
+        "received": {"msgs": route.in_msgs, "bytes": route.in_bytes},
+        "pending": route.pending_size,
+    }
+
+
+def _subscriptions(route: Route, detail: bool) -> Generator[None, None, list[JsonValue]]:
+    out: list[JsonValue] = []
     for account, remote in list(route.remote.items()):
         for sub in list(remote.subscriptions.values()):
             out.append(_detail(sub, account, route.rid) if detail else sub.subject.decode("utf-8", "replace"))

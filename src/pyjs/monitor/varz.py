@@ -51,7 +51,7 @@ def _identity(monitored: Monitored) -> JsonDict:
         answer["auth_required"] = True
     tls = options.tls
     if node.cluster is not None:
-        answer |= filled({"connect_urls": node.cluster.client_urls()})
+        answer |= filled({"connect_urls": [*node.cluster.client_urls()]})
     return answer | filled(
         {"tls_required": bool(tls.certificates) and not tls.allow_plain, "tls_verify": tls.verify}
     )
@@ -162,13 +162,14 @@ def _runtime(monitored: Monitored, now_ns: int) -> JsonDict:
 def _counters(monitored: Monitored) -> JsonDict:
     node, counts = monitored.node, monitored.request_counts
     in_msgs, in_bytes, out_msgs, out_bytes = node.counters()
+    routes = (0, 0, 0, 0) if node.cluster is None else node.cluster.counters()
     return {
-        "in_msgs": in_msgs,
-        "in_bytes": in_bytes,
+        "in_msgs": in_msgs + routes[0],
+        "in_bytes": in_bytes + routes[1],
         "in_client_msgs": in_msgs,
         "in_client_bytes": in_bytes,
-        "out_msgs": out_msgs,
-        "out_bytes": out_bytes,
+        "out_msgs": out_msgs + routes[2],
+        "out_bytes": out_bytes + routes[3],
         "out_client_msgs": out_msgs,
         "out_client_bytes": out_bytes,
         "slow_consumers": node.slow_consumers,

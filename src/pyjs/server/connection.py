@@ -13,12 +13,13 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from pyjs.core.link import Link, Peer, TlsPeer
+from pyjs.core.session import ClientSession
 from pyjs.server.addresses import plain_ip
 from pyjs.server.failures import log_exception
 from pyjs.server.trace import IN, OUT, Tracer
 
 if TYPE_CHECKING:
-    from pyjs.core.session import ClientSession
+    from pyjs.cluster.route import Route
     from pyjs.server.driver import Driver
     from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
@@ -50,7 +51,7 @@ class Connection(asyncio.Protocol, Link):
         self._gave_way = False  # until `_read_on`
         self._linger: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport
-        self.session: ClientSession  # from connection_made on
+        self.session: ClientSession | Route  # from connection_made on
 
     # -- called by the transport -------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -70,7 +71,7 @@ class Connection(asyncio.Protocol, Link):
             self.transport.abort()
         self._driver.wake()
 
-    def _open(self, peer: Peer) -> ClientSession:
+    def _open(self, peer: Peer) -> ClientSession | Route:
         """Return the session of the connection."""
         return self._driver.node.open_session(peer, self)
 
@@ -211,13 +212,17 @@ class Connection(asyncio.Protocol, Link):
             self.transport.resume_reading()
 
     def _trace(self, direction: int, data: bytes) -> None:
+        if isinstance(self.session, ClientSession):
+            self._trace_client(self.session, direction, data)
+
+    def _trace_client(self, session: ClientSession, direction: int, data: bytes) -> None:
         node = self._driver.node
-        if self.session.account is node.system_account and not node.options.trace_verbose:
+        if session.account is node.system_account and not node.options.trace_verbose:
             return
         if self._tracers is None:
             size_max = node.options.max_traced_msg_len
             self._tracers = (
-                Tracer(self.session, node.log, IN, size_max),
-                Tracer(self.session, node.log, OUT, size_max),
+                Tracer(session, node.log, IN, size_max),
+                Tracer(session, node.log, OUT, size_max),
             )
         self._tracers[direction].trace(data)

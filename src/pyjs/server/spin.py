@@ -6,8 +6,8 @@ or a turn ran. Input during a spin earns credit, a spin in vain costs one, so th
 four on; without credit the loop sleeps at once. A wait without a spin does not tell how much of it was waking up:
 after short ones a spin is tried again, and after each trial in vain less often.
 
-Where other programs want the core, a spin takes it from the client that it waits for: then the loop sleeps at once for a
-while. Three servers of a cluster on two cores answered half as many requests before that.
+Where other programs want the core, a spin takes it from the client that it waits for: then the loop sleeps at once
+for a while. Three servers of a cluster on two cores answered half as many requests before that.
 
 A spin expects one read: its turn need not wait for other reads of the iteration (`Driver.prompt`). When there were
 others nevertheless, they share a turn again for the next CROWDED looks.

@@ -33,7 +33,7 @@ from pyjs.monitor.jsz import (
     jsz,
     jsz_options,
 )
-from pyjs.monitor.routez import routes_page
+from pyjs.monitor.routez import route_counters, routes_page
 from pyjs.monitor.subsz import subsz
 from pyjs.monitor.varz import FEATURE_FLAGS, varz
 from pyjs.node import PEER_VERSION
@@ -205,7 +205,7 @@ class Answers:
         domain = options.jetstream.domain if enabled else ""
         return {
             **self._identity(),
-            **filled({"domain": domain}),
+            **filled({"cluster": options.cluster.name if node.cluster is not None else "", "domain": domain}),
             "ver": PEER_VERSION,
             **filled({"tags": [*options.server_tags], "metadata": dict(options.server_metadata)}),
             "feature_flags": {name: options.feature_flags.get(name, False) for name in FEATURE_FLAGS},
@@ -217,20 +217,22 @@ class Answers:
 
     def _statsz(self) -> JsonDict:
         page = varz(self.monitored, self._now_ns)
-        sent: JsonDict = {"msgs": page["out_msgs"], "bytes": page["out_bytes"]}
-        received: JsonDict = {"msgs": page["in_msgs"], "bytes": page["in_bytes"]}
+        cluster = self.monitored.node.cluster
         answer = {
             name: page[name] for name in ("start", "mem", "cores", "cpu", "connections", "total_connections")
         }
         active = sum(bool(account.sessions) for account in self.monitored.node.accounts.values())
         answer |= {"active_accounts": active, "subscriptions": page["subscriptions"]}
         answer |= {
-            "sent": sent,
-            "sent_to_clients": sent,
-            "received": received,
-            "received_from_clients": received,
+            "sent": {"msgs": page["out_msgs"], "bytes": page["out_bytes"]},
+            "sent_to_clients": {"msgs": page["out_client_msgs"], "bytes": page["out_client_bytes"]},
+            "received": {"msgs": page["in_msgs"], "bytes": page["in_bytes"]},
+            "received_from_clients": {"msgs": page["in_client_msgs"], "bytes": page["in_client_bytes"]},
+            "slow_consumers": page["slow_consumers"],
         }
-        answer |= {"slow_consumers": page["slow_consumers"], "active_servers": 1}
+        if cluster is not None:
+            answer["routes"] = [route_counters(route) for route in cluster.routes.values()]
+        answer["active_servers"] = 1 if cluster is None else 1 + len(cluster.routes)
         if self.monitored.node.jetstream is not None:
             answer["jetstream"] = {
                 "config": jetstream_config(self.monitored),

@@ -91,7 +91,7 @@ def asks_for(given: dict[str, Any], options: Options, server_name: str) -> bool:
     for wanted, actual in (
         (given.get("server_name", ""), server_name),
         (given.get("host", ""), options.host),
-        (given.get("cluster", ""), ""),
+        (given.get("cluster", ""), options.cluster.name),
     ):
         if wanted and (wanted != actual if exact else wanted not in actual):
             return False

@@ -1,7 +1,7 @@
 """Reader of the frames between servers of a cluster.
 
-A frame that lies whole in a read is not copied. The begin of another one is kept, and grows with the reads that follow.
-The size of a body is bounded before any memory is taken for it.
+A frame that lies whole in a read is not copied. The begin of another one is kept, and grows with the reads that
+follow. The size of a body is bounded before any memory is taken for it.
 
 Compiled: every message between servers (benchmarks/: 1-1 over a route).
 """

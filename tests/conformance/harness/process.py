@@ -50,6 +50,7 @@ class ServerProcess:
         with_http: bool,
         http_key: str = "http",
         may_fork: bool = False,
+        name: str = "conformance",
     ) -> None:
         self.port = 0
         self.http_port = 0
@@ -57,6 +58,7 @@ class ServerProcess:
         self._config = config
         self._directory = directory
         self._with_http = with_http
+        self._name = name
         self._http_key = http_key  # http or https
         self._is_forked = may_fork and command == [sys.executable, "-m", "pyjs"]
         self._process: subprocess.Popen[bytes] | Forked | None = None
@@ -103,10 +105,10 @@ class ServerProcess:
         return True
 
     def _spawn(self) -> None:
-        self.port = _free_port()
-        lines = [f'listen: "127.0.0.1:{self.port}"', "server_name: conformance"]
+        self.port = free_port()
+        lines = [f'listen: "127.0.0.1:{self.port}"', f"server_name: {self._name}"]
         if self._with_http:
-            self.http_port = _free_port()
+            self.http_port = free_port()
             lines.append(f'{self._http_key}: "127.0.0.1:{self.http_port}"')
         lines.append(self._config.replace("<<store>>", str(self._directory / "store")))
         config = self._directory / "server.conf"
@@ -141,7 +143,8 @@ class ServerProcess:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -69,7 +69,9 @@ def test_a_route_to_itself_is_not_tried_again(net: SimNet) -> None:
 def test_a_server_that_starts_later_is_found(net: SimNet) -> None:
     a = net.start("a", "10.0.0.2")
     net.run(3 * NS_PER_S)
-    assert logged(a, "Error trying to connect to route (attempt 1): dial tcp 10.0.0.2:6222: connect: connection refused")
+    assert logged(
+        a, "Error trying to connect to route (attempt 1): dial tcp 10.0.0.2:6222: connect: connection refused"
+    )
     net.start("b")
     net.run_until(net.whole)
 
@@ -80,7 +82,9 @@ def test_another_cluster_is_refused_with_both_names(net: SimNet) -> None:
     net.run(NS_PER_S)
     assert not a.cluster.routes
     assert not b.cluster.routes
-    assert logged(b, 'the server "a" is in the cluster "SIM", not in "OTHER": write the same cluster.name on both')
+    assert logged(
+        b, 'the server "a" is in the cluster "SIM", not in "OTHER": write the same cluster.name on both'
+    )
 
 
 def test_a_wrong_password_is_refused(net: SimNet) -> None:
@@ -310,7 +314,9 @@ def test_info_names_the_cluster(net: SimNet) -> None:
 
 # -- strangers -------------------------------------------------------------------------------------------------
 
-NATS_SERVER_INFO = b'INFO {"server_id":"NABC","server_name":"go-1","version":"2.15.1","proto":1,"port":6222}\r\n'
+NATS_SERVER_INFO = (
+    b'INFO {"server_id":"NABC","server_name":"go-1","version":"2.15.1","proto":1,"port":6222}\r\n'
+)
 NATS_SERVER_CONNECT = b'CONNECT {"name":"go-1","cluster":"SIM","lnoc":true,"tls_required":false}\r\n'
 
 
@@ -333,7 +339,14 @@ class Stranger:
         return out
 
     def enter(self) -> None:
-        hello = {"pyjs_route": 1, "server_id": "NSTRANGER", "server_name": "s", "cluster": "SIM", "host": "", "port": PORT}
+        hello = {
+            "pyjs_route": 1,
+            "server_id": "NSTRANGER",
+            "server_name": "s",
+            "cluster": "SIM",
+            "host": "",
+            "port": PORT,
+        }
         assert b"+OK\r\n" in self.send(b"CONNECT " + json.dumps(hello).encode() + b"\r\n")
 
 
@@ -428,7 +441,14 @@ def test_a_message_with_a_false_tail_is_refused(net: SimNet) -> None:
     stranger.send(frame(1, b"$G"))
     tail = b"9\r\nhi\r\n"  # says 9 where 2 bytes follow
     fixed = b"".join(n.to_bytes(4, "little") for n in (1, 0, 0, 2, 0, 0))
-    stranger.send((len(fixed) + 1 + len(tail)).to_bytes(4, "little") + bytes(4) + bytes([3, 1, 0, 0]) + fixed + b"x" + tail)
+    stranger.send(
+        (len(fixed) + 1 + len(tail)).to_bytes(4, "little")
+        + bytes(4)
+        + bytes([3, 1, 0, 0])
+        + fixed
+        + b"x"
+        + tail
+    )
     assert stranger.link.closed
     assert here.frames() == []
 

@@ -12,7 +12,14 @@ from pyjs.cluster.cluster import Cluster
 from pyjs.core.link import Peer
 from pyjs.testing import MemoryLink
 
-HELLO = {"pyjs_route": 1, "server_id": "NOTHER", "server_name": "other", "cluster": "EAST", "host": "", "port": 7}
+HELLO = {
+    "pyjs_route": 1,
+    "server_id": "NOTHER",
+    "server_name": "other",
+    "cluster": "EAST",
+    "host": "",
+    "port": 7,
+}
 
 
 def cluster_of(site: Site) -> Cluster:
@@ -107,10 +114,18 @@ CLUSTER_EFFECTS: dict[str, list[Effect]] = {
     "cluster/no_advertise": [block("no_advertise: true", told_clients)],
     "cluster/connect_retries": [block("connect_retries: 4", tries)],
     "cluster.authorization/user": [
-        block("authorization { user: u, password: p }", login(user="u", **{"pass": "p"}), "authorization { user: x, password: p }")
+        block(
+            "authorization { user: u, password: p }",
+            login(user="u", **{"pass": "p"}),
+            "authorization { user: x, password: p }",
+        )
     ],
     "cluster.authorization/password": [
-        block("authorization { user: u, password: p }", login(user="u", **{"pass": "p"}), "authorization { user: u, password: x }")
+        block(
+            "authorization { user: u, password: p }",
+            login(user="u", **{"pass": "p"}),
+            "authorization { user: u, password: x }",
+        )
     ],
     "cluster.authorization/timeout": [block("authorization { timeout: 0.5 }", silence)],
 }

@@ -81,7 +81,9 @@ def _check_password(reading: Reading, key: Key, value: Value, data: object) -> N
 
 def _check_name(reading: Reading, key: Key, value: Value, data: object) -> None:
     if isinstance(data, str) and any(char.isspace() for char in data):
-        raise Refused(value.place, "cluster name cannot contain spaces or wildcards", "use letters and digits")
+        raise Refused(
+            value.place, "cluster name cannot contain spaces or wildcards", "use letters and digits"
+        )
 
 
 def _positive(reading: Reading, key: Key, value: Value, data: object) -> None:
@@ -146,7 +148,9 @@ CLUSTER = Table(
         Unsupported(("compression",), "routes are not compressed"),
         Unsupported(("permissions",), "every server of the cluster may send every subject"),
         Unsupported(("connect_backoff",), "the time between two attempts grows to one second"),
-        Unsupported(("ping_interval", "ping_max"), "a server that is silent is noticed in less than a second"),
+        Unsupported(
+            ("ping_interval", "ping_max"), "a server that is silent is noticed in less than a second"
+        ),
         Unsupported(("write_deadline", "write_timeout"), "a slow route is closed by its pending bytes"),
     ),
 )
