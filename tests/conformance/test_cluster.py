@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,8 @@ accounts {
                 subscribe: {allow: ["open.>", "_INBOX.>", "fence.>", "end.>"], deny: "open.secret"}
             }}
             {user: answers, password: a, permissions: {
-                publish: ["fence.>", "end.>"], subscribe: ["svc.>", "fence.>", "end.>", "_INBOX.>"], allow_responses: true
+                publish: ["fence.>", "end.>"], subscribe: ["svc.>", "fence.>", "end.>", "_INBOX.>"]
+                allow_responses: true
             }}
         ]
         exports: [{stream: "feed.>"}, {service: "svc.>"}, {stream: "private.>", accounts: [B]}]

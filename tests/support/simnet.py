@@ -98,7 +98,7 @@ class SimServer:
 
     def __init__(self, net: SimNet, name: str, options: Options) -> None:
         self.net, self.name = net, name
-        self.host = f"10.0.0.{len(net.servers) + 1}"
+        self.host = net.hosts.setdefault(name, f"10.0.0.{len(net.hosts) + 1}")
         self.options = options
         self.alive = True
         self.paused = False  # as by SIGSTOP
@@ -137,6 +137,7 @@ class SimNet:
         self.clock = VirtualClock()
         self.jitter_ns = jitter_ns
         self.servers: dict[str, SimServer] = {}
+        self.hosts: dict[str, str] = {}  # addresses, by the name of the server; a killed one keeps its own
         self.cuts: set[tuple[str, str]] = set()  # (from, to): nothing gets through
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()

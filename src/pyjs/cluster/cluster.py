@@ -62,6 +62,7 @@ class Cluster:
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
+        self._told: dict[str, set[str]] = {}  # by server id: the ids of the servers that it has routes to
         for account in host.accounts.values():
             self.account_added(account)
 
@@ -114,6 +115,10 @@ class Cluster:
     def has_route(self, server_id: str) -> bool:
         """Return whether there is a route to a server."""
         return server_id in self.routes
+
+    def is_told(self, server_id: str) -> bool:
+        """Return whether another server has a route to that one."""
+        return any(server_id in told for told in self._told.values())
 
     def me(self, dial: Dial | None = None) -> PeerInfo:
         """Return what this server says of itself; to the address of `dial` with its login."""
@@ -235,6 +240,7 @@ class Cluster:
         if pulse is not None:
             pulse.close("Route Closed")
         self._peers.pop(info.server_id, None)
+        self._told.pop(info.server_id, None)
         self.host.log.info(
             f'{route} - Route to the server "{info.server_name}" is closed: {route.closed_reason}'
         )
@@ -346,15 +352,15 @@ class Cluster:
         peers = given.get("peers") or []
         if not isinstance(peers, list) or len(peers) > PEERS_MAX:
             raise BadHello(f"the other side's peers are no list of at most {PEERS_MAX}")
-        for peer in peers:
-            self._learn(peer)
         assert route.info is not None  # it is open
         server_id = route.info.server_id
+        self._told[server_id] = {self._learn(peer) for peer in peers}
         if self._peers.get(server_id) != urls:
             self._peers[server_id] = urls
             self.host.client_urls_changed()
 
-    def _learn(self, peer: Any) -> None:
+    def _learn(self, peer: Any) -> str:
+        """Connect to a server that another one tells of, if there is no route yet; return its id."""
         if not isinstance(peer, dict):
             raise BadHello("one of the other side's peers is no JSON object")
         server_id, host, port = peer.get("id"), peer.get("host"), peer.get("port")
@@ -363,6 +369,7 @@ class Cluster:
         known = server_id == self.host.server_id or server_id in self.routes
         if not known and host and 0 < port <= 65535:
             self._mesh.learned(host, port, server_id)
+        return server_id
 
     def route_synced(self, route: Route) -> None:
         """Note that the other side has told all its interest."""

@@ -1,8 +1,9 @@
 """Which servers to connect to: those of the configuration, and those that peers tell of.
 
 Knows addresses and times, no sockets: `take_dials` gives the shell what to connect to, which reports with `failed` or
-with a route. A route of the configuration is tried for ever; one that was learned from a peer is given up after
-`connect_retries` failures, since the server may be gone for good: if it comes back, it connects by itself.
+with a route. A route of the configuration is tried for ever; one that was learned from a peer as long as some peer has
+a route to that server, and then `connect_retries` times: the server may be gone for good, and if it comes back, it
+connects by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Address: TypeAlias = tuple[str, int]
 
 FIRST_WAIT_NS = NS_PER_S // 10
-WAIT_MAX_NS = NS_PER_S
+WAIT_MAX_NS = NS_PER_S // 2
 LOG_EVERY = 60  # failures of one address
 LEARNED_MAX = 256  # addresses
 
@@ -111,7 +112,8 @@ class Mesh:
         dial.failures += 1
         if dial.failures % LOG_EVERY == 1:
             self._host.log.error(f"Error trying to connect to route (attempt {dial.failures}): {cause}")
-        if dial.learned and dial.failures > max(0, self._cluster.options.connect_retries):
+        retries = self._cluster.options.connect_retries
+        if dial.learned and dial.failures > retries and not self._cluster.is_told(dial.server_id):
             self._forget(dial)
             return
         self._wait(dial)

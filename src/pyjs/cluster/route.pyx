@@ -24,7 +24,8 @@ from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
     FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG, FRAME_PING,
-    FRAME_PONG, FRAME_SYNCED, HEADER_SIZE, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameHeader, FrameReader, InterestFixed, MsgFixed,
+    FRAME_PONG, FRAME_SYNCED, HEADER_SIZE, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameHeader, FrameReader,
+    InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting

@@ -131,10 +131,9 @@ class ThreeServers:
         self._servers: dict[str, ServerProcess] = {}
         for name, route in zip(NAMES, self.routes, strict=True):
             (directory / name).mkdir(parents=True)
-            config = (
-                f'{common}\ncluster {{ name: TRIO, listen: "127.0.0.1:{route}"\n'
-                f"routes: [{', '.join(f'nats://127.0.0.1:{port}' for port in self.routes if port != route)}]\n{block} }}"
-            )
+            others = ", ".join(f"nats://127.0.0.1:{port}" for port in self.routes if port != route)
+            cluster = f'name: TRIO, listen: "127.0.0.1:{route}", routes: [{others}]'
+            config = f"{common}\ncluster {{ {cluster}\n{block} }}"
             self._servers[name] = ServerProcess(command, config, directory / name, with_http=True, name=name)
         self._clients: list[NodeClient] = []
         self._fences = 0
@@ -193,7 +192,7 @@ class ThreeServers:
             for client, mark in zip(clients, marks, strict=True):
                 if client is not asker:
                     self._wait_known(asker, mark)
-        for client, mark in zip(clients, marks, strict=True):
+        for client in clients:
             client.send(b"UNSUB fence\r\n")
             client.fence()
             client.frames = [frame for frame in client.frames if not frame[0].startswith(b"fence.")]
