@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 API_LEVEL = 5
 SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
-INFOS_STEP = 20  # sessions that get INFO in one step
 STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are also slewed
 # -ERR text and close reason
 ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
@@ -101,10 +100,7 @@ class Node(Host):
         self.accounts: dict[str, Account] = {}
         self.exchanges: dict[str, Exchange] = {}  # what accounts share, by name
         self.settings = SessionSettings()
-        self.product_version = pyjs.__version__
-        self.client_urls: tuple[str, ...] = ()
         self.cluster: Cluster | None = None
-        self._urls_changing = False  # clients will be told of changed addresses
         self.apply_options(options)
         if options.cluster.port:
             from pyjs.cluster.cluster import Cluster  # most servers are in none
@@ -396,31 +392,6 @@ class Node(Host):
         fields["xkey"] = self.xkey
         fields["pyjs_version"] = pyjs.__version__
         return fields
-
-    def set_client_urls(self, urls: list[str]) -> None:
-        """Note where clients reach this server; its cluster is told."""
-        advertised = self.options.client_advertise
-        if advertised:
-            host, port = split_host_port(advertised, self.port)
-            urls = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
-        self.client_urls = tuple(urls)
-        if self.cluster is not None:
-            self.cluster.own_urls_changed()
-
-    def client_urls_changed(self) -> None:
-        """Send INFO to every client, in steps: other servers of the cluster came or went."""
-        if not self._urls_changing and not self.options.cluster.no_advertise:
-            self._urls_changing = True
-            self.turn_state.go_on(self._info_steps())
-
-    def _info_steps(self) -> Iterator[None]:
-        yield  # others may come or go in the same turn
-        self._urls_changing = False
-        for number, session in enumerate(list(self.sessions.values())):
-            if session.connected and session.options.protocol >= 1:
-                session.send_info()
-            if number % INFOS_STEP == INFOS_STEP - 1:
-                yield
 
     def start_lame_duck(self) -> None:
         """Send INFO with `ldm` to every client: the server will stop."""

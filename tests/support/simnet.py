@@ -106,9 +106,9 @@ class SimServer:
         self.wires: list[Wire] = []
         self.late: list[Callable[[], None]] = []  # what arrived while it was paused
         self.node = Node(options, net.clock, SeededRng(net.rng.getrandbits(32)), OsDisk(), self.log)
-        self.node.set_client_urls([f"{self.host}:4222"])
         assert self.node.cluster is not None
         self.cluster = self.node.cluster
+        self.cluster.set_own_urls((f"{self.host}:4222",))
 
     def wake(self) -> None:
         """Run the node's turns until nothing is left, and connect to whom it asks for."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs import __version__
 from pyjs.cluster.hello import MESSAGES, PULSE, BadHello, PeerInfo, read_urls
 from pyjs.cluster.interest import Interest
 from pyjs.cluster.mesh import Dial, Mesh
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyjs.core.link import Link, Peer
 
 ROUTES_MAX = 63  # of 64 bits of Msg.told, one is left so that not all of them are ever set
+INFOS_STEP = 20  # sessions that get INFO in one step
 SYNC_STEP = 200  # subscriptions told in one step
 ALREADY = "there is a route already"
 PEERS_MAX = 256  # that one server may tell of
@@ -62,6 +64,8 @@ class Cluster:
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
+        self._urls: tuple[str, ...] = ()  # host:port, where clients reach this server
+        self._infos_due = False  # clients will be told of changed addresses
         self._told: dict[str, set[str]] = {}  # by server id: the ids of the servers that it has routes to
         for account in host.accounts.values():
             self.account_added(account)
@@ -132,7 +136,7 @@ class Cluster:
             port,
             self._own_urls(),
             bool(options.authorization.user),
-            self.host.product_version,
+            __version__,
         )
         if dial is None:
             return info
@@ -212,7 +216,7 @@ class Cluster:
         self.host.turn_state.go_on(self._sync_steps(route))
         route.send_ping(self.host.clock.now_ns().to_bytes(8, "little"))
         self._tell_peers()
-        self.host.client_urls_changed()
+        self._urls_changed()
 
     def _free_bit(self) -> int:
         used = 0
@@ -246,7 +250,7 @@ class Cluster:
         )
         self._mesh.route_lost(info.server_id)
         self._tell_peers()
-        self.host.client_urls_changed()
+        self._urls_changed()
 
     def counters(self) -> tuple[int, int, int, int]:
         """Return in_msgs, in_bytes, out_msgs, out_bytes of all routes since the start."""
@@ -308,7 +312,7 @@ class Cluster:
     # -- what peers say ----------------------------------------------------------------------------------------
 
     def _own_urls(self) -> tuple[str, ...]:
-        return () if self.options.no_advertise or self.lame_duck else self.host.client_urls
+        return () if self.options.no_advertise or self.lame_duck else self._urls
 
     def client_urls(self) -> list[str]:
         """Return the addresses for clients of all servers, this one's first."""
@@ -322,9 +326,25 @@ class Cluster:
         self.lame_duck = True
         self._tell_peers()
 
-    def own_urls_changed(self) -> None:
+    def set_own_urls(self, urls: tuple[str, ...]) -> None:
         """Tell the other servers where clients reach this one."""
+        self._urls = urls
         self._tell_peers()
+
+    def _urls_changed(self) -> None:
+        """Send INFO to every client, in steps: servers came or went."""
+        if not self._infos_due and not self.options.no_advertise:
+            self._infos_due = True
+            self.host.turn_state.go_on(self._info_steps())
+
+    def _info_steps(self) -> Iterator[None]:
+        yield  # others may come or go in the same turn
+        self._infos_due = False
+        for number, session in enumerate(list(self.host.sessions.values())):
+            if session.connected and session.options.protocol >= 1:
+                session.send_info()
+            if number % INFOS_STEP == INFOS_STEP - 1:
+                yield
 
     def _tell_peers(self) -> None:
         peers = [
@@ -357,7 +377,7 @@ class Cluster:
         self._told[server_id] = {self._learn(peer) for peer in peers}
         if self._peers.get(server_id) != urls:
             self._peers[server_id] = urls
-            self.host.client_urls_changed()
+            self._urls_changed()
 
     def _learn(self, peer: Any) -> str:
         """Connect to a server that another one tells of, if there is no route yet; return its id."""

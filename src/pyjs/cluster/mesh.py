@@ -2,8 +2,8 @@
 
 Knows addresses and times, no sockets: `take_dials` gives the shell what to connect to, which reports with `failed` or
 with a route. A route of the configuration is tried for ever; one that was learned from a peer as long as some peer has
-a route to that server, and then `connect_retries` times: the server may be gone for good, and if it comes back, it
-connects by itself.
+a route to that server, and then for KEEP_NS and at least `connect_retries` times. A cluster in two halves grows
+together again even if no address of the configuration leads from one to the other.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Address: TypeAlias = tuple[str, int]
 FIRST_WAIT_NS = NS_PER_S // 10
 WAIT_MAX_NS = NS_PER_S // 2
 LOG_EVERY = 60  # failures of one address
+KEEP_NS = 600 * NS_PER_S  # a server that a peer told of, and that nobody has a route to, is tried so long
 LEARNED_MAX = 256  # addresses
 
 
@@ -47,6 +48,7 @@ class Dial:
     learned: bool = False  # from a peer
     state: DialState = DialState.WAITING
     failures: int = 0
+    lost_ns: int = 0  # when the failures began
     server_id: str = ""  # who answered last
     timer: Timer | None = None
     pulse: bool = False  # for heartbeats, beside a route
@@ -112,11 +114,18 @@ class Mesh:
         dial.failures += 1
         if dial.failures % LOG_EVERY == 1:
             self._host.log.error(f"Error trying to connect to route (attempt {dial.failures}): {cause}")
-        retries = self._cluster.options.connect_retries
-        if dial.learned and dial.failures > retries and not self._cluster.is_told(dial.server_id):
+        if dial.failures == 1:
+            dial.lost_ns = self._host.clock.now_ns()
+        if dial.learned and self._is_gone(dial):
             self._forget(dial)
             return
         self._wait(dial)
+
+    def _is_gone(self, dial: Dial) -> bool:
+        """Return whether a server that a peer once told of seems to be gone for good."""
+        if self._cluster.is_told(dial.server_id) or dial.failures <= self._cluster.options.connect_retries:
+            return False
+        return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS
 
     def connected(self, dial: Dial, server_id: str) -> None:
         """Note who is at the address: there is a route to it, perhaps another one than this connection."""

@@ -2,17 +2,11 @@ from pyjs.cluster.cluster import Cluster
 from pyjs.cluster.greeting import Greeting
 from pyjs.cluster.hello import PeerInfo
 from pyjs.cluster.mesh import Dial
+from pyjs.cluster.remote import RemoteAccount
 from pyjs.core.account import Account
 from pyjs.core.host import Host
 from pyjs.core.link import Link, Peer
-from pyjs.core.sink import Sink, Turn
-from pyjs.subjects.sublist import Subscription
-
-class RemoteAccount(Sink):
-    account: Account
-    subscriptions: dict[tuple[bytes, bytes], Subscription]
-    def __init__(self, route: Route, account: Account, number: int) -> None: ...
-    def set_weight(self, subject: bytes, queue: bytes, weight: int) -> None: ...
+from pyjs.core.sink import Turn
 
 class Route:
     cluster: Cluster
@@ -32,8 +26,6 @@ class Route:
     rtt_ns: int
     in_msgs: int
     in_bytes: int
-    out_msgs: int
-    out_bytes: int
     synced: bool
     silent: bool
     def __init__(
@@ -61,6 +53,10 @@ class Route:
     def set_silent(self, silent: bool) -> None: ...
     def heard_at(self, now_ns: int) -> None: ...
     def note_rtt(self, rtt_ns: int) -> None: ...
+    @property
+    def out_msgs(self) -> int: ...
+    @property
+    def out_bytes(self) -> int: ...
     @property
     def told_bit(self) -> int: ...
     @property

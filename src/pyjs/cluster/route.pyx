@@ -1,11 +1,10 @@
 """One route: a connection to another server of the cluster. Frames in, frames out, without its socket.
 
-A subscription of the other server stands in the account here with the RemoteAccount as its receiver, so that
-publishing finds it as it finds any other. A message leaves once for each server, however many subscriptions it has
-there: `Msg.told` has one bit for each route. Of a queue group, one server is chosen, and the frame names the group.
-A message that came by a route goes to subscriptions here only, since every server has a route to every other.
-
-Invariant: a message leaves after the interest that was there before it, so that an answer finds its way back.
+A subscription of the other server stands in the account here with the RemoteAccount (remote.pyx) as its receiver, so
+that publishing finds it as it finds any other. A message leaves once for each server, however many subscriptions it
+has there: `Msg.told` has one bit for each route. Of a queue group, one server is chosen, and the frame names the
+group. A message that came by a route goes to subscriptions here only, since every server has a route to every other.
+writer.pyx has the output.
 
 Compiled: every message between servers (benchmarks/: 1-1 over a route).
 """
@@ -13,26 +12,21 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from pyjs.base.fast cimport write_digits
+from pyjs.cluster.remote cimport RemoteAccount
+from pyjs.cluster.writer cimport RouteWriter
 from pyjs.core.account cimport EVERYWHERE, Account
 from pyjs.core.intake cimport HELD, Intake
-from pyjs.core.outbuf cimport OutBuf
-from pyjs.core.session cimport ClientSession
-from pyjs.core.sink cimport Sink
-from pyjs.subjects.routes cimport Target
-from pyjs.subjects.sublist cimport Subscription
 from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
     FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG, FRAME_PING,
-    FRAME_PONG, FRAME_SYNCED, HEADER_SIZE, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameHeader, FrameReader,
-    InterestFixed, MsgFixed,
+    FRAME_PONG, FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader, InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting
 from pyjs.cluster.hello import LINE_MAX, BadHello, shown
 
 cdef enum:
-    FLUSH_AT = 262144           # queued bytes that force a partial turn, as for clients
     WORK_MAX = 32768
     WORK_MIN = 1024
     FRAME_WORK = 48             # a frame that is no message
@@ -51,51 +45,6 @@ class Unknown:
         self.weights = {}       # (subject, queue) -> weight
 
 
-cdef class RemoteAccount(Sink):
-    """One account at the other server."""
-
-    def __cinit__(self, Route route not None, Account account not None, uint32_t number):
-        self.route = route
-        self.account = account
-        self.number = number
-        self.doubtful = route.silent
-        self.subscriptions = {}
-
-    cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
-        if t.sub.closed or m.told == EVERYWHERE or self.route.state != OPEN:
-            return 0
-        if m.told & self.route.bit:
-            if t.sub.queue_id == 0:
-                return 0                # it has the message already
-            if self.route.last == m and self.route.add_queue(t) == 0:
-                t.sub.delivered += 1
-                return 1
-        if self.route.send_msg(m, self.number, t) < 0:
-            return 0
-        m.told |= self.route.bit
-        t.sub.delivered += 1
-        return 1
-
-    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        return 1 if trace.only else self.deliver(m, t)
-
-    def set_weight(self, bytes subject, bytes queue, int64_t weight) -> None:
-        """Add, change or remove the other server's subscriptions of `subject` and `queue`; weight 0: remove."""
-        cdef Subscription sub = self.subscriptions.get((subject, queue))
-        if weight == 0:
-            if sub is not None:
-                del self.subscriptions[subject, queue]
-                self.account.remove_plain(sub)
-            return
-        if sub is None:
-            sub = Subscription(self, subject, queue)
-            sub.state.weight = <uint32_t> weight
-            self.account.add_plain(sub)
-            self.subscriptions[subject, queue] = sub
-        else:
-            sub.state.weight = <uint32_t> weight
-
-
 cdef class Route:
     """One connection to another server."""
 
@@ -103,13 +52,12 @@ cdef class Route:
         self.cluster, self.host = cluster, cluster.host
         self.turn = self.host.turn_state
         self.peer, self.link, self.dial, self.rid = peer, link, dial, rid
-        self.out, self.reader, self.input = OutBuf(), FrameReader(), Intake(link)
-        self.out.set_limit(self.host.settings.max_pending)
+        self.reader, self.input = FrameReader(), Intake(link)
+        self.writer = RouteWriter(self, cluster, link, self.turn, self.host.settings.max_pending)
         self.line = b""
         self.remote, self.numbered = {}, []
         self.closed_reason = ""
         self.started_at_ns = self.last_activity_ns = self.host.clock.now_ns()
-        self.timers = []
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -120,7 +68,8 @@ cdef class Route:
 
     def open(self, info, uint64_t bit) -> None:
         """Exchange frames from now on; `bit` is that of the route in Msg.told."""
-        self.info, self.bit = info, bit
+        self.info = info
+        self.writer.open(bit)
         self.greeting = None
         self.state = OPEN
 
@@ -135,12 +84,10 @@ cdef class Route:
         if self.greeting is not None:
             self.greeting.cancel()
         self.input.reads.clear()
-        if self.lost or self.out.overflow:
-            self.out.clear()
+        if self.writer.lost or self.writer.overflow:
             self.link.abort()
         else:
-            if self.out.queued():
-                self.write_out()
+            self.writer.finish()
             self.link.close()
         for remote in self.remote.values():
             subs = list(remote.subscriptions.values())
@@ -148,11 +95,11 @@ cdef class Route:
             remote.account.unsubscribe_all(subs)
         self.cluster.route_closed(self)
         self.remote, self.numbered = {}, []
+        self.writer.end()               # it holds this route: a cycle would outlive both
 
     def lose_link(self) -> None:
         """Write nothing more: the transport is gone."""
-        self.lost = True
-        self.out.clear()
+        self.writer.lose()
 
     def connection_lost(self) -> None:
         """Handle the loss of the transport."""
@@ -318,7 +265,7 @@ cdef class Route:
             elif kind == FRAME_ACCOUNT:
                 self.take_account(self.reader.header.account, body)
             elif kind == FRAME_PING:
-                self.send_frame(FRAME_PONG, body)
+                self.writer.send_frame(FRAME_PONG, body)
             elif kind == FRAME_PONG:
                 self.cluster.pong(self, body)
             elif kind == FRAME_INFO:
@@ -376,183 +323,76 @@ cdef class Route:
         """Return the account at the other side; the first call tells the other side its number."""
         remote = self.remote.get(account.name)
         if remote is None:
-            remote = self.remote[account.name] = RemoteAccount(self, account, len(self.remote))
-            self.send_frame(FRAME_ACCOUNT, account.name.encode(), len(self.remote) - 1)
+            remote = self.remote[account.name] = RemoteAccount(
+                self.writer, account, len(self.remote), self.silent)
+            self.writer.send_frame(FRAME_ACCOUNT, account.name.encode(), len(self.remote) - 1)
         return remote
 
     # -- writing -------------------------------------------------------------------------------------------
-
-    cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message, for the plain subscriptions or for the queue group of `t`; -1: there is no room."""
-        cdef FrameHeader header
-        cdef MsgFixed fixed
-        cdef bint plain = t.sub.queue_id == 0
-        cdef uint32_t found_by_len = m.found_by_len if m.aliased else 0
-        cdef size_t tail_len = m.tail_len + (<size_t> m.size + 2 if m.split else 0)
-        cdef size_t queues_len = 0 if plain else <size_t> t.sub.queue_len + 4
-        cdef size_t size = MSG_FIXED_SIZE + <size_t> m.subject_len + found_by_len + tail_len + queues_len
-        cdef char* out
-        if self.turn.news:
-            with gil:
-                self.tell_news()
-        out = self.out.reserve(HEADER_SIZE + size)
-        if out == NULL:
-            self.mark_dirty()
-            return -1
-        header.size, header.account, header.kind, header.reserved = <uint32_t> size, account, FRAME_MSG, 0
-        header.flags = (FLAG_PLAIN if plain else 0) | (FLAG_ALIASED if m.aliased else 0)
-        fixed.subject_len, fixed.reply_len, fixed.header_len = m.subject_len, m.reply_len, m.header_len
-        fixed.size, fixed.found_by_len, fixed.queues_len = m.size, found_by_len, <uint32_t> queues_len
-        self.frame_start = self.out.len
-        memcpy(out, &header, HEADER_SIZE)
-        memcpy(out + HEADER_SIZE, &fixed, MSG_FIXED_SIZE)
-        out += HEADER_SIZE + MSG_FIXED_SIZE
-        memcpy(out, m.subject, m.subject_len)
-        out += m.subject_len
-        memcpy(out, m.found_by, found_by_len)
-        out += found_by_len
-        memcpy(out, m.tail, m.tail_len)
-        out += m.tail_len
-        if m.split:
-            memcpy(out, m.body, m.size)
-            out += m.size
-            out[0], out[1] = c'\r', c'\n'
-            out += 2
-        if not plain:
-            write_queue(out, t)
-        self.out.len += HEADER_SIZE + size
-        self.frame_size = HEADER_SIZE + size
-        self.last = m
-        self.out_msgs += 1
-        self.out_bytes += m.size
-        if not self.dirty:
-            self.mark_dirty()
-        if self.out.queued() > FLUSH_AT:
-            self.turn.pressure = True
-            if self.out.unwritten() > self.out.stall_at and m.origin != NULL:
-                (<ClientSession> m.origin).slow_down()
-        return 0
-
-    cdef int add_queue(self, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more."""
-        cdef uint32_t more = t.sub.queue_len + 4
-        cdef FrameHeader* header
-        cdef MsgFixed* fixed
-        cdef char* out
-        if self.out.len != self.frame_start + self.frame_size:
-            return -1
-        out = self.out.reserve(more)
-        if out == NULL or out != self.out.data + self.frame_start + self.frame_size:
-            return -1
-        write_queue(out, t)
-        header = <FrameHeader*> (self.out.data + self.frame_start)
-        fixed = <MsgFixed*> (self.out.data + self.frame_start + HEADER_SIZE)
-        header.size += more
-        fixed.queues_len += more
-        self.out.len += more
-        self.frame_size += more
-        return 0
-
-    def send_frame(self, int kind, bytes body, uint32_t account=0) -> None:
-        """Queue a frame that is no message."""
-        cdef FrameHeader header
-        header.size, header.account, header.kind = <uint32_t> len(body), account, kind
-        header.flags = header.reserved = 0
-        self.last = NULL
-        self.out.add(<const char*> &header, HEADER_SIZE)
-        self.out.add(body, len(body))
-        self.mark_dirty()
 
     def send_interest(self, Account account, bytes subject, bytes queue, uint32_t weight) -> None:
         """Tell the other side of subscriptions here."""
         cdef RemoteAccount remote = self.remote_account(account)
         cdef InterestFixed fixed
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
-        self.send_frame(FRAME_INTEREST, (<char*> &fixed)[:INTEREST_FIXED_SIZE] + subject + queue, remote.number)
+        self.writer.send_frame(FRAME_INTEREST, (<char*> &fixed)[:INTEREST_FIXED_SIZE] + subject + queue, remote.number)
 
     def send_line(self, bytes line) -> None:
         """Queue a line of the greeting."""
-        self.out.add(line, len(line))
-        self.mark_dirty()
+        self.writer.send_line(line)
 
     def send_error(self, str text) -> None:
         """Tell the other side why the route ends."""
         if self.state == GREETING:
             self.send_line(f"-ERR '{text}'\r\n".encode())
         else:
-            self.send_frame(FRAME_ERROR, text.encode())
+            self.writer.send_frame(FRAME_ERROR, text.encode())
 
     def send_info(self, bytes text) -> None:
         """Tell the other side of this server and its peers, as JSON."""
-        self.send_frame(FRAME_INFO, text)
+        self.writer.send_frame(FRAME_INFO, text)
 
     def send_ping(self, bytes body) -> None:
         """Ask the other side for the same bytes."""
-        self.send_frame(FRAME_PING, body)
+        self.writer.send_frame(FRAME_PING, body)
 
     def send_synced(self) -> None:
         """Tell the other side that it has all interest."""
-        self.send_frame(FRAME_SYNCED, b"")
-
-    cdef void tell_news(self) noexcept:
-        try:
-            self.cluster.tell_interest()
-        except Exception as error:
-            self.turn.faulted.append((self, error))
-
-    cdef void mark_dirty(self) noexcept nogil:
-        if not self.dirty:
-            self.dirty = True
-            with gil:
-                self.turn.sessions.append(self)
-
-    cdef int write_out(self) except -1:
-        self.last = NULL
-        if self.out.pieces_len:
-            self.link.write_all(self.out.take_all())
-        else:
-            self.link.write(self.out.take())
-        return 0
+        self.writer.send_frame(FRAME_SYNCED, b"")
 
     def flush_output(self) -> None:
         """Write queued output; called by the node's turn."""
-        self.dirty = False
+        self.writer.dirty = False
         if self.state == CLOSED:
             return
         if self.turn.news:
             self.cluster.tell_interest()
-        if self.out.overflow:
-            self.host.log.error(f"{self} - Slow Consumer Detected: MaxPending of {self.out.limit} Exceeded")
+        if self.writer.overflow:
+            self.host.slow_consumers += 1
+            limit = self.host.settings.max_pending
+            self.host.log.error(f"{self} - Slow Consumer Detected: MaxPending of {limit} Exceeded")
             self.close(SLOW)
             return
-        if self.lost:
-            self.out.clear()
-        elif not self.paused and self.out.queued():
-            self.write_out()
-            self.out.unsent = self.link.pending_size()
+        self.writer.flush()
 
     def output_paused(self) -> None:
         """Keep output here until the transport's buffer drains."""
-        self.paused = True
-        self.out.unsent = self.link.pending_size()
+        self.writer.pause(True)
 
     def output_resumed(self) -> None:
         """Resume writing."""
-        self.paused = False
-        self.out.unsent = self.link.pending_size()
-        if self.out.queued():
-            self.mark_dirty()
+        self.writer.pause(False)
 
     # -- looking at it -------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """Ask for a flush in this turn."""
-        self.mark_dirty()
+        self.writer.mark_dirty()
 
     @property
     def told_bit(self) -> int:
         """Its bit of Msg.told; 0: it is not open yet."""
-        return self.bit
+        return self.writer.bit
 
     @property
     def is_open(self) -> bool:
@@ -562,7 +402,17 @@ cdef class Route:
     @property
     def pending_size(self) -> int:
         """The number of bytes that wait for the other side, here and in the transport."""
-        return self.out.queued() + self.link.pending_size()
+        return self.writer.pending_size
+
+    @property
+    def out_msgs(self) -> int:
+        """The number of messages that were sent."""
+        return self.writer.out_msgs
+
+    @property
+    def out_bytes(self) -> int:
+        """The bytes of their headers and payloads."""
+        return self.writer.out_bytes
 
     @property
     def num_subscriptions(self) -> int:
@@ -573,7 +423,7 @@ cdef class Route:
         """Note whether the other server was not heard for a while: queue groups prefer others."""
         self.silent = silent
         for remote in self.remote.values():
-            (<RemoteAccount> remote).doubtful = silent
+            remote.set_silent(silent)
 
     def heard_at(self, int64_t now_ns) -> None:
         """Count the silence from now on."""
@@ -586,11 +436,6 @@ cdef class Route:
     def __str__(self) -> str:
         host = f"[{self.peer.ip}]" if ":" in self.peer.ip else self.peer.ip
         return f"{host}:{self.peer.port} - rid:{self.rid}"
-
-
-cdef inline void write_queue(char* out, Target* t) noexcept nogil:
-    memcpy(out, &t.sub.queue_len, 4)
-    memcpy(out + 4, t.sub.queue, t.sub.queue_len)
 
 
 cdef bint is_tail(Msg* m) noexcept nogil:

@@ -11,7 +11,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
-from pyjs.core.sink cimport PySink, Sink, Turn
+from pyjs.core.sink cimport PySink, RemoteSink, Sink, Turn
 from pyjs.subjects.routes cimport Group, Route, RouteCache
 from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.subjects.trie cimport SubState
@@ -117,7 +117,7 @@ cdef class Account:
         """Deliver to a member at another server, chosen by the number of members there."""
         cdef uint32_t at, _tried, first
         cdef uint64_t weights = 0, chosen
-        cdef int doubtful
+        cdef int doubts
         for at in range(g.n_here, g.n):
             weights += g.targets[at].sub.weight
         chosen = self.chance(<uint32_t> min(weights, <uint64_t> 0xffffffff))
@@ -125,10 +125,10 @@ cdef class Account:
         while chosen >= g.targets[first].sub.weight:
             chosen -= g.targets[first].sub.weight
             first += 1
-        for doubtful in range(2):
+        for doubts in range(2):
             at = first
             for _tried in range(g.n - g.n_here):
-                if ((<Sink> g.targets[at].sink).doubtful == doubtful
+                if ((<RemoteSink> g.targets[at].sink).doubts == doubts
                         and (<Sink> g.targets[at].sink).deliver(m, &g.targets[at])):
                     return 1
                 at = at + 1 if at + 1 < g.n else g.n_here

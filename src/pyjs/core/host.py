@@ -93,13 +93,7 @@ class Host(ABC):
     slow_consumers: int
     stale_connections: int
     stalled_clients: int
-    client_urls: tuple[str, ...]  # host:port, where clients reach this server
-    product_version: str  # of pyjs-server
     server_id: str
-
-    @abstractmethod
-    def client_urls_changed(self) -> None:
-        """Tell clients that other servers of the cluster came or went."""
 
     @abstractmethod
     def entrance(self, peer: Peer) -> Entrance:

@@ -34,12 +34,15 @@ cdef class Turn:
     cdef readonly list unsynced         # Streams and LogSyncs with written bytes that are not durable
 
 cdef class Sink:
-    cdef bint doubtful                  # what it takes may be lost: queue groups prefer other members
     # Takes one message; returns 1, or 0 when this receiver did not take it (closed, no echo, used up). Records
     # work or does a bounded append: never calls Python for a message, never changes the sublist, never closes.
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
     # As deliver, for a message with a trace, which gets the result. A trace-only message has no effect.
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
+
+cdef class RemoteSink(Sink):
+    # The receiver of subscriptions at another server: those whose SubState has a weight.
+    cdef int doubts                     # 1: what it takes may be lost, queue groups prefer other members
 
 cdef class Request:
     """A message copied out for Python code (an API call, an ack request); handled in the turn."""

@@ -119,6 +119,10 @@ cdef class Sink:
         """Add a message that `accepts` refused to its trace."""
 
 
+cdef class RemoteSink(Sink):
+    """The receiver of subscriptions at another server of the cluster."""
+
+
 cdef class Request:
     """A message copied for Python code."""
 

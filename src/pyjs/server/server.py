@@ -241,11 +241,13 @@ class Server:
         if options.proxy_protocol:
             self.log.info("PROXY protocol enabled for client connections")
         self._tls.announce()
-        self.node.set_client_urls(reachable(options.host, self.node.port))
 
     async def _start_routes(self) -> None:
         cluster = self.node.cluster
         if cluster is not None:
+            advertised = self.options.client_advertise
+            urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
+            cluster.set_own_urls(tuple(urls))
             self._routes = RoutePort(self.driver, self.options, cluster)
             await self._routes.start()
 

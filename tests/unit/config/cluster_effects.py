@@ -74,12 +74,13 @@ def tries(site: Site) -> object:
     other.connect()
     cluster = cluster_of(site)
     cluster.peer_says(other.route, b'{"peers":[{"id":"NTHIRD","host":"10.9.9.8","port":5}]}')
+    other.route.close("test")  # from now on nobody tells of it
     count = 0
     for _ in range(10):
         for dial in cluster.take_dials():
             count += 1
             cluster.dial_failed(dial, "refused")
-        site.fixture.advance(seconds=2)
+        site.fixture.advance(seconds=120)
     return count
 
 
@@ -112,7 +113,7 @@ CLUSTER_EFFECTS: dict[str, list[Effect]] = {
     "cluster/authorization": [block("authorization { user: u, password: p }", login())],
     "cluster/advertise": [block('advertise: "example.com:5"', greeting)],
     "cluster/no_advertise": [block("no_advertise: true", told_clients)],
-    "cluster/connect_retries": [block("connect_retries: 4", tries)],
+    "cluster/connect_retries": [block("connect_retries: 20", tries)],
     "cluster.authorization/user": [
         block(
             "authorization { user: u, password: p }",

@@ -137,7 +137,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "How often a server that another one told of is tried again.",
+            "How often, at least, a server that another one told of is tried again; in any case for ten minutes.",
             check=_positive,
         ),
     ),

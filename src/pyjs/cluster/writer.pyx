@@ -1,0 +1,186 @@
+"""The output of one route: frames, in the order in which they were made.
+
+A message is written once, and the queue groups that get it are added to its frame while it is the last one.
+Invariant: a message leaves after the interest that was there before it, so that an answer finds its way back.
+
+Compiled: every message to another server (benchmarks/: 1-1 over a route).
+"""
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from pyjs.core.outbuf cimport OutBuf
+from pyjs.core.session cimport ClientSession
+from pyjs.core.sink cimport Turn
+from pyjs.subjects.routes cimport Target
+from pyjs.wire.ops cimport Msg
+from pyjs.wire.route_frames cimport (
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_MSG, HEADER_SIZE, MSG_FIXED_SIZE, FrameHeader, MsgFixed,
+)
+
+cdef enum:
+    FLUSH_AT = 262144           # queued bytes that force a partial turn, as for clients
+
+
+cdef inline void write_queue(char* out, Target* t) noexcept nogil:
+    memcpy(out, &t.sub.queue_len, 4)
+    memcpy(out + 4, t.sub.queue, t.sub.queue_len)
+
+
+cdef class RouteWriter:
+    """The output of one route."""
+
+    def __cinit__(self, object route, object cluster, object link, Turn turn, size_t pending_max):
+        self.route, self.cluster, self.link, self.turn = route, cluster, link, turn
+        self.out = OutBuf()
+        self.out.set_limit(pending_max)
+
+    def open(self, uint64_t bit) -> None:
+        """Take messages from now on; `bit` is that of the route in Msg.told."""
+        self.bit = bit
+        self.is_open = True
+
+    def end(self) -> None:
+        """Take nothing more; the other side and the route are not needed any more."""
+        self.is_open = False
+        self.route = None
+
+    cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
+        """Write a message, for the plain subscriptions or for the queue group of `t`; -1: there is no room."""
+        cdef FrameHeader header
+        cdef MsgFixed fixed
+        cdef bint plain = t.sub.queue_id == 0
+        cdef uint32_t found_by_len = m.found_by_len if m.aliased else 0
+        cdef size_t tail_len = m.tail_len + (<size_t> m.size + 2 if m.split else 0)
+        cdef size_t queues_len = 0 if plain else <size_t> t.sub.queue_len + 4
+        cdef size_t size = MSG_FIXED_SIZE + <size_t> m.subject_len + found_by_len + tail_len + queues_len
+        cdef char* out
+        if self.turn.news:
+            with gil:
+                self.tell_news()
+        out = self.out.reserve(HEADER_SIZE + size)
+        if out == NULL:
+            self.mark_dirty()
+            return -1
+        header.size, header.account, header.kind, header.reserved = <uint32_t> size, account, FRAME_MSG, 0
+        header.flags = (FLAG_PLAIN if plain else 0) | (FLAG_ALIASED if m.aliased else 0)
+        fixed.subject_len, fixed.reply_len, fixed.header_len = m.subject_len, m.reply_len, m.header_len
+        fixed.size, fixed.found_by_len, fixed.queues_len = m.size, found_by_len, <uint32_t> queues_len
+        self.frame_start = self.out.len
+        memcpy(out, &header, HEADER_SIZE)
+        memcpy(out + HEADER_SIZE, &fixed, MSG_FIXED_SIZE)
+        out += HEADER_SIZE + MSG_FIXED_SIZE
+        memcpy(out, m.subject, m.subject_len)
+        out += m.subject_len
+        memcpy(out, m.found_by, found_by_len)
+        out += found_by_len
+        memcpy(out, m.tail, m.tail_len)
+        out += m.tail_len
+        if m.split:
+            memcpy(out, m.body, m.size)
+            out += m.size
+            out[0], out[1] = c'\r', c'\n'
+            out += 2
+        if not plain:
+            write_queue(out, t)
+        self.out.len += HEADER_SIZE + size
+        self.frame_size = HEADER_SIZE + size
+        self.last = m
+        self.out_msgs += 1
+        self.out_bytes += m.size
+        if not self.dirty:
+            self.mark_dirty()
+        if self.out.queued() > FLUSH_AT:
+            self.turn.pressure = True
+            if self.out.unwritten() > self.out.stall_at and m.origin != NULL:
+                (<ClientSession> m.origin).slow_down()
+        return 0
+
+    cdef int add_queue(self, Target* t) noexcept nogil:
+        """Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more."""
+        cdef uint32_t more = t.sub.queue_len + 4
+        cdef FrameHeader* header
+        cdef MsgFixed* fixed
+        cdef char* out
+        if self.out.len != self.frame_start + self.frame_size:
+            return -1
+        out = self.out.reserve(more)
+        if out == NULL or out != self.out.data + self.frame_start + self.frame_size:
+            return -1
+        write_queue(out, t)
+        header = <FrameHeader*> (self.out.data + self.frame_start)
+        fixed = <MsgFixed*> (self.out.data + self.frame_start + HEADER_SIZE)
+        header.size += more
+        fixed.queues_len += more
+        self.out.len += more
+        self.frame_size += more
+        return 0
+
+    def send_frame(self, int kind, bytes body, uint32_t account=0) -> None:
+        """Queue a frame that is no message."""
+        cdef FrameHeader header
+        header.size, header.account, header.kind = <uint32_t> len(body), account, kind
+        header.flags = header.reserved = 0
+        self.last = NULL
+        self.out.add(<const char*> &header, HEADER_SIZE)
+        self.out.add(body, len(body))
+        self.mark_dirty()
+
+    def send_line(self, bytes line) -> None:
+        """Queue a line of the greeting."""
+        self.out.add(line, len(line))
+        self.mark_dirty()
+
+    cdef void tell_news(self) noexcept:
+        try:
+            self.cluster.tell_interest()
+        except Exception as error:
+            self.turn.faulted.append((self.route, error))
+
+    cdef void mark_dirty(self) noexcept nogil:
+        if not self.dirty:
+            self.dirty = True
+            with gil:
+                self.turn.sessions.append(self.route)
+
+    cdef int write_out(self) except -1:
+        self.last = NULL
+        if self.out.pieces_len:
+            self.link.write_all(self.out.take_all())
+        else:
+            self.link.write(self.out.take())
+        return 0
+
+    def flush(self) -> None:
+        """Write what is queued, unless the transport's buffer is full."""
+        if self.lost:
+            self.out.clear()
+        elif not self.paused and self.out.queued():
+            self.write_out()
+            self.out.unsent = self.link.pending_size()
+
+    def finish(self) -> None:
+        """Write what is queued, whatever the transport says."""
+        if self.out.queued():
+            self.write_out()
+
+    def lose(self) -> None:
+        """Write nothing more: the transport is gone."""
+        self.lost = True
+        self.out.clear()
+
+    def pause(self, bint paused) -> None:
+        """Keep output here while the transport's buffer is full."""
+        self.paused = paused
+        self.out.unsent = self.link.pending_size()
+        if not paused and self.out.queued():
+            self.mark_dirty()
+
+    @property
+    def overflow(self) -> bool:
+        """Whether more than the limit was queued."""
+        return self.out.overflow
+
+    @property
+    def pending_size(self) -> int:
+        """The number of bytes that wait for the other side, here and in the transport."""
+        return self.out.queued() + self.link.pending_size()
