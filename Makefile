@@ -72,7 +72,7 @@ declarations: dev ## tables of options and JSON schemas in docs/, from the decla
 	$(PY) -m tests.support.declarations
 
 fuzz: dev ## a million mutated protocol sequences, a million requests with values at the border, configuration files
-	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
+	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
 
 soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
@@ -81,6 +81,7 @@ crash: dev ## faults of process, disk and power, for hours: WHAT=damage SERVER=p
 	$(PY) -m tests.crash $(or $(WHAT),damage) --server $(or $(SERVER),ours) --mode $(or $(MODE),default) $(ARGS)
 sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9999, JOBS=1)
 	$(PY) -m tests.sim --seeds $(or $(SEEDS),0-9999) --jobs $(or $(JOBS),1) $(ARGS)
+	$(PY) -m tests.sim.net --seeds $(or $(SEEDS),0-9999)
 
 asan: dev ## unit tests and border fuzz of a copy compiled with AddressSanitizer and UBSan, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)

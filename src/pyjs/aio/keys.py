@@ -218,7 +218,7 @@ class ClusterKeys(TypedDict, total=False):
     no_advertise: bool
     """Do not tell clients of the other servers."""
     connect_retries: int
-    """How often, at least, a server that another one told of is tried again; in any case for ten minutes."""
+    """Tries, after ten minutes of them, of a server that another one told of."""
 
 
 class AccountJetStreamKeys(TypedDict, total=False):

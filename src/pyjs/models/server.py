@@ -255,8 +255,7 @@ class ClusterOptions(Options):
     advertise: str | None = Field(default=None, description="host:port that other servers are told to use.")
     no_advertise: bool | None = Field(default=None, description="Do not tell clients of the other servers.")
     connect_retries: int | None = Field(
-        default=None,
-        description="How often, at least, a server that another one told of is tried again; in any case for ten minutes.",
+        default=None, description="Tries, after ten minutes of them, of a server that another one told of."
     )
 
 

@@ -137,7 +137,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "How often, at least, a server that another one told of is tried again; in any case for ten minutes.",
+            "Tries, after ten minutes of them, of a server that another one told of.",
             check=_positive,
         ),
     ),
