@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.harness.cluster import NAMES, WAIT_S, NodeClient, ThreeServers, three
 from tests.conformance.harness.process import ServerProcess, free_port, our_command
+from tests.support.certificates import COMMON, LOCAL, Authority, subject
 
 LOGIN = "authorization { user: route, password: secret }"
 
@@ -123,6 +124,78 @@ def test_a_reload_adds_a_route(tmp_path: Path) -> None:
         config.write_text(config.read_text().replace("name: T,", "name: U,"))
         x.signal("HUP")
         assert x.logged("cluster.name", WAIT_S)
+    finally:
+        x.kill()
+        y.kill()
+
+
+# -- TLS -------------------------------------------------------------------------------------------------------
+
+
+def tls_block(folder: Path, name: str, authority: Authority, trusted: Authority) -> str:
+    issued = authority.issue(name, subject((name, COMMON)), *LOCAL)
+    return f'tls {{ cert_file: "{issued.cert_file}", key_file: "{issued.key_file}", ca_file: "{trusted.ca_file}" }}'
+
+
+def two_with_tls(tmp_path: Path, first: str, second: str) -> tuple[ServerProcess, ServerProcess]:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "y").mkdir()
+    port, other = free_port(), free_port()
+    routes = f"routes: [nats://127.0.0.1:{port}]"
+    x = ServerProcess(
+        our_command(), f'cluster {{ name: T, listen: "127.0.0.1:{port}"\n{first} }}', tmp_path / "x", True
+    )
+    y = ServerProcess(
+        our_command(),
+        f'cluster {{ name: T, listen: "127.0.0.1:{other}", {routes}\n{second} }}',
+        tmp_path / "y",
+        True,
+    )
+    return x, y
+
+
+def authority_in(folder: Path) -> Authority:
+    folder.mkdir()
+    return Authority(folder)
+
+
+def test_routes_with_certificates_of_one_authority_are_encrypted(tmp_path: Path) -> None:
+    authority = authority_in(tmp_path / "ca")
+    x, y = two_with_tls(
+        tmp_path,
+        tls_block(tmp_path, "x", authority, authority),
+        tls_block(tmp_path, "y", authority, authority),
+    )
+    try:
+        x.start()
+        y.start()
+        assert x.logged("is open", WAIT_S)
+        here, there = NodeClient(x.port), NodeClient(y.port)
+        there.send(b"SUB r 1\r\n")
+        there.fence()
+        big = b"s" * 300_000
+        while not there.frames:
+            here.send(b"PUB r %d\r\n%b\r\n" % (len(big), big))
+            here.fence()
+            there.fence()
+        assert there.frames[0][4] == big
+    finally:
+        x.kill()
+        y.kill()
+
+
+@pytest.mark.parametrize("case", ["another authority", "no TLS on one side"])
+def test_a_route_without_a_trusted_certificate_does_not_open(tmp_path: Path, case: str) -> None:
+    authority, stranger = authority_in(tmp_path / "ca"), authority_in(tmp_path / "other")
+    second = "" if "no TLS" in case else tls_block(tmp_path, "y", stranger, authority)
+    x, y = two_with_tls(tmp_path, tls_block(tmp_path, "x", authority, authority), second)
+    try:
+        x.start()
+        y.start()
+        text = "this one needs it too" if "no TLS" in case else "tls: "
+        assert y.logged(text, WAIT_S)
+        assert not x.logged("is open", 0)
+        assert not y.logged("is open", 0)
     finally:
         x.kill()
         y.kill()

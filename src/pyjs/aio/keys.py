@@ -213,6 +213,8 @@ class ClusterKeys(TypedDict, total=False):
     """Addresses of other servers; one that is up is enough to meet all."""
     authorization: ClusterAuthorizationKeys
     """The login that other servers need."""
+    tls: TlsKeys
+    """Certificate of this server for both sides of a route, and who signs those of the others."""
     advertise: str
     """host:port that other servers are told to use."""
     no_advertise: bool

@@ -75,5 +75,8 @@ class Greeting:
         self._cluster.route_opened(self._route, info)
 
     def _timeout(self) -> None:
-        self._cluster.host.log.error(f"{self._route} - Authentication Timeout")
+        cause = "Authentication Timeout"
+        if self._route.dial is not None and self._info is None:
+            cause = "the other server sent no INFO in time; if it has cluster.tls, this one needs it too"
+        self._cluster.host.log.error(f"{self._route} - {cause}")
         self._route.close("Authentication Timeout", "Authentication Timeout")

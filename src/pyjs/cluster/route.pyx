@@ -335,7 +335,8 @@ cdef class Route:
         cdef RemoteAccount remote = self.remote_account(account)
         cdef InterestFixed fixed
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
-        self.writer.send_frame(FRAME_INTEREST, (<char*> &fixed)[:INTEREST_FIXED_SIZE] + subject + queue, remote.number)
+        body = (<char*> &fixed)[:INTEREST_FIXED_SIZE] + subject + queue
+        self.writer.send_frame(FRAME_INTEREST, body, remote.number)
 
     def send_line(self, bytes line) -> None:
         """Queue a line of the greeting."""

@@ -240,7 +240,9 @@ def changes(old: Options, new: Options) -> list[Change]:
                 continue
             before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
             if attr == "websocket":  # the certificates are read again, and nothing else may change
-                before, after = _without_tls(before), _without_tls(after)
+                before, after = _without(before, "tls", "place"), _without(after, "tls", "place")
+            if attr == "cluster.tls":
+                before, after = _without(before, "place"), _without(after, "place")
             if before != after and attr not in (change.name for change in found):
                 hidden = key.secret or attr in (
                     "accounts",
@@ -255,10 +257,10 @@ def changes(old: Options, new: Options) -> list[Change]:
     return found
 
 
-def _without_tls(block: object) -> object:
-    """Return a websocket block without what a reload may change, and without its place."""
+def _without(block: object, *names: str) -> object:
+    """Return a block without some of its keys."""
     assert isinstance(block, dict)
-    return {name: value for name, value in block.items() if name not in ("tls", "place")}
+    return {name: value for name, value in block.items() if name not in names}
 
 
 def _is_idle(attr: str, old: Options, new: Options) -> bool:

@@ -305,6 +305,7 @@ class ClusterOptions:
     port: int = 0  # 0: no cluster; -1: any free one
     routes: tuple[RouteUrl, ...] = ()
     authorization: ClusterLogin = field(default_factory=ClusterLogin)
+    tls: TlsOptions = field(default_factory=TlsOptions)  # of both sides of a route
     advertise: str = ""  # host:port at which other servers reach this one
     no_advertise: bool = False  # clients are not told of the other servers
     connect_retries: int = 0  # for a server that a peer told of

@@ -252,6 +252,10 @@ class ClusterOptions(Options):
     authorization: ClusterAuthorizationOptions | None = Field(
         default=None, description="The login that other servers need."
     )
+    tls: TlsOptions | None = Field(
+        default=None,
+        description="Certificate of this server for both sides of a route, and who signs those of the others.",
+    )
     advertise: str | None = Field(default=None, description="host:port that other servers are told to use.")
     no_advertise: bool | None = Field(default=None, description="Do not tell clients of the other servers.")
     connect_retries: int | None = Field(

@@ -23,7 +23,7 @@ from pyjs.core.job import Lane
 from pyjs.node import Node
 from pyjs.server.addresses import ListenFailed, host_port, listen, reachable, urls
 from pyjs.server.announce import announce_start
-from pyjs.server.cluster.port import RoutePort
+from pyjs.server.cluster.port import RoutePort, read_route_tls
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail
@@ -248,7 +248,10 @@ class Server:
             advertised = self.options.client_advertise
             urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
             cluster.set_own_urls(tuple(urls))
-            self._routes = RoutePort(self.driver, self.options, cluster)
+            try:
+                self._routes = RoutePort(self.driver, self.options, cluster)
+            except TlsFailed as error:
+                fail(str(error))
             await self._routes.start()
 
     def _client_protocol(self, listener: Listener) -> asyncio.Protocol:
@@ -332,6 +335,7 @@ class Server:
             new, changed = read_again(old)
             names = {change.name for change in changed}
             tls = read_tls_settings(new)
+            route_tls = read_route_tls(new)
             websocket_tls = None if self._websocket is None else self._websocket.read_reloaded(new)
             log = (
                 configured_logger(new)
@@ -345,6 +349,8 @@ class Server:
         self._tls.settings = tls
         if self._websocket is not None:
             self._websocket.reloaded(new, websocket_tls)
+        if self._routes is not None:
+            self._routes.apply_tls(*route_tls)
         if log is not None and isinstance(self.log, Logger):
             self.log.adopt(log)
         for change in changed:
@@ -485,6 +491,8 @@ class Server:
         await self._tls.close()
         if self._websocket is not None:
             await self._websocket.close()
+        if self._routes is not None:
+            await self._routes.close()
 
     async def _remove_scratch(self) -> None:
         """Remove a temporary store directory; in a thread, since it may have gigabytes."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 from tests.unit.config.effects import KEY, Effect
+from tests.unit.config.process_effects import LOCAL, PAIR, WAIT_S, Running
 from tests.unit.monitor.conftest import Site
 
 from pyjs.cluster.cluster import Cluster
@@ -129,4 +131,23 @@ CLUSTER_EFFECTS: dict[str, list[Effect]] = {
         )
     ],
     "cluster.authorization/timeout": [block("authorization { timeout: 0.5 }", silence)],
+}
+
+
+def first_line(running: Running) -> object:
+    """Look at what the route port says to a connection without TLS."""
+    port = int(running.address("Listening for route connections").rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as line:
+        line.sendall(b"CONNECT {}\r\n")
+        return line.recv(5)
+
+
+CLUSTER_PROCESS_EFFECTS: dict[str, list[Effect]] = {
+    "cluster/tls": [
+        Effect(
+            f'{LOCAL}\ncluster {{ listen: "127.0.0.1:-1"\n{KEY}\n}}',
+            f"tls {{ {PAIR}, ca_file: ca.pem }}",
+            first_line,
+        )
+    ],
 }

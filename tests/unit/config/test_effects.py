@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.config.cluster_effects import CLUSTER_EFFECTS
+from tests.unit.config.cluster_effects import CLUSTER_EFFECTS, CLUSTER_PROCESS_EFFECTS
 from tests.unit.config.effects import NODE_EFFECTS, Effect, open_site
 from tests.unit.config.exchange_effects import EXCHANGE_EFFECTS
 from tests.unit.config.process_effects import PROCESS_EFFECTS, observe_process
@@ -26,7 +26,7 @@ SHOWN = (
 )  # the tables that /varz?config=1 has key by key
 
 
-OF_PROCESSES = {**PROCESS_EFFECTS, **WEBSOCKET_EFFECTS, **PROXY_EFFECTS}
+OF_PROCESSES = {**PROCESS_EFFECTS, **WEBSOCKET_EFFECTS, **PROXY_EFFECTS, **CLUSTER_PROCESS_EFFECTS}
 OF_THE_NODE = NODE_EFFECTS | EXCHANGE_EFFECTS | CLUSTER_EFFECTS
 
 

@@ -14,6 +14,7 @@ from pyjs.config.errors import Place, Problem, Refused
 from pyjs.config.kinds import BOOL, INT, STRING, port_in_range, read_listen, read_map
 from pyjs.config.options import ClusterLogin, ClusterOptions, Options, RouteUrl, is_bcrypt
 from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, read_block
+from pyjs.config.tls import TLS, read_tls_into
 from pyjs.config.values import Value
 
 SCHEMES = ("nats", "nats-route", "tls")
@@ -65,6 +66,11 @@ def _read_routes(reading: Reading, key: Key, value: Value, target: object) -> tu
 def _read_listen(reading: Reading, key: Key, value: Value, target: object) -> object:
     host, port = read_listen(reading, key, value, target)
     return host or ClusterOptions().host, port
+
+
+def _read_tls(reading: Reading, key: Key, value: Value, target: object) -> object:
+    assert isinstance(target, ClusterOptions)
+    return read_tls_into(target.tls, reading, key, value)
 
 
 def _read_login(reading: Reading, key: Key, value: Value, target: object) -> ClusterLogin:
@@ -132,6 +138,12 @@ CLUSTER = Table(
             ("authentication",),
             reloadable=True,
         ),
+        Key(
+            "tls",
+            Kind("map", _read_tls, "{}", TLS),
+            "Certificate of this server for both sides of a route, and who signs those of the others.",
+            reloadable=True,
+        ),
         Key("advertise", STRING, "host:port that other servers are told to use.", ("cluster_advertise",)),
         Key("no_advertise", BOOL, "Do not tell clients of the other servers."),
         Key(
@@ -142,7 +154,6 @@ CLUSTER = Table(
         ),
     ),
     (
-        Unsupported(("tls",), "routes are not encrypted yet"),
         Unsupported(("pool_size",), _ONE_MEANING),
         Unsupported(("accounts",), _ONE_MEANING),
         Unsupported(("compression",), "routes are not compressed"),

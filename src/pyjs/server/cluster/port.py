@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import reason_of
@@ -16,6 +18,9 @@ from pyjs.server.connection import Connection
 from pyjs.server.failures import fail
 from pyjs.server.listener import Listener
 from pyjs.server.open_connections import OpenConnections
+from pyjs.server.tls.context import TlsSettings, client_context, tls_settings
+from pyjs.server.tls.port import TlsPort
+from pyjs.server.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
     from pyjs.cluster.cluster import Cluster
@@ -26,6 +31,21 @@ if TYPE_CHECKING:
     from pyjs.server.driver import Driver
 
 DIAL_S = 2.0
+
+
+def read_route_tls(options: Options) -> tuple[TlsSettings | None, ssl.SSLContext | None]:
+    """Read the certificates of routes, for the side that listens and the one that connects.
+
+    Both sides show a certificate, and the handshake comes before everything else.
+
+    Raises:
+        TlsFailed: a certificate is unusable.
+    """
+    tls = options.cluster.tls
+    if not tls.certificates:
+        return None, None
+    tls = replace(tls, verify=True, handshake_first_ns=0, allow_plain=False, connection_rate_limit=0)
+    return tls_settings(tls), client_context(tls)
 
 
 class RouteConnection(Connection):
@@ -48,11 +68,15 @@ class RoutePort:
 
         Raises:
             StartFailed: the port cannot be listened to.
+            TlsFailed: a certificate is unusable.
         """
         self.driver = driver
         self.cluster = cluster
         self.connections: OpenConnections[Connection] = OpenConnections()
         self._options = options.cluster
+        self._tls = TlsPort(driver.loop, driver.node.log)
+        self._dial_context: ssl.SSLContext | None = None
+        self.apply_tls(*read_route_tls(options))
         self._dialing: set[asyncio.Task[None]] = set()
         self._stopped = False
         try:
@@ -70,11 +94,24 @@ class RoutePort:
     async def start(self) -> None:
         """Accept other servers, and connect to those of the configuration."""
         log = self.driver.node.log
-        await self.listener.start(lambda: RouteConnection(self, None))
+        await self.listener.start(self._protocol)
         log.info(f"Cluster name is {self._options.name}" if self._options.name else "The cluster has no name")
         log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
         self.cluster.start()
         self.driver.after_turn.append(self._dial_due)
+
+    def apply_tls(self, settings: TlsSettings | None, dial_context: ssl.SSLContext | None) -> None:
+        """Use other certificates for new routes."""
+        self._tls.settings, self._dial_context = settings, dial_context
+
+    def _protocol(self) -> asyncio.Protocol:
+        connection = RouteConnection(self, None)
+        settings = self._tls.settings
+        return connection if settings is None else TlsTransport(self._tls, settings, connection)
+
+    async def close(self) -> None:
+        """Stop the thread; call it after all connections are closed."""
+        await self._tls.close()
 
     def stop(self) -> None:
         """Accept nobody, connect to nobody, and close all routes."""
@@ -96,12 +133,17 @@ class RoutePort:
         try:
             async with asyncio.timeout(DIAL_S):
                 await self.driver.loop.create_connection(
-                    lambda: RouteConnection(self, dial), dial.host, dial.port
+                    lambda: RouteConnection(self, dial), dial.host, dial.port, ssl=self._dial_context
                 )
         except TimeoutError:
             self._failed(dial, "i/o timeout")
         except socket.gaierror:
             self._failed(dial, f"lookup {dial.host}: no such host")
+        except ssl.SSLError as error:
+            self._failed(
+                dial,
+                f"tls: {error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error.reason}",
+            )
         except OSError as error:
             self._failed(dial, f"connect: {reason_of(error).lower()}")
 

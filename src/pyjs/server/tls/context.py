@@ -84,6 +84,23 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
     return context
 
 
+def client_context(options: TlsOptions) -> ssl.SSLContext:
+    """Return the context of the side that connects, with the same certificate and authorities.
+
+    Raises:
+        TlsFailed: a file is unreadable or invalid.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = VERSIONS[options.min_version]
+    for certificate, key in options.certificates:
+        _load_chain(context, certificate, key)
+    if options.ca_file:
+        _load_authorities(context, options.ca_file)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    return context
+
+
 def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
     for path in (certificate, key):
         _read(path)  # OpenSSL does not report which of the two is missing
