@@ -462,7 +462,7 @@ cdef bint is_tail(Msg* m) noexcept nogil:
 
 
 cdef bint are_queues(const char* at, size_t left) noexcept nogil:
-    cdef uint32_t n
+    cdef uint32_t n = 0
     while left:
         if left < 4:
             return False

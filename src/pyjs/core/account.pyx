@@ -115,7 +115,7 @@ cdef class Account:
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
         """Deliver to a member at another server, chosen by the number of members there."""
-        cdef uint32_t at, _tried, first
+        cdef uint32_t at, tried, first
         cdef uint64_t weights = 0, chosen
         cdef int doubts
         for at in range(g.n_here, g.n):
@@ -126,8 +126,9 @@ cdef class Account:
             chosen -= g.targets[first].sub.weight
             first += 1
         for doubts in range(2):
-            at = first
-            for _tried in range(g.n - g.n_here):
+            at, tried = first, g.n_here
+            while tried < g.n:
+                tried += 1
                 if ((<RemoteSink> g.targets[at].sink).doubts == doubts
                         and (<Sink> g.targets[at].sink).deliver(m, &g.targets[at])):
                     return 1
@@ -136,7 +137,7 @@ cdef class Account:
 
     cdef int deliver_routed(self, Msg* m, bint plain, const char* queues, size_t n) noexcept nogil:
         cdef Route* r = self.route(m.found_by, m.found_by_len) if m.aliased else self.route(m.subject, m.subject_len)
-        cdef uint32_t i, length
+        cdef uint32_t i, length = 0
         cdef int receivers = 0
         cdef const char* end = queues + n
         if r.scratch:
