@@ -418,7 +418,10 @@ cdef class Route:
     @property
     def num_subscriptions(self) -> int:
         """The number of subscriptions of the other server."""
-        return sum(len(remote.subscriptions) for remote in self.remote.values())
+        count = 0
+        for remote in self.remote.values():
+            count += len(remote.subscriptions)
+        return count
 
     def set_silent(self, bint silent) -> None:
         """Note whether the other server was not heard for a while: queue groups prefer others."""
