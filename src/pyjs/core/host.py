@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.core.trust.callouts import Callouts
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class SessionSettings:
     """Limits and intervals of every client connection; changed by a reload."""
 
@@ -41,7 +41,7 @@ class SessionSettings:
     stall_producers: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Entrance:
     """The logins and intervals of clients of one kind, which come through one port."""
 

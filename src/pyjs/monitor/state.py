@@ -32,7 +32,7 @@ class ProcessStats:
         return 0.0
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Monitored:
     """One server, for the views."""
 

@@ -39,7 +39,7 @@ QUEUE_MAX = 10_000
 PREFIX = "io.nats.server.advisory.v1."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class _Event:
     subjects: tuple[bytes, ...]  # that somebody has subscribed to
     kind: str  # the end of its type

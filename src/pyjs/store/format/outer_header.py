@@ -47,7 +47,7 @@ RECORD_HEAD = struct.Struct("<IBBHQqII")
 KIND_META = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class OuterHeader:
     """The fields of an outer header."""
 
