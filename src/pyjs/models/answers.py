@@ -47,7 +47,7 @@ class Page(ApiAnswer):
 
 
 class Cluster(Answer):
-    """Which server leads a stream or consumer."""
+    """The server that leads a stream or consumer."""
 
     name: str = ""
     leader: str = ""
