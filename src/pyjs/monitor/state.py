@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def no_certificate(tls: TlsOptions) -> str:
-    """Return no time: nobody reads certificates here."""
+    """Return no expiry times: this server has no certificates."""
     return ""
 
 
