@@ -67,7 +67,7 @@ class SessionEvents(ABC):
 
     @abstractmethod
     def announce(self, what: str) -> None:
-        """Publish at once that the server begins `what`: SHUTDOWN or LAMEDUCK."""
+        """Publish the event `what`, SHUTDOWN or LAMEDUCK, in this call."""
 
     @abstractmethod
     def traced(self, trace: Trace) -> None:
@@ -96,7 +96,7 @@ class Host(ABC):
 
     @abstractmethod
     def entrance(self, peer: Peer) -> Entrance:
-        """Return the logins and intervals of clients such as `peer`."""
+        """Return the login rules and intervals for clients that connect as `peer` does."""
 
     @abstractmethod
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
@@ -120,7 +120,7 @@ class Host(ABC):
 
     @abstractmethod
     def server_fields(self) -> dict[str, object]:
-        """Return how the server describes itself to a service that decides about clients."""
+        """Return the description of the server for an authorization service."""
 
     @abstractmethod
     def session_entered(self, session: ClientSession) -> None:

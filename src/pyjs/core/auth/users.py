@@ -36,7 +36,7 @@ SALT = "." * 22  # for checks that only take time
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class UserToken:
-    """What is known of a user by its token. Limits of -1: none."""
+    """The claims of a user's token that the server needs. A limit of -1 means none."""
 
     subject: str  # its public key
     issued_at: int  # in seconds
@@ -176,7 +176,7 @@ class Authenticator:
 
     @property
     def required(self) -> bool:
-        """Whether a client has to say who it is."""
+        """Whether clients must log in."""
         return bool(self.users or self.nkeys or self.token or self.by_token)
 
     @property
