@@ -267,7 +267,7 @@ class Node(Host):
         return session
 
     def entrance(self, peer: Peer) -> Entrance:
-        """Return the logins and intervals of clients such as `peer`."""
+        """Return the login rules and intervals for clients that connect as `peer` does."""
         return self._websocket_entrance if peer.kind == "websocket" else self._entrance
 
     def session_entered(self, session: ClientSession) -> None:
@@ -322,7 +322,7 @@ class Node(Host):
         return None
 
     def enforce_account_limits(self) -> None:
-        """After a reload, close surplus clients of accounts, newest first; tell who has too many subscriptions."""
+        """After a reload, close surplus clients of accounts, newest first, and report clients with too many subscriptions."""
         for account in self.accounts.values():
             limits = account.limits
             if isinstance(limits, AccountLimits) and 0 <= limits.max_connections < len(account.sessions):
@@ -561,7 +561,7 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
 
 
 def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance:
-    """Return the logins of WebSocket clients: those of all clients, except what the block websocket says."""
+    """Return the login rules of WebSocket clients: those of all clients, changed by the block `websocket`."""
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:
