@@ -154,7 +154,7 @@ def check(
 ) -> None:
     """Refuse an invalid, normalised `config`; the first fault in nats-server's order is reported.
 
-    `covered` is what `search_filters` returned.
+    `covered` is the result of `search_filters`.
 
     Raises:
         with the fault.

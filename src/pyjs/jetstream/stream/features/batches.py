@@ -115,7 +115,7 @@ class AtomicBatches:
         return None if commit is None else self._committed(batch_id, batch, is_end)
 
     def drop_all(self) -> None:
-        """Forget every open batch; nobody is told."""
+        """Forget every open batch, without advisories."""
         for batch_id in list(self._open):
             self._close(batch_id)
 
