@@ -7,7 +7,7 @@ four on; without credit the loop sleeps at once. A wait without a spin does not 
 after short ones a spin is tried again, and after each trial in vain less often.
 
 A spin expects one read: its turn need not wait for other reads of the iteration (`Driver.prompt`). When there were
-others nevertheless, they share a turn again for the next CROWDED looks.
+others nevertheless, they share a turn again for the next CROWDED checks.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
 """
@@ -26,7 +26,7 @@ SHORT_NS = 150_000  # of a shorter wait, waking up may have been the larger part
 CREDIT_MAX = 32  # after so many spins in vain the loop sleeps at once
 CREDIT_PAID = 3  # earned by input during a spin
 WAITS_MAX = 64  # short waits before the next trial, at most
-CROWDED = 256  # looks
+CROWDED = 256  # checks
 
 
 class Spin:
@@ -41,7 +41,7 @@ class Spin:
         self._turned_ns = 0  # when the last turn ended
         self._waits = 0  # short waits since the last trial
         self._waits_needed = 1  # for the next trial
-        self._crowded = 0  # looks until a read runs its turn at once again
+        self._crowded = 0  # checks until a read runs its turn at once again
 
     def after_turn(self) -> None:
         """Start a spin, if there is credit."""
