@@ -248,7 +248,7 @@ def changes(old: Options, new: Options) -> list[Change]:
 
 
 def _without_tls(block: object) -> object:
-    """Return a websocket block without what a reload may change, and without its place."""
+    """Return a websocket block without its place and the keys that a reload may change."""
     assert isinstance(block, dict)
     return {name: value for name, value in block.items() if name not in ("tls", "place")}
 
