@@ -322,7 +322,7 @@ class Node(Host):
         return None
 
     def enforce_account_limits(self) -> None:
-        """After a reload, close surplus clients of accounts, newest first, and report clients with too many subscriptions."""
+        """After a reload, close surplus clients of accounts, newest first, and report surplus subscriptions."""
         for account in self.accounts.values():
             limits = account.limits
             if isinstance(limits, AccountLimits) and 0 <= limits.max_connections < len(account.sessions):

@@ -112,7 +112,7 @@ class SystemRequests:
 
     # -- requests ----------------------------------------------------------------------------------------------
     def _on(self, account: Account, subject: str, answer: Callable[[Request], Steps | bytes | None]) -> None:
-        """Reply to requests for `subject` with the result of `answer`, at once or in steps; no reply if that is None."""
+        """Reply to requests for `subject` with the result of `answer`, unless that is None."""
 
         def handle(request: Request) -> Generator[None, None, None]:
             try:

@@ -1,8 +1,8 @@
 """The authorization callout: a service in an account decides which user a client is.
 
-The server publishes a request, a token that it signed, in the account of the service, and waits for the answer up to the
-time limit of authentication. The answer is a token that the service signed; it holds the token of the
-user, or an error. With an xkey both are encrypted. Nothing that a client or the service sent is logged, since it may
+The server publishes a request, a token that it signed, in the account of the service, and waits for the answer up
+to the time limit of authentication. The answer is a token that the service signed; it holds the token of the user, or
+an error. With an xkey both are encrypted. Nothing that a client or the service sent is logged, since it may
 hold passwords.
 
 Source: nats.docs "Auth Callout"; tests/conformance/test_auth_callout.py.

@@ -4,7 +4,8 @@ A file is written under another name, synced and renamed, so that it is whole or
 token of its account is named in the log and not used. A cache has a limit, beyond which the least recently used
 file is removed, and may have a time after which an unused file is removed.
 
-Called from one thread. Knows nothing of the callers. Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
+Called from one thread. Knows nothing of the callers.
+Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
 
 from __future__ import annotations

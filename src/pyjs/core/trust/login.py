@@ -195,7 +195,7 @@ def admit(session: ClientSession, claims: UserClaims, check: TokenCheck, account
 
 
 def granted(claims: UserClaims, account: TrustedAccount) -> Grant:
-    """Return the permissions and limits of the user, from its own claims or from the role of the key that signed them.
+    """Return the permissions and limits of the user: its own claims, or the role of the key that signed them.
 
     Raises:
         Refused: the key may not sign users of the account, or not this one.

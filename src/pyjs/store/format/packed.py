@@ -114,7 +114,7 @@ class PackedImage(PlainImage):
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
-        """Return image size and rows of the table at `at`, or None if it is damaged. `at` None: the copy at the end."""
+        """Return image size and rows of a table, None: damaged. It is at `at`, or at the end if `at` is None."""
         if at is None:
             # The last eight bytes of the body are the offset of the second table.
             tail = self._body(body_size - CHECKSUM.size, CHECKSUM.size) if body_size > CHECKSUM.size else b""

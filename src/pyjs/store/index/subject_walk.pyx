@@ -60,7 +60,7 @@ cdef class SubjectWalk:
         return self.found_all
 
     cdef size_t collect(self, size_t k) except 0:
-        """Remember the subjects that match the pattern `k`, or note that it is broad; return the number of lookups."""
+        """Remember the subjects that match pattern `k`, or note that it is broad; return the number of lookups."""
         cdef Matches found = matches_up_to(LOOKS)
         cdef size_t i
         found.looks_left = LOOKS
