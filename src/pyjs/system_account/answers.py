@@ -96,7 +96,7 @@ class Answers:
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
-        """Return the page `name`, overwriting fields of the request with `forced`; None: the request is for another server."""
+        """Return the page `name`; `forced` overwrites fields of the request. None: it is for another server."""
         try:
             given = read_body(name, body) | forced
         except JsonFault as error:
