@@ -24,7 +24,7 @@ PROBLEMS_MAX = 50  # that are shown at once
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Kind:
-    """How a value is read: a name for people, and the function."""
+    """A kind of value: its name in texts, and the function that reads it."""
 
     name: str
     read: Callable[[Reading, Key, Value, object], object]

@@ -153,7 +153,7 @@ def _forwarded_for(headers: Headers) -> str:
 
 
 def _credentials(headers: Headers, options: WebSocketOptions) -> Credentials:
-    """Return the credentials of the cookies that the options name; of two with one name the last counts."""
+    """Return the credentials in the configured cookies; if a cookie is repeated, the last one counts."""
     values: dict[str, str] = {}
     for line in headers.get_all("Cookie"):
         for pair in line.split(";"):
