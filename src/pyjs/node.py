@@ -193,7 +193,7 @@ class Node(Host):
             self.jetstream.apply_account(account)
 
     def disable_account(self, name: str) -> None:
-        """Stop JetStream of an account and let in no clients."""
+        """Stop JetStream of an account, and refuse its clients."""
         self.apply_account(AccountOptions(name, limits=AccountLimits(0, 0, 0)), self.accounts[name].tag)
 
     def start_trust(self) -> None:

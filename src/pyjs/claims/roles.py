@@ -148,7 +148,7 @@ def may_come_from(grant: Grant, address: str) -> bool:
 
 
 def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the connection types that this server knows; None: some are given, and none is known."""
+    """Return the given connection types that this server knows, or None if it knows none of them."""
     known = frozenset(each.upper() for each in types) & frozenset(CONNECTION_TYPES)
     return None if types and not known else known
 

@@ -1,4 +1,4 @@
-"""Claims of a user: permissions and limits, by themselves or by the role of the key that signed them."""
+"""Claims of a user: permissions and limits, from the token itself or from the role of the key that signed it."""
 
 from __future__ import annotations
 

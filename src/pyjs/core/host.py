@@ -116,7 +116,7 @@ class Host(ABC):
 
     @abstractmethod
     def disable_account(self, name: str) -> None:
-        """Stop JetStream of an account and let in no clients."""
+        """Stop JetStream of an account, and refuse its clients."""
 
     @abstractmethod
     def server_fields(self) -> dict[str, object]:

@@ -96,4 +96,4 @@ class Link:
         """Take no more input until resume_reading."""
 
     def resume_reading(self) -> None:
-        """Take input again."""
+        """Resume reading."""

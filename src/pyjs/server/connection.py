@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol, Link):
 
     # -- called by a PROXY header ------------------------------------------------------------------------------
     def came_from(self, ip: str, port: int) -> None:
-        """Take the client's address; "": the client is the one that connected."""
+        """Store the client's address from the PROXY header; "": the address of the connection is the client's."""
         if hasattr(self, "session"):
             own = self.session.peer
             self.session.peer = Peer(ip or own.ip, port if ip else own.port, own.kind)

@@ -348,6 +348,6 @@ def _lists(subjects: SubjectPermissions | None) -> JsonDict:
 
 
 def _at_once(data: JsonDict) -> Data:
-    """Return `data` as the result of an iterator without steps."""
+    """Return `data`; an iterator of steps that takes none."""
     yield from ()
     return data

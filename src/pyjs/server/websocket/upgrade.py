@@ -115,7 +115,7 @@ def _check(method: bytes, path: bytes, headers: Headers) -> None:
 
 
 def _check_origin(headers: Headers, options: WebSocketOptions, *, encrypted: bool) -> None:
-    """Refuse a page of another origin. A client that is no browser sends no origin, or any."""
+    """Refuse a web page of another origin. Clients other than browsers send no origin, or any origin."""
     if not options.same_origin and not options.allowed_origins:
         return
     given = _first(headers, "Origin") or _first(headers, "Sec-WebSocket-Origin")
