@@ -284,7 +284,7 @@ def map_whole(disk, str path) -> object:
 
 
 def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
-    """Return whether the index `c` matches its segment: `head` is its header, `tail` the last bytes that `c` covers."""
+    """Return whether the index `c` matches its segment: `head` is the header, `tail` the last bytes in `c`."""
     cdef SegmentHeader header
     cdef RecordHeader footer
     cdef uint64_t[6] summary
