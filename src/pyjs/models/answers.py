@@ -88,7 +88,7 @@ class StreamState(Answer):
 
 
 class SourceInfo(Answer):
-    """How far a mirror, or a source, is."""
+    """The progress of a mirror or a source."""
 
     name: str
     lag: int
