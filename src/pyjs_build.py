@@ -18,6 +18,8 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from setuptools import Extension
@@ -40,6 +42,11 @@ DIRECTIVES = {
     "profile": False,
     "freethreading_compatible": False,
 }
+# The C is the same with and without them: they are no part of the digests.
+WARNINGS = {"warn.maybe_uninitialized": True, "warn.unused": True, "warn.multiple_declarators": True}
+WARNING = re.compile(r"warning: ([^:]+):")
+NO_WARNING = "Unused entry 'genexpr'"  # a generator expression is an entry that nobody could use
+MADE = Path("build/cython")  # the C files, and the warnings of each module
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-g0"]  # Python's own flags ask for -g; a wheel is stripped
 STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
 # What Cython's C is full of: nothing that a reader of the build could act on.
@@ -95,6 +102,55 @@ def source_hash(pyx: Path, src: Path = SRC) -> str:
     flags = [*COMPILE_ARGS, os.environ.get("PYJS_CFLAGS", "")]
     digest.update(repr((sorted(DIRECTIVES.items()), flags)).encode())
     return digest.hexdigest()[:16]
+
+
+def warnings_file(pyx: Path, src: Path = SRC) -> Path:
+    """Return the file with Cython's warnings about `pyx`, for .ci/cython-warnings."""
+    return MADE / f"{module_name(pyx, src)}.{source_hash(pyx, src)}.warnings"
+
+
+@contextmanager
+def collected_warnings(sources: Iterable[tuple[Path, Path]]) -> Iterator[None]:
+    """Write what Cython warns of while it translates `sources` (each a .pyx and its root) into a file for each.
+
+    Everything that it prints to standard error appears there when it has ended.
+    """
+    with tempfile.TemporaryFile("w+") as heard:
+        loud = os.dup(2)
+        os.dup2(heard.fileno(), 2)  # the worker processes of cythonize print there
+        try:
+            yield
+        finally:
+            os.dup2(loud, 2)
+            os.close(loud)
+            heard.seek(0)
+            told = [line for line in heard.read().splitlines() if not line.endswith(NO_WARNING)]
+            sys.stderr.writelines(f"{line}\n" for line in told)
+    lines = [(line, found[1]) for line in told if (found := WARNING.match(line))]
+    for pyx, src in sources:
+        # A warning about a .pxd belongs to every module that may have read it.
+        own = [line for line, path in lines if path == str(pyx) or not path.endswith(".pyx")]
+        for old in MADE.glob(f"{module_name(pyx, src)}.*.warnings"):
+            old.unlink()
+        MADE.mkdir(parents=True, exist_ok=True)
+        warnings_file(pyx, src).write_text("".join(f"{line}\n" for line in own))
+
+
+def translate(extensions: list[Extension], nthreads: int, folder: Path = MADE) -> list[Extension]:
+    """Run Cython over `extensions` into `folder`; return them with their C files."""
+    from Cython.Build import cythonize
+
+    files = [Path(ext.sources[0]) for ext in extensions]
+    with collected_warnings([(pyx, SRC if pyx.is_relative_to(SRC) else FAST) for pyx in files]):
+        made: list[Extension] = cythonize(
+            list(extensions),
+            nthreads=nthreads if len(extensions) > 1 else 0,
+            force=True,
+            build_dir=str(folder),
+            compiler_directives={**DIRECTIVES, **WARNINGS},
+            include_path=[str(SRC), str(FAST)],
+        )
+    return made
 
 
 def extension(pyx: Path, src: Path = SRC) -> Extension:
@@ -154,17 +210,7 @@ class BuildExt(build_ext):
 
     def make_c_files(self) -> None:
         """Run Cython over `extensions` and point them to the C files."""
-        from Cython.Build import cythonize
-
-        made = cythonize(
-            list(self.extensions),
-            nthreads=self.parallel if len(self.extensions) > 1 else 0,
-            force=True,
-            build_dir="build/cython",
-            compiler_directives=DIRECTIVES,
-            include_path=[str(SRC), str(FAST)],
-        )
-        c_files = {ext.name: ext.sources for ext in made}
+        c_files = {ext.name: ext.sources for ext in translate(self.extensions, self.parallel)}
         for ext in self.extensions:
             ext.sources = c_files[ext.name]
 

@@ -21,7 +21,6 @@ from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
 from pyjs.base.timers import Timer, Timers
-from pyjs.config.exchange.declared import Exchange
 from pyjs.config.options import AccountLimits, AccountOptions
 from pyjs.core.account import Account
 from pyjs.core.auth.permissions import Permissions, ResponsePermission
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
     from pyjs.cluster.cluster import Cluster
+    from pyjs.config.exchange.declared import Exchange
     from pyjs.config.options import Options, PermissionOptions, UserOptions
     from pyjs.core.tracing.trace import Trace
     from pyjs.core.trust.accounts import TrustedAccounts
@@ -159,14 +159,19 @@ class Node(Host):
 
     def _share(self, options: Options) -> None:
         """Apply imports, exports and mappings of accounts where they have changed."""
+        self.system_account = self.accounts.get(options.system_account)
+        if not self.exchanges and not options.shares():
+            return
+        # Imported lazily, in 8 ms: most servers share nothing.
+        from pyjs.config.exchange.declared import Exchange
+
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
         changed = [
             name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
         ]
-        self.system_account = self.accounts.get(options.system_account)
         self.exchanges = declared
         if changed:
-            from pyjs.core.exchange.account_exchange import apply  # most servers need none of it
+            from pyjs.core.exchange.account_exchange import apply
 
             self.turn_state.now = self.clock.now_ns()
             apply(self, declared, changed)
@@ -198,7 +203,7 @@ class Node(Host):
             self.jetstream.apply_account(account)
 
     def disable_account(self, name: str) -> None:
-        """Stop JetStream of an account and let in no clients."""
+        """Stop JetStream of an account, and refuse its clients."""
         self.apply_account(AccountOptions(name, limits=AccountLimits(0, 0, 0)), self.accounts[name].tag)
 
     def start_trust(self) -> None:
@@ -272,7 +277,7 @@ class Node(Host):
         return session
 
     def entrance(self, peer: Peer) -> Entrance:
-        """Return the logins and intervals of clients such as `peer`."""
+        """Return the login rules and intervals for clients that connect as `peer` does."""
         return self._websocket_entrance if peer.kind == "websocket" else self._entrance
 
     def session_entered(self, session: ClientSession) -> None:
@@ -327,7 +332,7 @@ class Node(Host):
         return None
 
     def enforce_account_limits(self) -> None:
-        """After a reload, close surplus clients of accounts, newest first; tell who has too many subscriptions."""
+        """After a reload, close surplus clients of accounts, newest first, and report surplus subscriptions."""
         for account in self.accounts.values():
             limits = account.limits
             if isinstance(limits, AccountLimits) and 0 <= limits.max_connections < len(account.sessions):
@@ -574,7 +579,7 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
 
 
 def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance:
-    """Return the logins of WebSocket clients: those of all clients, except what the block websocket says."""
+    """Return the login rules of WebSocket clients: those of all clients, changed by the block `websocket`."""
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:

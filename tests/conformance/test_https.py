@@ -43,7 +43,7 @@ def start(authority: Authority, tmp_path: Path) -> Iterator[Start]:
         directory = tmp_path / str(len(started))
         directory.mkdir()
         config = TLS.format(authority.ca_file.parent)
-        server = ServerProcess(command, config, directory, with_http=True, http_key="https")
+        server = ServerProcess(command, config, directory, with_http=True, http_key="https", may_fork=True)
         server.start()
         started.append(server)
         return server
@@ -168,7 +168,7 @@ def test_what_cannot_be_served_ends_the_start(
         assert command is not None, "nats-server is not here"
         (tmp_path / kind).mkdir()
         written = config.format(tls=TLS.format(authority.ca_file.parent))
-        server = ServerProcess(command, written, tmp_path / kind, with_http=False)
+        server = ServerProcess(command, written, tmp_path / kind, with_http=False, may_fork=True)
         with pytest.raises(Exception, match="ended with code 1") as caught:
             server.start()
         assert text in str(caught.value)

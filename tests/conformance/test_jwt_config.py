@@ -158,7 +158,7 @@ ACCEPTED = {
 def run(command: list[str], config: str, directory: Path) -> str:
     """Start a server; return the error that it ends with, "": none."""
     directory.mkdir()
-    server = ServerProcess(command, config, directory, with_http=False)
+    server = ServerProcess(command, config, directory, with_http=False, may_fork=True)
     try:
         server.start()
     except ServerFailed as failed:

@@ -168,7 +168,7 @@ def started(tmp: pytest.TempPathFactory, config: str) -> tuple[list[int], Callab
     assert PEER is not None
     servers = []
     for kind, command in (("peer", PEER), ("ours", our_command())):
-        servers.append(ServerProcess(command, config, tmp.mktemp(kind), with_http=False))
+        servers.append(ServerProcess(command, config, tmp.mktemp(kind), with_http=False, may_fork=True))
         servers[-1].start()
 
     def end() -> None:

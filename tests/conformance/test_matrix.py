@@ -60,10 +60,6 @@ def publishes(client: RawClient) -> bool:
     return b"MSG echo.a" in client.read_until(b"PONG\r\n")
 
 
-def stored(client: RawClient) -> Any:
-    return b'"seq"' in client.request(b"stored.b", b"2")
-
-
 def acknowledges(client: RawClient) -> Any:
     client.send(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c _INBOX.raw.pull 0\r\n\r\n")
     ack = next(client.frames())[1]
@@ -71,22 +67,25 @@ def acknowledges(client: RawClient) -> Any:
     return client.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
 
 
-def answered(client: RawClient, subject: bytes) -> bool:
-    """Return whether a request to `subject` is answered with a message; a refusal is an -ERR."""
-    client.send(b"PUB %b _INBOX.raw.answer 0\r\n\r\n" % subject)
+def answered(client: RawClient, subject: bytes, payload: bytes = b"", holds: bytes = b"") -> bool:
+    """Return whether the answer to a request begins with a line that `holds`; a refusal is an -ERR, at once."""
+    client.send(b"PUB %b _INBOX.raw.answer %d\r\n%b\r\n" % (subject, len(payload), payload))
     while not (line := client.read_until(b"\r\n")).startswith(b"-ERR"):
         if b"MSG _INBOX.raw.answer " in line:
-            return True
+            return holds in client.read_until(b"\r\n")
     return False
 
 
 ACCESSES: dict[str, tuple[str, Attempt]] = {
     "publish": ('publish: {deny: "echo.>"}', publishes),
     "subscribe": ('subscribe: {deny: "echo.>"}', publishes),
-    "JetStream publish": ('publish: {deny: "stored.>"}', stored),
+    "JetStream publish": (
+        'publish: {deny: "stored.>"}',
+        lambda client: answered(client, b"stored.b", b"2", b'"seq"'),
+    ),
     "JetStream API": (
         'publish: {deny: "$JS.API.STREAM.>"}',
-        lambda client: "config" in client.try_api("STREAM.INFO.S"),
+        lambda client: answered(client, b"$JS.API.STREAM.INFO.S", holds=b'"config"'),
     ),
     "ack": ('publish: {deny: "$JS.ACK.>"}', acknowledges),
     "direct get": (
@@ -140,7 +139,7 @@ def attempt(directory: Path, login: Login, access: str, denied: bool) -> bool:
     denial, act = ACCESSES[access]
     block = f", permissions: {{ {denial} }}" if denied else ""
     config = login.config.replace("<<permissions>>", block) + '\njetstream { store_dir: "<<store>>" }'
-    server = ServerProcess(our_command(), config, directory, with_http=True)
+    server = ServerProcess(our_command(), config, directory, with_http=True, may_fork=True)
     server.start()
     try:
         owner = Login("", lambda nonce: {"user": "owner", "pass": "o"}) if login.has_permissions else login
@@ -174,7 +173,7 @@ def test_nothing_is_reached_that_should_not_be(tmp_path: Path, login: str, acces
 @pytest.mark.parametrize("login", [name for name in LOGINS if not name.startswith("no")])
 def test_without_its_credentials_nobody_enters(tmp_path: Path, login: str) -> None:
     config = LOGINS[login].config.replace("<<permissions>>", "")
-    server = ServerProcess(our_command(), config, tmp_path, with_http=False)
+    server = ServerProcess(our_command(), config, tmp_path, with_http=False, may_fork=True)
     server.start()
     try:
         with pytest.raises((ConnectionError, TimeoutError)):

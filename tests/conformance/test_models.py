@@ -109,10 +109,11 @@ def test_every_field_of_every_page_has_a_place_and_requests_are_taken(server: Se
     # when
     bodies = {path: page(server, path) for path, _ in PAGES}
     # then
+    known = schemas()
     for path, model in PAGES:
         parsed = model.model_validate_json(bodies[path], extra="forbid")
         assert model.parse(bodies[path]) == parsed
-        schema = schemas()[f"monitoring/{model.__name__.lower()}"]
+        schema = known[f"monitoring/{model.__name__.lower()}"]
         jsonschema.Draft202012Validator(schema).validate(json.loads(bodies[path]))
     details = Jsz.parse(bodies["/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1"]).account_details
     assert details[0].stream_detail[0].consumer_detail[0].name == "c"

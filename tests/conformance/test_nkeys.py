@@ -83,7 +83,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for kind, command in (("peer", PEER), ("ours", our_command())):
             folder = tmp_path_factory.mktemp(f"{name}-{kind}")
             config = text + f"authorization {{ users: [ {USERS} ] }}"
-            servers.append(ServerProcess(command, config, folder, with_http=False))
+            servers.append(ServerProcess(command, config, folder, with_http=False, may_fork=True))
             servers[-1].start()
     yield [server.port for server in servers]
     for server in servers:
@@ -114,6 +114,6 @@ def test_files_that_both_refuse(text: str, tmp_path: Path) -> None:
     assert PEER is not None
     for kind, command in (("peer", PEER), ("ours", our_command())):
         (tmp_path / kind).mkdir()
-        server = ServerProcess(command, text, tmp_path / kind, with_http=False)
+        server = ServerProcess(command, text, tmp_path / kind, with_http=False, may_fork=True)
         with pytest.raises(ServerFailed):
             server.start()

@@ -50,10 +50,12 @@ EVENTS = {
     *("advisory.v1.api_audit", "advisory.v1.stream_action", "advisory.v1.consumer_action"),
     *("advisory.v1.consumer_pause", "advisory.v1.max_deliver", "advisory.v1.nak", "advisory.v1.terminated"),
     *("advisory.v1.consumer_group_pinned", "advisory.v1.consumer_group_unpinned", "metric.v1.consumer_ack"),
+    "advisory.v1.stream_batch_abandoned",
 }
-# These ask for what no schema describes and the server takes all the same: negative numbers, null, half objects.
+# Requests of these scenarios break their schema, and both servers accept them: negative numbers, null, half objects.
 ODD_REQUESTS = frozenset(
     {
+        *("bounds/consumer_numbers", "bounds/pulls"),
         *("consumer/create_ephemeral", "consumer/create_normalises", "consumer/metadata"),
         *("consumer/unusual_but_accepted", "pull/numbers_out_of_range", "republish/config"),
         *("mirror/config", "mirror/direct_inherited", "mirror/external"),
@@ -66,6 +68,8 @@ ODD_REQUESTS = frozenset(
 ECHOES = frozenset(
     {"mirror/external"}
 )  # its answer repeats the name of an origin that the schema does not allow
+# Values that nats-server sends (tests/conformance/recorded) and the schema does not list: type, place, value.
+UNLISTED = {(f"{PREFIX}advisory.v1.stream_batch_abandoned", "reason", "unsupported")}
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +104,8 @@ def faults(validators: dict[str, Any], document: Document) -> Iterator[str]:
         return
     for error in validators[document.type].iter_errors(document.content):
         place = ".".join(str(part) for part in error.absolute_path)
+        if (document.type, place, str(error.instance)) in UNLISTED:
+            continue
         causes = "; ".join(cause.message for cause in error.context)
         yield f"{document.type} {place}: {error.message} {causes}"[:1000]
 

@@ -347,7 +347,7 @@ def test_scene(name: str, certificates: Certificates, tmp_path: Path) -> None:
         for path in certificates.folder.glob("*.pem"):
             text = text.replace(f" {path.name}", f' "{path}"')
         (tmp_path / kind).mkdir()
-        server = ServerProcess(command, text, tmp_path / kind, with_http=True)
+        server = ServerProcess(command, text, tmp_path / kind, with_http=True, may_fork=True)
         server.start()
         try:
             seen[kind] = play(Stage(server, certificates))
@@ -378,7 +378,7 @@ def test_only_pinned_keys_are_let_in(certificates: Certificates, tmp_path: Path)
             f'key_file: "{certificates.folder}/server-key.pem", '
             f'ca_file: "{certificates.authority.ca_file}", verify: true, pinned_certs: ["{pin_of(pinned)}"] }}'
         )
-        server = ServerProcess(command, text, tmp_path / kind, with_http=True)
+        server = ServerProcess(command, text, tmp_path / kind, with_http=True, may_fork=True)
         server.start()
         try:
             stage = Stage(server, certificates)

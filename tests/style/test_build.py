@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,27 @@ def test_the_hash_of_the_compiled_decoders_is_the_servers() -> None:
     ours, theirs = ROOT / "src/pyjs/base/xxh64.h", ROOT / "spark/fast/src/pyjs_spark_fast/xxh64.h"
 
     assert ours.read_bytes() == theirs.read_bytes()
+
+
+TRANSLATE = """
+from pathlib import Path
+from pyjs_build import extension, translate, warnings_file
+modules = [Path("src/pyjs", name) for name in ("clean.pyx", "unclean.pyx")]
+translate([extension(pyx) for pyx in modules], 1, Path("c"))
+print([warnings_file(pyx).read_text() for pyx in modules])
+"""
+
+
+def test_the_build_notes_the_warnings_of_each_module(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "pyjs"
+    package.mkdir(parents=True)
+    (package / "clean.pyx").write_text("def one():\n    return 1\n")
+    (package / "unclean.pyx").write_text("def one():\n    unread = 2\n    return sum(x for x in (1,))\n")
+
+    command = [sys.executable, "-c", TRANSLATE]
+    environment = {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+
+    warning = "warning: src/pyjs/unclean.pyx:2:4: Unused entry 'unread'\n"
+    assert done.stderr == warning
+    assert done.stdout.splitlines()[-1] == str(["", warning])

@@ -2,6 +2,8 @@
 
 One sdist and one wheel for the whole module. Both take the compiled modules of this tree, since their digests match;
 a sample of the sdist, chosen by the commit, is compiled again; all of it with PYJS_PACKAGING=whole (make packaging).
+The wheel is installed with its dependencies; the sdist, which must ask for the same ones, into a copy of that
+environment, in place of the wheel.
 """
 
 from __future__ import annotations
@@ -54,13 +56,16 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
     )
 
 
-def install(what: Path, folder: Path, **environment: str) -> Path:
-    """Install `what` into a new environment below `folder`; return its bin/."""
-    assert run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder).returncode == 0
-    python = folder / "venv" / "bin" / "python"
-    done = run(sys.executable, "-m", "pip", "--python", python, "install", what, cwd=folder, **environment)
+def pip(programs: Path, *words: str | Path, **environment: str) -> None:
+    """Run pip on the environment with the folder `programs`."""
+    command = (sys.executable, "-m", "pip", "--python", programs / "python", *words)
+    done = run(*command, cwd=programs, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    return python.parent
+
+
+def requirements(metadata: str) -> list[str]:
+    """Return the requirements in the metadata of a distribution."""
+    return [line for line in metadata.splitlines() if line.startswith(("Requires-", "Provides-Extra"))]
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +89,27 @@ def sdist(tree: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tree: Path) -> Path:
-    pip = (sys.executable, "-m", "pip")
-    done = run(*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", "dist", ".", cwd=tree)
+    command = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", "dist", ".")
+    done = run(*command, cwd=tree)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = (tree / "dist").glob("*.whl")
     return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a new environment with the wheel and its dependencies."""
+    folder = tmp_path_factory.mktemp("installed")
+    assert run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder).returncode == 0
+    programs = folder / "venv" / "bin"
+    pip(programs, "install", "--no-compile", wheel)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for mypy, which keeps what it has read of the standard library."""
+    return tmp_path_factory.mktemp("types")
 
 
 @contextmanager
@@ -121,19 +142,21 @@ def publish(port: int) -> bytes:
     return heard
 
 
-def assert_usable(folder: Path, programs: Path) -> None:
+def assert_usable(folder: Path, programs: Path, types: Path) -> None:
     """The command answers, a message passes, and mypy sees the types."""
     assert run(programs / "pyjs-server", "-v", cwd=folder).stdout.startswith("nats-server: v")
     with serving(folder, programs / "pyjs-server") as port:
         assert b"MSG greet.joe 1 5\r\nhello\r\n" in publish(port)
     (folder / "user.py").write_text(USER_CODE)
-    mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", programs / "python", "user.py")
-    problems = run(*mypy, cwd=folder).stdout.splitlines()
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--cache-dir", types)
+    problems = run(
+        *mypy, "--python-executable", programs / "python", "user.py", cwd=folder
+    ).stdout.splitlines()
     assert [line.split(":")[1] for line in problems if "error" in line and "user.py" in line] == ["7"]
 
 
-def test_the_wheel_installs_and_serves(wheel: Path, tmp_path: Path) -> None:
-    assert_usable(tmp_path, install(wheel, tmp_path))
+def test_the_wheel_installs_and_serves(installed: Path, types: Path, tmp_path: Path) -> None:
+    assert_usable(tmp_path, installed, types)
 
 
 def unpacked(sdist: Path, folder: Path) -> Path:
@@ -148,10 +171,31 @@ def unpacked(sdist: Path, folder: Path) -> Path:
     return top
 
 
-def test_the_sdist_installs_and_serves(sdist: Path, tmp_path: Path) -> None:
+def test_the_sdist_installs_and_serves(sdist: Path, installed: Path, types: Path, tmp_path: Path) -> None:
     source = unpacked(sdist, tmp_path)
     flags = {"PYJS_CFLAGS": "-O0"} if IS_WHOLE else {}  # they are part of the digests
-    assert_usable(tmp_path, install(source, tmp_path, **flags))
+    shutil.copytree(installed.parent, tmp_path / "venv", symlinks=True)
+    programs = tmp_path / "venv" / "bin"
+
+    pip(programs, "uninstall", "--yes", "pyjs-server")
+    assert not (programs / "pyjs-server").exists()
+    pip(programs, "install", "--no-deps", "--no-compile", source, **flags)
+
+    assert_usable(tmp_path, programs, types)
+
+
+def test_the_sdist_and_the_wheel_ask_for_the_same_packages(sdist: Path, wheel: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        (name,) = (each for each in archive.getnames() if each.count("/") == 1 and each.endswith("/PKG-INFO"))
+        member = archive.extractfile(name)
+        assert member
+        of_sdist = requirements(member.read().decode())
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (each for each in packed.namelist() if each.endswith(".dist-info/METADATA"))
+        of_wheel = requirements(packed.read(name).decode())
+
+    assert any("orjson" in line for line in of_wheel)
+    assert of_sdist == of_wheel
 
 
 def test_the_sdist_holds_all_sources_and_the_wheel_all_modules(sdist: Path, wheel: Path) -> None:
@@ -174,9 +218,9 @@ def test_the_sdist_holds_all_sources_and_the_wheel_all_modules(sdist: Path, whee
 
 
 def test_without_a_compiler_pip_ends_with_the_package_to_install(sdist: Path, tmp_path: Path) -> None:
-    pip = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation")
+    command = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation")
 
-    done = run(*pip, sdist, cwd=tmp_path, CC="/nonexistent")
+    done = run(*command, sdist, cwd=tmp_path, CC="/nonexistent")
 
     assert done.returncode != 0
     assert "apt install gcc libc6-dev python3-dev" in done.stdout + done.stderr

@@ -63,7 +63,7 @@ class CalloutService:
 
     def close(self) -> None:
         """End the service."""
-        self._client.close()
+        self._client.hang_up()
         self._thread.join(5)
 
     def _work(self) -> None:

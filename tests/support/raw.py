@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}\r\n'
@@ -30,6 +31,12 @@ class RawClient:
         self._socket.sendall(data)
 
     def close(self) -> None:
+        self._socket.close()
+
+    def hang_up(self) -> None:
+        """Close, and wake a thread that waits for data, which `close` would leave there until the server's PING."""
+        with suppress(OSError):  # the server may have closed it
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def fence(self) -> None:

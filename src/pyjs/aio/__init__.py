@@ -4,7 +4,7 @@
         client = await nats.connect(server.client_url)
 
 See docs/embedding.md. Nothing of the process is changed: no signal handler, exception handler, event loop policy,
-logging configuration, allocator, collector of cycles or limit.
+logging configuration, allocator, garbage collector or limit.
 """
 
 from pyjs.aio.server import Server

@@ -35,7 +35,7 @@ def options_from(
     """Return the options for a source and keywords; `alone` are the keywords used without a source.
 
     Raises:
-        ConfigError: the file or a key is wrong; it says where, what and what to do.
+        ConfigError: the file or a key is wrong; the text has the place, cause and fix.
         TypeError: Options and keys cannot be put together.
     """
     if isinstance(source, Options):
@@ -58,7 +58,7 @@ def wants_scratch(source: Source | None, options: Options) -> bool:
 
 
 def entries_from(keys: Mapping[str, object]) -> ConfigMap:
-    """Return `keys` as a configuration file would say them. Raises ConfigError: no file can hold such a value."""
+    """Return `keys` as the entries of a configuration file. Raises ConfigError: a file cannot hold a value."""
     entries = ConfigMap()
     for name, data in keys.items():
         entries.put(Entry(name, PLACE, _value(name, data)))

@@ -1,4 +1,4 @@
-"""Claims of an account: limits, signing keys, revocations, and what it shares with other accounts."""
+"""Claims of an account: limits, signing keys, revocations, exports and imports."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class AccountLimitClaims:
 
 @dataclass(frozen=True, slots=True)
 class ExternalAuthorization:
-    """Users of the account are decided by a service; `users` are that service."""
+    """The authorization callout of the account; `users` are the users of the service itself."""
 
     users: tuple[str, ...] = ()
     allowed_accounts: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class ExternalAuthorization:
 
 @dataclass(frozen=True, slots=True)
 class UserScope:
-    """A role: what users may do that a signing key signed."""
+    """A role: the permissions of all users that one signing key signed."""
 
     key: str
     role: str
@@ -123,7 +123,7 @@ class AccountClaims:
     info_url: str = ""
 
     def is_revoked(self, user: str, issued_at: int) -> bool:
-        """Return whether the claims of a user, issued then, are void."""
+        """Return whether a user's claims that were issued at this time are revoked."""
         return any(issued_at <= self.revocations.get(key, issued_at - 1) for key in (ANY, user))
 
 
@@ -131,7 +131,7 @@ def account_of(token: Token) -> AccountClaims:
     """Return the claims of an account.
 
     Raises:
-        TokenFault: they are those of something else, or of wrong types.
+        TokenFault: the token is of another kind, or a claim has the wrong type.
     """
     if token.kind != "account":
         raise TokenFault("not account claim")
@@ -212,7 +212,7 @@ def _read_authorization(fields: Map) -> ExternalAuthorization:
 
 
 def account_issues(account: AccountClaims, now_s: int) -> list[Issue]:
-    """Return what is wrong with the claims of an account."""
+    """Return the faults in the claims of an account."""
     issues = time_issues(account.head, now_s)
     issues += import_issues(account.imports, account.head.subject)
     issues += export_issues(account.exports)

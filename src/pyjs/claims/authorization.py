@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationResponse:
-    """The verdict of the service: the token of a user, or an error."""
+    """The response of the service: the token of a user, or an error."""
 
     head: Head
     jwt: str = ""
@@ -27,7 +27,7 @@ def response_of(token: Token) -> AuthorizationResponse:
     """Return the claims of a response.
 
     Raises:
-        TokenFault: they are those of something else, or of wrong types.
+        TokenFault: the token is of another kind, or a claim has the wrong type.
     """
     if token.kind != "authorization_response":
         raise TokenFault("not an authorization request claim")
@@ -38,7 +38,7 @@ def response_of(token: Token) -> AuthorizationResponse:
 
 
 def response_issues(response: AuthorizationResponse, now_s: int) -> list[Issue]:
-    """Return what is wrong with a response."""
+    """Return the faults in a response."""
     issues = []
     if public_key(response.head.subject, USER) is None:
         issues.append(Issue("Subject must be a user public key"))

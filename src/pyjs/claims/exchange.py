@@ -85,7 +85,7 @@ def activation_of(token: Token) -> ActivationClaims:
     """Return the claims of an activation token.
 
     Raises:
-        TokenFault: they are those of something else, or of wrong types.
+        TokenFault: the token is of another kind, or a claim has the wrong type.
     """
     if token.kind != "activation":
         raise TokenFault("not activation claim")
@@ -150,7 +150,7 @@ def _read_export(fields: Map) -> Export:
 
 
 def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
-    """Return what is wrong with the exports of an account."""
+    """Return the faults in the exports of an account."""
     issues = [issue for export in exports for issue in _issues_of_export(export)]
     for kind, subjects in (
         (SERVICE, [each.subject for each in exports if each.kind == SERVICE]),
@@ -227,7 +227,7 @@ def _issues_of_position(export: Export) -> list[Issue]:
 
 
 def import_issues(imports: tuple[Import, ...], account: str) -> list[Issue]:
-    """Return what is wrong with the imports of `account`."""
+    """Return the faults in the imports of `account`."""
     issues: list[Issue] = []
     seen: dict[str, list[str]] = {}
     for each in imports:

@@ -1,4 +1,4 @@
-"""Typed readers of decoded claims, and what all kinds of claims share.
+"""Typed readers of decoded claims, and the fields that all kinds of claims share.
 
 A missing field, and null, is the zero of its type, as in nats-server. Counts are bounded by the size of a token.
 """
@@ -94,7 +94,7 @@ def _wrong(value: object, name: str, kind: str) -> TokenFault:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What all claims begin with; times are in seconds, 0: not set."""
+    """The fields that all claims share. Times are in seconds; 0 means not set."""
 
     issuer: str = ""
     subject: str = ""
@@ -125,7 +125,7 @@ def head_of(token: Token) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """Something wrong with valid claims; blocking: they must not be used."""
+    """A problem of well-formed claims; if it is blocking, the claims must not be used."""
 
     description: str
     blocking: bool = True
@@ -143,5 +143,5 @@ def time_issues(head: Head, now_s: int) -> list[Issue]:
 
 
 def are_blocking(issues: list[Issue], *, times: bool) -> bool:
-    """Return whether claims with these issues are invalid; `times`: also because of the time."""
+    """Return whether claims with these issues must be refused; with `times`, expiry counts too."""
     return any(each.blocking or (times and each.time_check) for each in issues)

@@ -34,7 +34,7 @@ def operator_of(token: Token) -> OperatorClaims:
     """Return the claims of an operator.
 
     Raises:
-        TokenFault: they are those of something else, or of wrong types.
+        TokenFault: the token is of another kind, or a claim has the wrong type.
     """
     if token.kind != "operator":
         raise TokenFault("not operator claim")

@@ -1,4 +1,4 @@
-"""The grant of one user by the template of a role, and when and from where it may connect.
+"""The permissions of one user from the template of a role, and its allowed times and addresses.
 
 Source: behaviour of nats-server 2.15 (tests/conformance/test_jwt_roles.py).
 """
@@ -39,14 +39,14 @@ class BadTemplate(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """What a template may refer to."""
+    """The values that a template may refer to."""
 
     user: UserClaims
     account_name: str
     account_tags: tuple[str, ...]
 
     def values(self, operation: str) -> tuple[list[str], str | None]:
-        """Return the values of `name()` and the like, and the name of the tag if it is one.
+        """Return the values of an operation such as `name()`, and the name of the tag that it refers to, if any.
 
         Raises:
             BadTemplate: there is no such operation.
@@ -148,13 +148,13 @@ def may_come_from(grant: Grant, address: str) -> bool:
 
 
 def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the connection types that this server knows; None: some are given, and none is known."""
+    """Return the given connection types that this server knows, or None if it knows none of them."""
     known = frozenset(each.upper() for each in types) & frozenset(CONNECTION_TYPES)
     return None if types and not known else known
 
 
 def seconds_allowed(grant: Grant, now_s: float) -> float | None:
-    """Return for how many more seconds a user may be connected now, 0: no end; None: it may not."""
+    """Return how many more seconds a user may stay connected; 0 means no limit, None that it may not connect now."""
     if not grant.times:
         return 0.0
     zone: tzinfo | None = None
@@ -176,7 +176,7 @@ def seconds_allowed(grant: Grant, now_s: float) -> float | None:
 
 
 def _seconds_left(now: datetime, start_s: int, end_s: int) -> float | None:
-    """Return the seconds to the end of a range of the day; None: it is outside of it."""
+    """Return the seconds until a daily time range ends, or None outside of the range."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     start, end = midnight + timedelta(seconds=start_s), midnight + timedelta(seconds=end_s)
     if start < now < end or (start > end and end > now):

@@ -1,11 +1,12 @@
-"""A JSON Web Token of NATS: header, claims and signature, decoded and checked; and the making of one.
+"""A JSON Web Token of NATS: header, claims and signature, decoded, checked and created.
 
     base64url(header) . base64url(claims) . base64url(signature of what precedes it)
 
 The issuer in the claims is the public key of the signature, so a decoded token says who signed it, not that the
 signer is trusted. Claims of version 1 have their kind at the top and sign the claims alone.
 
-Knows nothing of what the claims mean. Source: nats-io/jwt; texts as nats-server 2.15 (tests/conformance/test_jwt.py).
+Knows nothing of the meaning of the claims.
+Source: nats-io/jwt; texts as nats-server 2.15 (tests/conformance/test_jwt.py).
 """
 
 from __future__ import annotations

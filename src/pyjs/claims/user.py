@@ -1,4 +1,4 @@
-"""Claims of a user: permissions and limits, by themselves or by the role of the key that signed them."""
+"""Claims of a user: permissions and limits, from the token itself or from the role of the key that signed it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOCK = re.compile(r"(\d\d?):(\d\d):(\d\d)")
 
 @dataclass(frozen=True, slots=True)
 class PermissionLists:
-    """What may be published and subscribed to; empty lists allow everything."""
+    """The subjects that a user may publish and subscribe to; empty lists allow everything."""
 
     publish_allow: tuple[str, ...] = ()
     publish_deny: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class PermissionLists:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is said."""
+        """Whether both lists are empty."""
         lists = (self.publish_allow, self.publish_deny, self.subscribe_allow, self.subscribe_deny)
         return not any(lists) and self.responses is None
 
@@ -55,7 +55,7 @@ def read_permissions(fields: Map) -> PermissionLists:
 
 
 def permissions_issues(lists: PermissionLists) -> list[Issue]:
-    """Return what is wrong with permissions."""
+    """Return the faults in permissions."""
     issues: list[Issue] = []
     for entry in (*lists.subscribe_allow, *lists.subscribe_deny):
         issues += permission_issues(entry, with_queue=True)
@@ -66,7 +66,7 @@ def permissions_issues(lists: PermissionLists) -> list[Issue]:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a user may do: of its own claims, or the template of a role."""
+    """The permissions and limits of a user, from its own claims or from the template of a role."""
 
     permissions: PermissionLists = PermissionLists()
     sources: tuple[str, ...] = ()  # networks that it may come from; (): any
@@ -81,7 +81,7 @@ class Grant:
 
 
 def read_grant(fields: Map, default_limit: int = 0) -> Grant:
-    """Return the grant in `fields`; `default_limit` stands for limits that are not there."""
+    """Return the grant in `fields`; missing limits are `default_limit`."""
     times = tuple((text(each, "start"), text(each, "end")) for each in blocks(fields, "times"))
     return Grant(
         read_permissions(fields),
@@ -107,7 +107,7 @@ def _read_sources(fields: Map) -> tuple[str, ...]:
 
 
 def grant_issues(grant: Grant) -> list[Issue]:
-    """Return what is wrong with a grant."""
+    """Return the faults in a grant."""
     issues = permissions_issues(grant.permissions)
     for source in grant.sources:
         if network_of(source) is None:
@@ -167,7 +167,7 @@ def user_of(token: Token) -> UserClaims:
     """Return the claims of a user.
 
     Raises:
-        TokenFault: they are those of something else, or of wrong types.
+        TokenFault: the token is of another kind, or a claim has the wrong type.
     """
     if token.kind != "user":
         raise TokenFault("not user claim")
@@ -176,7 +176,7 @@ def user_of(token: Token) -> UserClaims:
 
 
 def user_issues(user: UserClaims, now_s: int) -> list[Issue]:
-    """Return what is wrong with the claims of a user."""
+    """Return the faults in the claims of a user."""
     issues = time_issues(user.head, now_s) + grant_issues(user.grant)
     if user.issuer_account and public_key(user.issuer_account, ACCOUNT) is None:
         issues.append(Issue("account_id is not an account public key"))

@@ -65,7 +65,7 @@ class Refused(Exception):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most similar to `word`; None: no known word is similar."""
+    """Return the known word most similar to `word`, or None if none is similar."""
     import difflib  # imported lazily, in 2 ms: only needed for an error
 
     if len(word) > WORD_SIZE_MAX:

@@ -32,7 +32,7 @@ class UsageError(Exception):
     """The command line is invalid; the text has the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Flag:
     """One flag with all of its names; the first one is its key."""
 

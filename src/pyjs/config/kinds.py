@@ -89,7 +89,7 @@ def _duration_fix(value: Value) -> str:
 
 
 def _read_duration_or_seconds(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a duration; a bare number means seconds (bare 2m: minutes), and causes a warning."""
+    """Read a duration; a number without a unit means seconds and causes a warning. An unquoted 2m is two minutes."""
     data = value.data
     if not isinstance(data, int) or isinstance(data, bool):
         return _read_duration(reading, key, value, target)

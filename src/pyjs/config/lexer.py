@@ -66,7 +66,7 @@ class Lexer:
         self._line_starts += [match.end() for match in re.finditer("\n", self.text)]
 
     def place(self, at: int | None = None) -> Place:
-        """Return the place of index `at`; None: of the cursor."""
+        """Return the place of index `at`, or of the cursor if that is None."""
         index = self.at if at is None else at
         line = bisect_right(self._line_starts, index)
         return Place(self.file, line, index - self._line_starts[line - 1] + 1)

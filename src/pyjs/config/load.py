@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
-from pyjs.config.exchange.declared import ServiceExport
 from pyjs.config.flags import COMMAND_LINE, apply_flags
 from pyjs.config.options import NS_PER_S, SYSTEM_ACCOUNT, Options, Warnings
 from pyjs.config.values import ConfigMap, config_digest
@@ -195,12 +194,17 @@ def _check_system_account(options: Options, places: Mapping[str, Place], place: 
 
 
 def _check_latency(options: Options, place: Place) -> list[Problem]:
+    if not (options.no_system_account and options.shares()):
+        return []
+    # Imported lazily, in 8 ms: most servers share nothing.
+    from pyjs.config.exchange.declared import ServiceExport
+
     start = "Error adding service latency sampling for"
     return [
         Problem(place, f'{start} "{export.subject}": system account not setup', "remove latency, or this")
         for exchange in options.exchanges().values()
         for export in exchange.exports
-        if options.no_system_account and isinstance(export, ServiceExport) and export.latency is not None
+        if isinstance(export, ServiceExport) and export.latency is not None
     ]
 
 

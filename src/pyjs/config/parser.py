@@ -82,7 +82,7 @@ class _Whole:
             raise ConfigError.at(place, cause, "write a smaller one")
 
     def compare(self, first: Entry | None, second: Entry) -> None:
-        """Note a key that its file has set in this block before; over an included file it may be meant."""
+        """Note a key that its file sets twice in this block; an override of an included file is not noted."""
         if first is not None:
             note_repeated(self._twice, first, second)
 

@@ -1,7 +1,7 @@
 """Option tables: their rows, and the reader of a block of a file.
 
-Knows nothing of single options. A row says how a key is named, how its value is read, what it is for, which
-attributes of the block's target it sets, what is checked and whether a running server can take a change. Names,
+Knows nothing of single options. A row has the name of a key, the reader of its value, a line of documentation, the
+attributes of the block's target that it sets, its check, and whether a running server can take a change. Names,
 types and texts of the rows are also those of docs/configuration.md and of the keyword arguments in aio/keys.py. What
 exists in nats-server but not here yet stands in the table as well, with the reason, and is refused by name: a key is
 never accepted without effect.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 PROBLEMS_MAX = 50  # that are shown at once
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Kind:
-    """How a value is read: a name for people, and the function."""
+    """A kind of value: its name in texts, and the function that reads it."""
 
     name: str
     read: Callable[[Reading, Key, Value, object], object]
@@ -33,7 +33,7 @@ class Kind:
     table: Table | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Key:
     """One row: an effective key."""
 
@@ -55,7 +55,7 @@ class Key:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Unsupported:
     """A key of nats-server without effect here, with all of its names."""
 
@@ -105,7 +105,7 @@ def read_block(reading: Reading, table: Table, entries: ConfigMap, target: objec
 
 
 def _note_other_spellings(reading: Reading, table: Table, entries: ConfigMap) -> None:
-    """Note each key that stands in the block again, in other case or under another of its names."""
+    """Note each key that is repeated in the block, in another case or under an alias."""
     first: dict[str, Entry] = {}
     for entry in entries.values():
         key = table.key_by_name.get(entry.key.lower())

@@ -99,7 +99,7 @@ def _read_pair(reading: Reading, key: Key, value: Value, target: object) -> obje
 
 
 def _read_max_connections(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a count; nothing and less refuse every client, which -1 stands for."""
+    """Read a count; 0 and negative numbers refuse every client and are stored as -1."""
     count = INT.read(reading, key, value, target)
     assert isinstance(count, int)
     return count if count > 0 else -1
@@ -111,7 +111,7 @@ def _read_max_subscriptions(reading: Reading, key: Key, value: Value, target: ob
 
 
 def _read_feature_flags(reading: Reading, key: Key, value: Value, target: object) -> dict[str, bool]:
-    """Read the flags that change something here."""
+    """Read the feature flags that have an effect here."""
     flags: dict[str, bool] = {}
     for name, entry in read_map(key, value, "js_ack_fc_v2: true").items():
         if name not in FEATURE_FLAGS:

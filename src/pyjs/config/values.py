@@ -49,7 +49,7 @@ class ConfigMap(dict[str, Entry]):
 
 
 def note_repeated(noted: list[Problem], first: Entry, second: Entry) -> None:
-    """Add the warning about a key that is set twice in its block; over an included file it may be meant."""
+    """Add the warning about a key that is set twice in its block, unless the other one is of an included file."""
     if first.place.file != second.place.file or len(noted) >= REPEATED_MAX:
         return
     name = "" if first.key == second.key else f' as "{first.key}"'

@@ -1,4 +1,4 @@
-"""Chores: work too long for one turn, as an iterator of bounded steps, with its owner.
+"""Chores: work that is too long for one turn, as an iterator of bounded steps, with its owner.
 
 A step yields None to continue in a later turn, or a `Park`: a function that stores the chore and puts it back into
 `Turn.chores` when it can continue. A parked chore costs nothing.

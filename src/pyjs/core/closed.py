@@ -43,7 +43,7 @@ class ClosedSubscription:
         return cls(subject, sub.queue, sid, sub.delivered, sub.max)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class ClosedSession:
     """The attributes of a ClientSession at the moment it ended; same names."""
 
@@ -95,7 +95,7 @@ class ClosedSession:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class _Piece:
     """PACKED sessions as bytes, and the objects that they share with the server."""
 

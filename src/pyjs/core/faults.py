@@ -30,7 +30,7 @@ class Faults:
         self._untold: dict[tuple[str, str], int] = {}  # faults since the line in the log
 
     def report(self, kind: str, what: str, error: Exception, now_ns: int) -> None:
-        """Count a fault in a `kind` of work; log that `what` failed."""
+        """Count a fault in a `kind` of work, and log it; `what` is the failed work for the log line."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         key = (kind, _place(error))
         logged_at = self._logged_at.get(key)

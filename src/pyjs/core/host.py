@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.core.trust.callouts import Callouts
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class SessionSettings:
     """Limits and intervals of every client connection; changed by a reload."""
 
@@ -41,7 +41,7 @@ class SessionSettings:
     stall_producers: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Entrance:
     """The logins and intervals of clients of one kind, which come through one port."""
 
@@ -67,7 +67,7 @@ class SessionEvents(ABC):
 
     @abstractmethod
     def announce(self, what: str) -> None:
-        """Publish at once that the server begins `what`: SHUTDOWN or LAMEDUCK."""
+        """Publish the event `what`, SHUTDOWN or LAMEDUCK, in this call."""
 
     @abstractmethod
     def traced(self, trace: Trace) -> None:
@@ -97,7 +97,7 @@ class Host(ABC):
 
     @abstractmethod
     def entrance(self, peer: Peer) -> Entrance:
-        """Return the logins and intervals of clients such as `peer`."""
+        """Return the login rules and intervals for clients that connect as `peer` does."""
 
     @abstractmethod
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
@@ -117,11 +117,11 @@ class Host(ABC):
 
     @abstractmethod
     def disable_account(self, name: str) -> None:
-        """Stop JetStream of an account and let in no clients."""
+        """Stop JetStream of an account, and refuse its clients."""
 
     @abstractmethod
     def server_fields(self) -> dict[str, object]:
-        """Return how the server describes itself to a service that decides about clients."""
+        """Return the description of the server for an authorization service."""
 
     @abstractmethod
     def session_entered(self, session: ClientSession) -> None:

@@ -38,7 +38,7 @@ class Peer:
         return (f"[{first}]/" if ":" in first else f"{first}/") if first else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class ShownCertificate:
     """One certificate in /connz."""
 
@@ -47,7 +47,7 @@ class ShownCertificate:
     cert_sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Shown:
     """The certificates of a client: its chain, and the names in its own certificate."""
 
@@ -56,7 +56,7 @@ class Shown:
     pem: tuple[str, ...] = ()  # the chain, for a service that decides about the client
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class TlsPeer:
     """The result of a TLS handshake: version, cipher, and the certificates of the client."""
 
@@ -96,4 +96,4 @@ class Link:
         """Take no more input until resume_reading."""
 
     def resume_reading(self) -> None:
-        """Take input again."""
+        """Resume reading."""

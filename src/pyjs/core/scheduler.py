@@ -40,7 +40,7 @@ COPIES = 4  # batches that all mirrors and sources copy in one turn
 NS_PER_US = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Shares:
     """The share of each kind of work: together 9.5 ms under full load.
 

@@ -174,7 +174,7 @@ cdef class ClientSession(Sink):
         self.login = self.pings = None      # they hold this session: a cycle would outlive it
 
     def lose_link(self) -> None:
-        """Write nothing more: the transport is gone. The caller must call `end_input`."""
+        """Discard all output: the transport is gone. The caller must call `end_input`."""
         self.output = LOST
         self.out.clear()
 
@@ -280,7 +280,7 @@ cdef class ClientSession(Sink):
         return 0 if self.turn.pressure else left
 
     def leave_input(self) -> None:
-        """Stop in the middle of the input, until a later turn, the end of the log-in or the end of a pause."""
+        """Stop parsing in the middle of the input, until a later turn, the end of the login or the end of a pause."""
         if self.input.stalled:
             self.stall()
         if self.input.waits & VERDICT:
@@ -349,7 +349,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef bint refused(self, Msg* m) noexcept nogil:
-        """Return whether the client must not publish `m`, which it is told; otherwise send the +OK that it wants."""
+        """Return whether publishing `m` is refused, and send the -ERR or the requested +OK."""
         cdef bint reserved = reserved_subject(m.subject, m.subject_len)
         if self.features & GUARDED or reserved:
             with gil:
@@ -481,7 +481,7 @@ cdef class ClientSession(Sink):
         self.pings.begin()
 
     def change_permissions(self, object permissions) -> None:
-        """Give a connected client other permissions, and end what they do not allow."""
+        """Replace the permissions of a connected client, and remove subscriptions that they do not allow."""
         self.login.change_permissions(permissions)
 
     def take_permissions(self, object user) -> None:

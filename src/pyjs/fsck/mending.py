@@ -138,7 +138,7 @@ def write_metadata(
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Rewrite both copies of a stream's list of consumers from the whole entries of both."""
+    """Rewrite both copies of a stream's list of consumers from the undamaged entries of both."""
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
     return f"{directory}/consumers.a and consumers.b are rewritten with {len(file.live)} consumers"

@@ -1,6 +1,6 @@
 """Advisories: the fields that all of them share, and those of created, updated and deleted streams.
 
-An advisory without a subscriber is never built: it costs one look into the subscriptions. Knows nothing of API calls
+An advisory without a subscriber is never built: it costs one lookup in the subscriptions. Knows nothing of API calls
 (api/audit.py), and knows streams only by name.
 
 Source: nats.docs "JetStream advisories"; fields, their order and the order of events probed on nats-server 2.15.1.

@@ -59,6 +59,14 @@ class StreamAction(Advisory):
     action: str = Field(description="`create`, `modify` or `delete`.")
 
 
+class BatchAbandoned(Advisory):
+    """An atomic batch was abandoned."""
+
+    stream: str
+    batch: str
+    reason: str = Field(description="`timeout`, `large`, `incomplete` or `unsupported`.")
+
+
 class ConsumerAdvisory(Advisory):
     """The fields of all advisories about a consumer."""
 
@@ -125,6 +133,7 @@ class ConsumerAck(Nak):
 ADVISORIES: dict[str, type[Advisory]] = {
     f"{ADVISORY_PREFIX}api_audit": ApiAudit,
     f"{ADVISORY_PREFIX}stream_action": StreamAction,
+    f"{ADVISORY_PREFIX}stream_batch_abandoned": BatchAbandoned,
     f"{ADVISORY_PREFIX}consumer_action": ConsumerAction,
     f"{ADVISORY_PREFIX}consumer_pause": ConsumerPause,
     f"{ADVISORY_PREFIX}max_deliver": MaxDeliver,

@@ -47,7 +47,7 @@ class Page(ApiAnswer):
 
 
 class Cluster(Answer):
-    """Which server leads a stream or consumer."""
+    """The server that leads a stream or consumer."""
 
     name: str = ""
     leader: str = ""
@@ -88,7 +88,7 @@ class StreamState(Answer):
 
 
 class SourceInfo(Answer):
-    """How far a mirror, or a source, is."""
+    """The progress of a mirror or a source."""
 
     name: str
     lag: int

@@ -1,7 +1,7 @@
 """The base of all models: conversion from and to JSON, and types of fields.
 
-A duration is a number of nanoseconds, as in JSON; `nanoseconds` makes it of larger units, and a timedelta or a text
-as "1m30s" is taken as well. A time is a datetime with a time zone, which keeps microseconds.
+A duration is a number of nanoseconds, as in JSON. A timedelta, or a text such as "1m30s", is converted; `nanoseconds`
+converts larger units. A time is a datetime with a time zone, which keeps microseconds.
 """
 
 from __future__ import annotations

@@ -364,7 +364,7 @@ class Accountz(Page):
 
 
 class Flow(Answer):
-    """Messages and bytes one way."""
+    """Counters of messages and bytes in one direction."""
 
     msgs: int
     bytes: int

@@ -14,7 +14,7 @@ from pyjs.models.config import ConsumerConfig, StreamConfig
 
 
 class RestoredState(Options):
-    """The state of a stream as its snapshot had it."""
+    """The state of a stream in its snapshot."""
 
     messages: UInt64 = 0
     bytes: UInt64 = 0
@@ -30,19 +30,19 @@ class RestoredState(Options):
 
 
 class StreamCreateRequest(StreamConfig):
-    """The request stream create."""
+    """The body of a request to $JS.API.STREAM.CREATE."""
 
     pedantic: bool = False
 
 
 class StreamUpdateRequest(StreamConfig):
-    """The request stream update."""
+    """The body of a request to $JS.API.STREAM.UPDATE."""
 
     pedantic: bool = False
 
 
 class StreamInfoRequest(Options):
-    """The request stream info."""
+    """The body of a request to $JS.API.STREAM.INFO."""
 
     offset: Int = 0
     deleted_details: bool = False
@@ -50,21 +50,21 @@ class StreamInfoRequest(Options):
 
 
 class StreamNamesRequest(Options):
-    """The request stream names."""
+    """The body of a request to $JS.API.STREAM.NAMES."""
 
     offset: Int = 0
     subject: str = ""
 
 
 class StreamListRequest(Options):
-    """The request stream list."""
+    """The body of a request to $JS.API.STREAM.LIST."""
 
     offset: Int = 0
     subject: str = ""
 
 
 class StreamPurgeRequest(Options):
-    """The request stream purge."""
+    """The body of a request to $JS.API.STREAM.PURGE."""
 
     seq: UInt64 = 0
     filter: str = ""
@@ -72,7 +72,7 @@ class StreamPurgeRequest(Options):
 
 
 class StreamMsgGetRequest(Options):
-    """The request stream msg get."""
+    """The body of a request to $JS.API.STREAM.MSG.GET."""
 
     seq: UInt64 = 0
     last_by_subj: str = ""
@@ -87,14 +87,14 @@ class StreamMsgGetRequest(Options):
 
 
 class StreamMsgDeleteRequest(Options):
-    """The request stream msg delete."""
+    """The body of a request to $JS.API.STREAM.MSG.DELETE."""
 
     seq: UInt64 = 0
     no_erase: bool = False
 
 
 class StreamSnapshotRequest(Options):
-    """The request stream snapshot."""
+    """The body of a request to $JS.API.STREAM.SNAPSHOT."""
 
     deliver_subject: str = ""
     no_consumers: bool = False
@@ -104,14 +104,14 @@ class StreamSnapshotRequest(Options):
 
 
 class StreamRestoreRequest(Options):
-    """The request stream restore."""
+    """The body of a request to $JS.API.STREAM.RESTORE."""
 
     config: StreamConfig = Field(default_factory=StreamConfig)
     state: RestoredState = Field(default_factory=RestoredState)
 
 
 class ConsumerCreateRequest(Options):
-    """The request consumer create."""
+    """The body of a request to $JS.API.CONSUMER.CREATE."""
 
     stream_name: str = ""
     config: ConsumerConfig = Field(default_factory=ConsumerConfig)
@@ -120,31 +120,31 @@ class ConsumerCreateRequest(Options):
 
 
 class ConsumerNamesRequest(Options):
-    """The request consumer names."""
+    """The body of a request to $JS.API.CONSUMER.NAMES."""
 
     offset: Int = 0
 
 
 class ConsumerListRequest(Options):
-    """The request consumer list."""
+    """The body of a request to $JS.API.CONSUMER.LIST."""
 
     offset: Int = 0
 
 
 class ConsumerPauseRequest(Options):
-    """The request consumer pause."""
+    """The body of a request to $JS.API.CONSUMER.PAUSE."""
 
     pause_until: Time | None = None
 
 
 class ConsumerUnpinRequest(Options):
-    """The request consumer unpin."""
+    """The body of a request to $JS.API.CONSUMER.UNPIN."""
 
     group: str = ""
 
 
 class ConsumerGetnextRequest(Options):
-    """The request consumer getnext."""
+    """The body of a request to $JS.API.CONSUMER.MSG.NEXT."""
 
     expires: Duration = 0
     batch: Int = 0

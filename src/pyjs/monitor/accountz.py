@@ -58,7 +58,7 @@ def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
 
 
 def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> JsonDict:
-    """Return what the token of an account says."""
+    """Return the claims in the token of an account."""
     fields: JsonDict = {"name_tag": account.tag}
     trusted = None if trust is None else trust.accounts.get(account.name)
     if trusted is None or not trusted.text:

@@ -1,4 +1,4 @@
-"""What an account shares, for /accountz: its exports, imports, mappings and pending responses."""
+"""Exports, imports, mappings and pending responses of an account, for /accountz."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def no_certificate(tls: TlsOptions) -> str:
-    """Return no time: nobody reads certificates here."""
+    """Return no expiry times: this server has no certificates."""
     return ""
 
 
@@ -32,7 +32,7 @@ class ProcessStats:
         return 0.0
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Monitored:
     """One server, for the views."""
 

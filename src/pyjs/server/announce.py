@@ -1,4 +1,4 @@
-"""The log lines of a start, which operators and test suites look for.
+"""The log lines of a start, which operators and test suites search for.
 
 Texts, order and blanks as nats-server 2.15.1, since scripts parse them.
 """

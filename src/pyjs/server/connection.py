@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol, Link):
 
     # -- called by a PROXY header ------------------------------------------------------------------------------
     def came_from(self, ip: str, port: int) -> None:
-        """Take the client's address; "": the client is the one that connected."""
+        """Store the client's address from the PROXY header; "": the address of the connection is the client's."""
         if hasattr(self, "session"):
             own = self.session.peer
             self.session.peer = Peer(ip or own.ip, port if ip else own.port, own.kind)
@@ -147,14 +147,14 @@ class Connection(asyncio.Protocol, Link):
 
     # -- called by a transport that encrypts -------------------------------------------------------------------
     def encrypted(self, peer: TlsPeer) -> None:
-        """Take note that everything from now on is encrypted."""
+        """Note that the connection is encrypted from now on."""
         self.tls = peer
         self.ready = True
         self.note("TLS handshake complete")
         self.note(f"TLS version {peer.version}, cipher suite {peer.cipher_suite}")
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """End a client that cannot be talked to; `expected`: anybody who looks at a port does that."""
+        """End a connection that speaks no protocol; `expected`: any port scan causes that."""
         if hasattr(self, "session") and not self.session.closed_reason:
             log = self._log.debug if expected else self._log.error
             log(f"{self.session} - TLS handshake error: {cause}")
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol, Link):
         )
 
     def note(self, text: str) -> None:
-        """Log what happens to this connection, for those who look closely."""
+        """Log a debug line about this connection."""
         if self._log.debug_on:
             self._log.debug(f"{self.session} - {text}")
 

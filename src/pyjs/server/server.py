@@ -33,7 +33,6 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.monitoring.system_account import SystemAccount
 from pyjs.server.open_connections import OpenConnections
-from pyjs.server.proxied.start import ProxiedStart
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
 from pyjs.server.spin import Spin
 from pyjs.server.system import files
@@ -260,7 +259,12 @@ class Server:
         connection = Connection(self.driver, self.connections, listener, behind_proxy)
         settings = self._tls.settings
         protocol = connection if settings is None else TlsTransport(self._tls, settings, connection)
-        return ProxiedStart(self.loop, connection, protocol) if behind_proxy else protocol
+        if not behind_proxy:
+            return protocol
+        # Imported lazily, in 2 ms: most servers have no proxy.
+        from pyjs.server.proxied.start import ProxiedStart
+
+        return ProxiedStart(self.loop, connection, protocol)
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property

@@ -10,7 +10,7 @@ Where other programs want the core, a spin takes it from the client that it wait
 for a while. Three servers of a cluster on two cores answered half as many requests before that.
 
 A spin expects one read: its turn need not wait for other reads of the iteration (`Driver.prompt`). When there were
-others nevertheless, they share a turn again for the next CROWDED looks.
+others nevertheless, they share a turn again for the next CROWDED checks.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
 """
@@ -30,8 +30,8 @@ SHORT_NS = 150_000  # of a shorter wait, waking up may have been the larger part
 CREDIT_MAX = 32  # after so many spins in vain the loop sleeps at once
 CREDIT_PAID = 3  # earned by input during a spin
 WAITS_MAX = 64  # short waits before the next trial, at most
-CROWDED = 256  # looks
-CORE_EVERY = 32  # spins between two looks at the core
+CROWDED = 256  # checks
+CORE_EVERY = 32  # spins between two checks of the core
 PREEMPTED_MAX = 8  # in so many spins
 REST_NS = 1_000_000_000
 
@@ -48,8 +48,8 @@ class Spin:
         self._turned_ns = 0  # when the last turn ended
         self._waits = 0  # short waits since the last trial
         self._waits_needed = 1  # for the next trial
-        self._crowded = 0  # looks until a read runs its turn at once again
-        self._begun = 0  # spins since the last look at the core
+        self._crowded = 0  # checks until a read runs its turn at once again
+        self._begun = 0  # spins since the last check of the core
         self._preempted = preemptions()
         self._rests_until_ns = 0  # others want the core
 

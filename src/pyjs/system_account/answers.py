@@ -1,4 +1,4 @@
-"""The answers to system requests: who answers, and what a monitoring page shows, in steps.
+"""The answers to system requests: a description of the server, and the content of a monitoring page, in steps.
 
 Every answer begins with a description of the server (`server`); `data` is the content of a page. Knows nothing of
 subscriptions (requests.py).
@@ -89,7 +89,7 @@ class Answers:
 
     # -- whole answers -----------------------------------------------------------------------------------------
     def identity(self) -> bytes:
-        """Return the answer to IDZ: just who answers."""
+        """Return the answer to IDZ: only the description of the server."""
         return compact_json(self._identity())
 
     def description(self) -> bytes:
@@ -97,7 +97,7 @@ class Answers:
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
-        """Return the page `name`, with fields of the request overwritten by `forced`; None: another is asked."""
+        """Return the page `name`; `forced` overwrites fields of the request. None: it is for another server."""
         try:
             given = read_body(name, body) | forced
         except JsonFault as error:
@@ -148,7 +148,7 @@ class Answers:
         return self._composed({"statsz": self._statsz()})
 
     def user_info(self, session: ClientSession) -> bytes:
-        """Return who a client is, and what it may do."""
+        """Return the user, account and permissions of a client."""
         account, user = session.account.name, session.user
         name = (user.name if user is not None else "") or user_name(session)
         data: JsonDict = {"user": name, "account": account, "account_name": session.account.tag}
@@ -161,7 +161,7 @@ class Answers:
         return self._composed({"data": data | filled({"permissions": permissions})})
 
     def _expiry(self, at_ns: int) -> JsonDict:
-        """Return for how many whole seconds, in ns, a token is still valid."""
+        """Return the remaining validity of a token in ns, rounded down to whole seconds."""
         left_ns = (at_ns - self._now_ns) // NS_PER_S * NS_PER_S if at_ns else 0
         return {"expires": left_ns} if left_ns > 0 else {}
 
@@ -356,6 +356,6 @@ def _lists(subjects: SubjectPermissions | None) -> JsonDict:
 
 
 def _at_once(data: JsonDict) -> Data:
-    """Return `data` in no step."""
+    """Return `data`; an iterator of steps that takes none."""
     yield from ()
     return data

@@ -1,6 +1,6 @@
 """Events published to the system account: logins, disconnects, refused logins, and statistics.
 
-An event is composed only if somebody has subscribed to it. Sessions open and close in the middle of other work, so
+An event is composed only if it has a subscriber. Sessions open and close in the middle of other work, so
 events wait in a queue, and a chore publishes a few in each step; of more than QUEUE_MAX the oldest are dropped. An
 account whose connections changed several times meanwhile is reported once.
 
@@ -39,7 +39,7 @@ QUEUE_MAX = 10_000
 PREFIX = "io.nats.server.advisory.v1."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class _Event:
     subjects: tuple[bytes, ...]  # that somebody has subscribed to
     kind: str  # the end of its type
@@ -101,7 +101,7 @@ class SystemEvents(SessionEvents):
             self._add(account)
 
     def _heard(self, *subjects: str) -> tuple[bytes, ...]:
-        """Return the subjects that somebody has subscribed to."""
+        """Return the subjects that have subscribers."""
         system = self._node.system_account
         if system is None:
             return ()
@@ -142,7 +142,7 @@ class SystemEvents(SessionEvents):
             system.send(subject, self._answers().event(head, entry.fields))
 
     def announce(self, what: str) -> None:
-        """Publish at once that the server begins `what`: SHUTDOWN or LAMEDUCK."""
+        """Publish the event `what`, SHUTDOWN or LAMEDUCK, in this call."""
         system = self._node.system_account
         for subject in self._heard(f"$SYS.SERVER.{self._node.server_id}.{what}"):
             assert system is not None

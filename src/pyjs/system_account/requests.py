@@ -1,8 +1,8 @@
 """The subscriptions of the server to system requests.
 
 The system account has those about the server and about all accounts. Every other account has a few, which tell a
-client about itself and its account. What answers them is made by the first request: a server that nobody asks does
-not hold the monitoring views in memory.
+client about itself and its account. The first request creates the object that answers them: a server without such
+requests does not hold the monitoring views in memory.
 
 Source: nats.docs "System Events"; who may ask what: tests/conformance/test_system_account.py.
 """
@@ -55,7 +55,7 @@ class SystemRequests:
 
     @property
     def answers(self) -> Answers:
-        """Return what answers; made when it is first used."""
+        """Return the composer of the answers, which the first request creates."""
         if self._answers is None:
             self._answers = self._make_answers()
         return self._answers
@@ -113,7 +113,7 @@ class SystemRequests:
 
     # -- requests ----------------------------------------------------------------------------------------------
     def _on(self, account: Account, subject: str, answer: Callable[[Request], Steps | bytes | None]) -> None:
-        """Reply to requests for `subject` with what `answer` returns, at once or in steps; None: nothing."""
+        """Reply to requests for `subject` with the result of `answer`, unless that is None."""
 
         def handle(request: Request) -> Generator[None, None, None]:
             try:

@@ -70,7 +70,7 @@ def account_token(
     claims: dict[str, Any] | None = None,
     **nats: Any,
 ) -> str:
-    """Return the token of an account; `limits` are changes to none at all, without JetStream."""
+    """Return the token of an account without limits and JetStream, except for those in `limits`."""
     return token(
         operator,
         "account",

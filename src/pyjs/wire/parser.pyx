@@ -50,7 +50,7 @@ CLASS[<int> c'\n'] = 2
 
 
 cdef inline size_t token_end(const char* p, size_t n, size_t i) noexcept nogil:
-    """Return the offset of the first blank or line end from p[i] on; n: there is none."""
+    """Return the offset of the first blank or line end at or after p[i], or n if there is none."""
     i = below_graphic(p, n, i)
     while i < n and CLASS[<unsigned char> p[i]] == 0:       # another control character
         i = below_graphic(p, n, i + 1)
@@ -58,7 +58,7 @@ cdef inline size_t token_end(const char* p, size_t n, size_t i) noexcept nogil:
 
 
 cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t* end) noexcept nogil:
-    """Split p[start:] at blanks up to the line end; set `end` to the offset of the line end, n: there is none.
+    """Split p[start:] at blanks up to the line end; set `end` to the offset of the line end, or to n without one.
 
     Returns the number of tokens, at most MAX_ARGS.
     """

@@ -59,7 +59,7 @@ def read_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """Return what fails when an incomplete header gets no more bytes."""
+    """Return the text of the failure when an incomplete header gets no more bytes."""
     if len(data) < PREFIX_SIZE:
         return "failed to read protocol version"
     if data.startswith(PREFIX_V1):

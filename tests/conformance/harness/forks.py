@@ -20,6 +20,7 @@ import select
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -148,6 +149,7 @@ def run(start: dict[str, Any]) -> NoReturn:
         os.chdir(start["cwd"])
         os.environ.clear()
         os.environ.update(start["env"])
+        time.tzset()  # the parent has read another TZ
         gc.unfreeze()
         sys.argv = ["pyjs-server", *start["arguments"]]
         from pyjs.cli import main

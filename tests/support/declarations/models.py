@@ -197,9 +197,7 @@ from pyjs.models.config import ConsumerConfig, StreamConfig
 
 def _state_model(of: Struct) -> str:
     fields = "".join(_request_field(field, kind) for field, kind in of.fields.items())
-    return (
-        f'\n\nclass {RESTORED}(Options):\n    """The state of a stream as its snapshot had it."""\n\n{fields}'
-    )
+    return f'\n\nclass {RESTORED}(Options):\n    """The state of a stream in its snapshot."""\n\n{fields}'
 
 
 def _request_model(schema: str, struct: Struct) -> str:
@@ -209,8 +207,8 @@ def _request_model(schema: str, struct: Struct) -> str:
     fields = {field: kind for field, kind in struct.fields.items() if not (is_stream and field in ours)}
     base = "StreamConfig" if is_stream else "Options"
     lines = "".join(_request_field(field, kind) for field, kind in fields.items())
-    words = schema.removesuffix("_request").replace("_", " ")
-    return f'\n\nclass {name}({base}):\n    """The request {words}."""\n\n{lines}'
+    subject = schema.removesuffix("_request").upper().replace("_", ".").replace("GETNEXT", "MSG.NEXT")
+    return f'\n\nclass {name}({base}):\n    """The body of a request to $JS.API.{subject}."""\n\n{lines}'
 
 
 def _request_field(name: str, kind: Kind) -> str:

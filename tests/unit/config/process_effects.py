@@ -8,13 +8,13 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.harness.forks import Forked
 from tests.support.certificates import COMMON, Authority, subject
 from tests.support.certificates import LOCAL as LOCALHOST
 from tests.support.raw import RawClient
@@ -36,14 +36,7 @@ class Running:
         self.directory = directory
         (directory / "server.conf").write_text(text)
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TZ": "EAST-9"}
-        with (directory / "stderr").open("wb") as stderr:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-m", "pyjs", "-c", "server.conf"],
-                stdout=stderr,
-                stderr=stderr,
-                cwd=directory,
-                env=environment,
-            )
+        self.process = Forked(["-c", "server.conf"], directory / "stderr", directory, environment)
         self.wait_for(READY)
 
     def log(self) -> str:
@@ -59,7 +52,7 @@ class Running:
         end = time.monotonic() + WAIT_S
         while text not in self.log():
             assert time.monotonic() < end, f"no {text!r} in:\n{self.log()}"
-            assert self.popen.poll() is None, self.log()
+            assert self.process.poll() is None, self.log()
             time.sleep(0.01)
 
     def address(self, what: str = "Listening for client connections") -> str:
@@ -71,8 +64,8 @@ class Running:
         return RawClient(int(self.address().rpartition(":")[2]))
 
     def end(self) -> None:
-        self.popen.kill()
-        self.popen.wait()
+        self.process.kill()
+        self.process.wait(WAIT_S)
 
 
 def observe_process(effect: Effect, directory: Path, with_key: bool) -> object:
@@ -147,8 +140,8 @@ def rotated(running: Running) -> object:
     client = running.client()
     for _ in range(20):
         client.fence()
-    running.popen.terminate()
-    running.popen.wait(WAIT_S)  # in the middle of a rotation there is one file more
+    running.process.send_signal(signal.SIGTERM)
+    running.process.wait(WAIT_S)  # in the middle of a rotation there is one file more
     return len(list(running.directory.glob("log*"))) > 2
 
 
@@ -161,9 +154,9 @@ def free_port() -> int:
 def gone_after_grace(running: Running) -> object:
     """Look whether a lame duck with one client ends long before the usual grace period."""
     client = running.client()
-    running.popen.send_signal(signal.SIGUSR2)
+    running.process.send_signal(signal.SIGUSR2)
     try:
-        running.popen.wait(4.0)
+        running.process.wait(4.0)
     except subprocess.TimeoutExpired:
         return False
     finally:
@@ -174,7 +167,7 @@ def gone_after_grace(running: Running) -> object:
 def goes_fast(running: Running) -> object:
     """Look whether 8 of 150 clients go in 2.8 s: they need up to 1.6 s of 30 s, and 3.2 s of two minutes."""
     clients = [running.client() for _ in range(150)]
-    running.popen.send_signal(signal.SIGUSR2)
+    running.process.send_signal(signal.SIGUSR2)
     running.wait_for("Closing existing clients")
     end = time.monotonic() + 2.8
     while (closed := running.log().count("Client connection closed")) < 8 and time.monotonic() < end:

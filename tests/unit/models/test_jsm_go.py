@@ -67,6 +67,7 @@ DIFFERENCES: dict[str, tuple[set[str], set[str]]] = {
     "advisories/consumer_action": (set(), {"domain"}),
     "advisories/max_deliver": (set(), {"domain"}),
     "advisories/stream_action": ({"template"}, {"domain"}),
+    "advisories/stream_batch_abandoned": ({"account"}, set()),
 }
 
 

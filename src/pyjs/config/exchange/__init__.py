@@ -1,1 +1,1 @@
-"""Exports, imports and mappings of accounts: their declarations, the reading of a file, the rules."""
+"""Exports, imports and mappings of accounts: declarations, readers of the configuration file, rules."""

@@ -1,4 +1,4 @@
-"""The rules of exports and imports over all accounts: what may be imported, and by whom.
+"""The rules of exports and imports over all accounts: which account may import which subjects.
 
 An import needs an export that covers it, and imports may not lead back to an account on their way.
 
@@ -172,7 +172,7 @@ def authorized(export: Export | None, importer: str, subject: str) -> bool:
 
 
 def _met(imports: list[StreamImport], subject: str) -> Iterator[tuple[StreamImport, str]]:
-    """Yield the imports whose subjects here overlap with `subject`, with the narrower of both."""
+    """Yield the imports whose local subjects overlap with `subject`, each with the narrower of both subjects."""
     for each in imports:
         local = each.local().pattern
         if _collide(subject, local):

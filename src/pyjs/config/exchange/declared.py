@@ -1,7 +1,7 @@
 """Exports, imports and mappings of accounts as declarations.
 
 A declaration is plain data, independent of where it was written: the configuration file, or anything else that
-declares accounts while the server runs. Knows nothing of accounts at work: core.exchange applies declarations.
+declares accounts while the server runs. Knows nothing of running accounts: core.exchange applies declarations.
 
 Source: nats.docs "Accounts".
 """
@@ -33,7 +33,7 @@ class StreamExport:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Measuring of a service."""
+    """The latency measurement of a service."""
 
     subject: str  # of the samples, in the exporting account
     sampling: int = 100  # percent of the requests; 0: those whose headers ask for it
@@ -88,7 +88,7 @@ class MapDestination:
 
 @dataclass(frozen=True, slots=True)
 class SubjectMapping:
-    """A subject that is changed when a message is published; weights of less than 100 together keep the rest."""
+    """A subject that is changed when a message is published; with weights below 100 in total, the rest keeps it."""
 
     source: str
     destinations: tuple[MapDestination, ...]

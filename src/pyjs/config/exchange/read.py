@@ -1,6 +1,6 @@
 """The blocks `exports`, `imports` and `mappings` of a file, read into declarations.
 
-The causes of refusals are nats-server's where it has one. What needs all accounts is in check.py.
+The causes of refusals are nats-server's where it has one. Checks that need all accounts are in check.py.
 
 Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
 """

@@ -1,4 +1,4 @@
-"""What advisories and events say about a client: what it said about itself, and where it comes from.
+"""The description of a client in advisories and events: its own fields of CONNECT, and its address.
 
 Source: fields and their order probed on nats-server 2.15.1 (tests/conformance/test_system_events.py).
 """

@@ -13,7 +13,7 @@ SUBSCRIPTIONS_MAX = 0x7FFFFFFF  # no limit
 
 
 def limits_of(settings: SessionSettings, account: AccountLimits | None, user: User | None) -> tuple[int, int]:
-    """Return the largest payload and the most subscriptions."""
+    """Return the maximum payload size and the maximum number of subscriptions."""
     payload, subscriptions = settings.max_payload, settings.max_subscriptions or SUBSCRIPTIONS_MAX
     if account is not None:
         payload = _smaller(payload, account.max_payload)
@@ -25,5 +25,5 @@ def limits_of(settings: SessionSettings, account: AccountLimits | None, user: Us
 
 
 def _smaller(limit: int, other: int) -> int:
-    """Return the smaller limit; a negative `other` is none."""
+    """Return the smaller limit; a negative `other` means no limit."""
     return limit if other < 0 else min(limit, other)

@@ -37,7 +37,7 @@ class Attempt(Protocol):
 
 
 class Started(Attempt, Protocol):
-    """The same, before it begins."""
+    """Work that a login waits for, not started yet."""
 
     def begin(self) -> None:
         """Start the work; it calls back, perhaps at once."""
@@ -196,7 +196,7 @@ class Login:
             self._decide(claim, self._stay)
 
     def change_permissions(self, permissions: Permissions | None) -> None:
-        """Give the user other permissions, and end what they do not allow."""
+        """Replace the permissions of the user, and remove subscriptions that they do not allow."""
         user = self._session.user
         assert user is not None
         self._session.take_permissions(replace(user, permissions=permissions))

@@ -1,7 +1,7 @@
 """Reply subjects that a client may publish to because it received requests (allow_responses).
 
 Every received request is noted, so each step is O(1): entries are in the order in which they were noted and expire.
-Memory is limited: the oldest entries are dropped when all of them are too large together.
+Memory is limited: when the entries are too large in total, the oldest are dropped.
 Knows nothing of sessions. Source: nats.docs "Authorization", allow_responses.
 """
 

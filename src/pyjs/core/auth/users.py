@@ -13,8 +13,6 @@ Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -36,9 +34,9 @@ BCRYPT_FORMS = ("$2a$", "$2b$", "$2x$", "$2y$")
 SALT = "." * 22  # for checks that only take time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class UserToken:
-    """What is known of a user by its token. Limits of -1: none."""
+    """The claims of a user's token that the server needs. A limit of -1 means none."""
 
     subject: str  # its public key
     issued_at: int  # in seconds
@@ -54,7 +52,7 @@ class UserToken:
     tags: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class User:
     """One identity. `secret` is its password or, for the token of the server, the token."""
 
@@ -70,7 +68,7 @@ class User:
 ANONYMOUS = User("", "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Claim:
     """A client's claim to be `user`, with its proof `given`."""
 
@@ -178,7 +176,7 @@ class Authenticator:
 
     @property
     def required(self) -> bool:
-        """Whether a client has to say who it is."""
+        """Whether clients must log in."""
         return bool(self.users or self.nkeys or self.token or self.by_token)
 
     @property
@@ -221,7 +219,9 @@ class Authenticator:
         if claim.free:
             return claim.user is not None
         if not is_bcrypt(claim.secret):
-            matches = hmac.compare_digest(claim.secret.encode(), claim.given.encode(errors="replace"))
+            from hmac import compare_digest  # imported lazily, in 2 ms: a server without secrets needs none
+
+            matches = compare_digest(claim.secret.encode(), claim.given.encode(errors="replace"))
             if matches and claim.user is not None:
                 return True
             return None if self._cost else False
@@ -248,4 +248,6 @@ class Authenticator:
             len(part).to_bytes(8, "little") + part
             for part in (text.encode(errors="replace") for text in (name, claim.secret, claim.given))
         )
-        return hashlib.blake2b(pair, key=self._hash_key, digest_size=32).digest()
+        from hashlib import blake2b  # imported lazily, in 2 ms: only needed for bcrypt
+
+        return blake2b(pair, key=self._hash_key, digest_size=32).digest()

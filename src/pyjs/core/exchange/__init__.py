@@ -1,1 +1,1 @@
-"""What accounts share: imports of streams and services, applied to accounts while the server runs."""
+"""Imports of streams and services between accounts, applied while the server runs."""

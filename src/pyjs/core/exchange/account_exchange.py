@@ -1,6 +1,6 @@
-"""The imports of one account at work, and their change while clients are connected.
+"""The active imports of one account, and their change while clients are connected.
 
-`apply` replaces what an account imports and how it maps subjects; it may be called for one account at any time
+`apply` replaces the imports and subject mappings of an account; it may be called for one account at any time
 between turns. A removed import delivers nothing more.
 """
 
@@ -115,7 +115,7 @@ class AccountExchange:
 
 
 def responses_of(account: Account, rng: Rng) -> Responses:
-    """Return what passes the responses of an account on; it is made once."""
+    """Return the object that passes on the responses of an account; the first call creates it."""
     if account.responses is None:
         account.responses = Responses(account, rng)
     assert isinstance(account.responses, Responses)
@@ -156,7 +156,7 @@ def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -
 
 
 def mappings_of(declared: Iterable[SubjectMapping], rng: Rng) -> Mappings | None:
-    """Return the mappings at work; None: there are none."""
+    """Return the active mappings, or None if there are none."""
     entries = [
         Destinations(
             [(Rewrite(SubjectTransform(each.source, to, rng)), weight) for to, weight in each.weighted()]

@@ -1,4 +1,4 @@
-"""The header Nats-Request-Info: who sends a request to a service of another account.
+"""The header Nats-Request-Info: the sender of a request to a service of another account.
 
 A service always learns the account and the round-trip time of the client; everything else only if the import shares
 it. Fields and their order as nats-server 2.15.1 (tests/conformance/scenarios/exchange).
@@ -25,7 +25,7 @@ class Describer:
         self._to_system = to_system  # the service belongs to the system account, which learns the server
 
     def fields(self, session: ClientSession) -> dict[str, object]:
-        """Return what the service may know about a client."""
+        """Return the fields about a client that the service may see."""
         every = client_info(session, session.account.name, self._server)
         if self._share:
             return every

@@ -1,7 +1,7 @@
 """The delivery of a traced message, subscription by subscription.
 
 The prebuilt routes leave out subscriptions whose deny list refuses the message; a trace names them. So a traced
-message does not take a route: it is rare, and the route of the others stays as fast as it is.
+message does not use a route: it is rare, and the route stays fast for all other messages.
 
 Compiled because receivers take a Msg; the untraced publish is the one that benchmarks/ measures.
 """

@@ -1,7 +1,7 @@
-"""The trace of one message: what became of it on the way through this server.
+"""The trace of one message: its events on the way through this server.
 
 A trace is a list of events: arrival, delivery to each subscription, storage in a stream, a service of the server. It
-is published when the message is dealt with, or when the stream has written it. Knows nothing of JSON and of the
+is published when the message is delivered, or when the stream has written it. Knows nothing of JSON and of the
 server's description (system_account).
 
 Source: ADR-41; fields, texts and rules probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).
@@ -120,7 +120,7 @@ class Trace:
 
 @dataclass(slots=True)
 class Decision:
-    """What a message with trace headers gets."""
+    """The decision about a message with trace headers."""
 
     trace: Trace | None = None
     dropped: bool = False  # it goes nowhere

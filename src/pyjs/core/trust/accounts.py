@@ -78,17 +78,17 @@ class AccountFetch(Job):
         self._claims: AccountClaims | None = None
 
     def run(self) -> None:
-        """Do both; an error reaches `finish`."""
+        """Fetch and decode the token. An error reaches `finish`."""
         self._text = self._trust.resolver.fetch(self._name)
         self._claims = account_of(decode(self._text))
 
     def finish(self, failure: Exception | None) -> None:
-        """Apply the claims, and answer all that wait."""
+        """Apply the claims, and answer all waiting logins."""
         self._trust.fetched(self._name, self._text, self._claims, failure)
 
 
 class DirectoryLook(Job):
-    """Looks for files of the directory that somebody else changed."""
+    """Finds files of the directory that another program changed."""
 
     lane = Lane.ACCOUNTS
 
@@ -160,7 +160,7 @@ class TrustedAccounts:
             self._host.turn_state.jobs.append(AccountFetch(self, name))
 
     def _give_up(self, name: str) -> None:
-        """Answer those that wait for a fetch that takes too long; its result still counts for later ones."""
+        """Answer the logins that wait for a fetch that takes too long; its result still serves later logins."""
         waiting = self._waiting.pop(name, [])
         if waiting:
             self._host.log.warn("Account fetch failed: fetching jwt timed out")

@@ -1,8 +1,8 @@
-"""The authorization callout: a service in an account decides who a client is.
+"""The authorization callout: a service in an account decides which user a client is.
 
-The server publishes a request, a token that it signed, in the account of the service, and waits for the answer for as
-long as a client may take to authenticate. The answer is a token that the service signed; it holds the token of the
-user, or an error. With an xkey both are encrypted. Nothing that a client or the service sent is logged, since it may
+The server publishes a request, a token that it signed, in the account of the service, and waits for the answer up
+to the time limit of authentication. The answer is a token that the service signed; it holds the token of the user, or
+an error. With an xkey both are encrypted. Nothing that a client or the service sent is logged, since it may
 hold passwords.
 
 Source: nats.docs "Auth Callout"; tests/conformance/test_auth_callout.py.
@@ -52,7 +52,7 @@ ANSWER_SIZE_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Who decides about a client."""
+    """The service that decides about a client."""
 
     account: str  # of the service
     issuer: str  # the subject of requests; without operators, it signs the users
@@ -72,7 +72,10 @@ class Callouts:
 
     # -- who is asked ------------------------------------------------------------------------------------------
     def rules_for(self, session: ClientSession, user: User | None) -> Rules | None:
-        """Return who decides about a client that the configuration lets in as `user` (None: not); None: nobody."""
+        """Return the service that decides about a client, or None if the configuration alone decides.
+
+        `user` is the user that the configuration found, None if it found none.
+        """
         options = self.options
         if options is None:
             return None
@@ -85,7 +88,7 @@ class Callouts:
         return Rules(options.account, options.issuer, options.xkey, None)
 
     def rules_of(self, account: TrustedAccount, session: ClientSession, user: User | None) -> Rules | None:
-        """Return who decides about a user of `account`; None: its token does."""
+        """Return the service that decides about a user of `account`, or None if its token alone decides."""
         external = account.claims.authorization
         if not external.users or _name_of(session, user) in external.users:
             return None
@@ -105,7 +108,7 @@ class Callouts:
 
     # -- asking ------------------------------------------------------------------------------------------------
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
-        """Return the question about a client, which would be let in as `user` without it."""
+        """Return the request about a client, which the configuration alone would let in as `user`."""
         return Callout(self, session, rules, None if user is None else user.token, decided)
 
 

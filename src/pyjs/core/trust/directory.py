@@ -1,10 +1,11 @@
 """A directory with the token of each account in a file, `<public key>.jwt`.
 
 A file is written under another name, synced and renamed, so that it is whole or not there. A file that holds no
-token of its account is named in the log and not used. A cache has a limit, beyond which the file that was not used
-for the longest time goes, and may have a time after which an unused file goes.
+token of its account is named in the log and not used. A cache has a limit, beyond which the least recently used
+file is removed, and may have a time after which an unused file is removed.
 
-Called from one thread. Knows nothing of who asks. Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
+Called from one thread. Knows nothing of the callers.
+Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class TokenDirectory:
         self._used_ns: dict[str, int] = {}
 
     def open(self) -> None:
-        """Create the directory if it is missing, and look at its files.
+        """Create the directory if it is missing, and read the names of its files.
 
         Raises:
             OSError: it cannot be used.
@@ -71,7 +72,7 @@ class TokenDirectory:
         return sorted(self._digests)
 
     def changed(self) -> list[str]:
-        """Return the accounts whose files were changed by somebody else."""
+        """Return the accounts whose files another program changed."""
         found = []
         for name, digest in list(self._digests.items()):
             try:
@@ -95,7 +96,7 @@ class TokenDirectory:
         return text
 
     def save(self, name: str, token: str) -> bool:
-        """Write the token of an account; return whether it is another one than before.
+        """Write the token of an account; return whether it differs from the stored one.
 
         Raises:
             DirectoryFault: the directory is full, or the file cannot be written.
@@ -158,7 +159,7 @@ class TokenDirectory:
         return sums.to_bytes(HASH_SIZE, "big")
 
     def drop_unused(self) -> None:
-        """Remove the files of a cache that nobody used for its time to live."""
+        """Remove the files of a cache that were not used for its time to live."""
         if not self._ttl_ns:
             return
         due_ns = self._clock.now_ns() - self._ttl_ns

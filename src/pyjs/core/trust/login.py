@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """A user is not let in; the text is for the log."""
+    """The login is refused; the text is for the log."""
 
     def __init__(self, text: str, *, is_error: bool = False) -> None:
         super().__init__(text)
@@ -67,7 +67,7 @@ class TokenCheck(Job):
         self.signature_fault = ""  # "": the nonce was signed by the user
 
     def run(self) -> None:
-        """Do both."""
+        """Decode the token and verify the signature."""
         if self.cancelled:
             return
         for text in self._texts:
@@ -91,7 +91,7 @@ class TokenCheck(Job):
         return "" if verifies(self._nonce.encode(), made, key) else "Signature not verified"
 
     def finish(self, failure: Exception | None) -> None:
-        """Go on with the login."""
+        """Continue the login with the result."""
         if failure is not None:
             self.user = None
         if not self.cancelled:
@@ -172,7 +172,7 @@ class TokenLogin:
 
 
 def admit(session: ClientSession, claims: UserClaims, check: TokenCheck, account: TrustedAccount) -> User:
-    """Return the user of valid claims, if the account lets it in.
+    """Return the user of valid claims, if the account accepts it.
 
     Raises:
         Refused: it does not.
@@ -195,7 +195,7 @@ def admit(session: ClientSession, claims: UserClaims, check: TokenCheck, account
 
 
 def granted(claims: UserClaims, account: TrustedAccount) -> Grant:
-    """Return what the user may do: by its own claims, or by the role of the key that signed them.
+    """Return the permissions and limits of the user: its own claims, or the role of the key that signed them.
 
     Raises:
         Refused: the key may not sign users of the account, or not this one.
@@ -226,7 +226,7 @@ def check_connection_type(grant: Grant, session: ClientSession) -> None:
 def user_from(
     session: ClientSession, claims: UserClaims, grant: Grant, account: TrustedAccount | None, text: str
 ) -> User:
-    """Return the user for a session; `account`: without one, it is for the account that its audience names.
+    """Return the user for a session. If `account` is None, the audience of the claims names the account.
 
     Raises:
         Refused: it may not be connected at this time of the day.

@@ -19,7 +19,7 @@ MISSING = "account missing"
 
 
 class ResolverFault(Exception):
-    """There is no token of that account; the text has the reason."""
+    """The account has no token here; the text has the reason."""
 
 
 class Resolver(ABC):

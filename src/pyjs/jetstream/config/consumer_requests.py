@@ -59,7 +59,7 @@ NEXT_REQUEST = Struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class CreateRequest:
     """A decoded CONSUMER.CREATE body."""
 

@@ -30,7 +30,7 @@ _ZERO = {"string": "", "bool": False, "time.Time": None, "struct": None, "list":
 _KIND_DEFAULT = object()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Option:
     """The declaration of one option."""
 

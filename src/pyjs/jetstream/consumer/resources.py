@@ -12,7 +12,7 @@ from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.store.store import StreamStore
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Resources:
     """Constructor argument of a consumer. It has the stream's store, not the stream."""
 

@@ -21,7 +21,7 @@ FEW_SUBJECTS = 20_000  # so many are searched at once: a millisecond
 SEARCH_STEP = 8_000  # subjects
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Start:
     """The first sequence; with `skips` deliver exactly those (see `Skips`), then continue after `skips_end`."""
 

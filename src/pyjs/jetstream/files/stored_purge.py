@@ -53,7 +53,7 @@ class PurgeFile:
             return None
 
     def end(self, metadata: MetadataWriter) -> None:
-        """Remove the purge file later. If that fails, the next start repeats the purge: nothing more is removed."""
+        """Remove the purge file later. If that fails, the next start repeats it and finds nothing to remove."""
         metadata.submit(PurgeEnd(self._path), _leave_to_start)
 
 

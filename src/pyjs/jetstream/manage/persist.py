@@ -63,7 +63,7 @@ SEGMENT_SIZE_MIN = 64 << 10
 SEGMENTS_PER_AGE = 8  # the minimum, for a stream whose messages expire
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class StoredConsumer:
     """One stored consumer."""
 

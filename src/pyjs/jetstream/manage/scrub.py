@@ -345,7 +345,7 @@ class Scrubber:
     # -- steps of a pass -----------------------------------------------------------------------------------
 
     def _all_steps(self) -> Iterator[Step]:
-        """Yield the steps of a pass; each looks at the stream as it is by then."""
+        """Yield the steps of a pass; each uses the state of the stream at that time."""
         for js in list(self._accounts.values()):
             name = ""
             # A list of all streams would keep deleted ones in memory during a pass, which may take hours.

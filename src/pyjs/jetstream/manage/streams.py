@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     Found: TypeAlias = tuple[StreamConfig, int, StreamStore]  # with the creation time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class SubjectVerdict:
     """The overlaps found for the subjects of a configuration."""
 

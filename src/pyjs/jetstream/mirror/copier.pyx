@@ -135,7 +135,7 @@ cdef class Copier(StreamConsumer):
         return seq > self.kept
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Look at the origin in this turn, or in the next one."""
+        """Read new messages of the origin in this turn, or in the next one."""
         if not self.queued:
             self.queued = True
             self.target.turn.consumers.append(self)

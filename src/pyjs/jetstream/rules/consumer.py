@@ -41,7 +41,7 @@ NOT_SEARCHED = "not searched"  # not a valid subject, because of the blank
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class ConsumerLimits:
     """Limits of the server and the account for consumers; 0: none."""
 
@@ -154,7 +154,7 @@ def check(
 ) -> None:
     """Refuse an invalid, normalised `config`; the first fault in nats-server's order is reported.
 
-    `covered` is what `search_filters` returned.
+    `covered` is the result of `search_filters`.
 
     Raises:
         with the fault.

@@ -43,7 +43,7 @@ cdef class StreamConsumer(Sink):
 
 
 cdef class StreamInbox:
-    """The messages of a stream's consumers to the stream."""
+    """Notices from the consumers of a stream, which the stream reads in its turn."""
 
     def __cinit__(self, Turn turn, object stream):
         self.turn = turn

@@ -1,8 +1,8 @@
 """The start of a client's connection that may come through a proxy: its PROXY header, before everything else.
 
 A protocol that passes everything to the one above, except the header. After the header the transport gets the
-protocol above, and this object is gone. A client without a header is a client without a proxy, as in nats-server; one
-that sends nothing cannot be told apart and is closed.
+protocol above, and this object is gone. A client without a header connects without a proxy, as in nats-server; a
+connection that sends nothing within PREFIX_S is closed.
 
 Source: behaviour of nats-server 2.15.1, in tests/conformance/test_proxy_protocol.py.
 """

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
 
 from pyjs.base.disk import OsDisk
 
@@ -19,12 +17,16 @@ class ScratchStore:
 
     def __init__(self) -> None:
         """Create it. Raises OSError: the temporary directory cannot be written."""
+        import tempfile  # imported lazily, in 2 ms: the command has no scratch store
+
         self.path = tempfile.mkdtemp(prefix="pyjs-")
         self._pid = os.getpid()
         _there.add(self)
 
     def remove(self) -> None:
         """Remove it with everything in it; ignores errors."""
+        import shutil  # imported lazily, in 2 ms: the command has no scratch store
+
         if self._pid == os.getpid():
             _there.discard(self)
             shutil.rmtree(self.path, ignore_errors=True)

@@ -26,7 +26,7 @@ class TlsFailed(Exception):
     """A certificate or key is unusable; the text has the file and the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class TlsSettings:
     """The TLS settings for new connections."""
 

@@ -63,5 +63,5 @@ class Inflater:
 
 
 def packed_max(max_payload: int) -> int:
-    """Return the most bytes of a compressed message."""
+    """Return the maximum size of a compressed message in bytes."""
     return min(max_payload * PACKED_FACTOR, PACKED_MAX)

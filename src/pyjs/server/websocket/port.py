@@ -70,7 +70,7 @@ class WebSocketPort:
 
     @property
     def max_payload(self) -> int:
-        """Return the most bytes of a message."""
+        """Return the maximum size of a message in bytes."""
         return self._driver.node.settings.max_payload
 
     async def start(self) -> None:

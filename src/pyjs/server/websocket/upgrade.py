@@ -115,7 +115,7 @@ def _check(method: bytes, path: bytes, headers: Headers) -> None:
 
 
 def _check_origin(headers: Headers, options: WebSocketOptions, *, encrypted: bool) -> None:
-    """Refuse a page of another origin. A client that is no browser sends no origin, or any."""
+    """Refuse a web page of another origin. Clients other than browsers send no origin, or any origin."""
     if not options.same_origin and not options.allowed_origins:
         return
     given = _first(headers, "Origin") or _first(headers, "Sec-WebSocket-Origin")
@@ -153,7 +153,7 @@ def _forwarded_for(headers: Headers) -> str:
 
 
 def _credentials(headers: Headers, options: WebSocketOptions) -> Credentials:
-    """Return the credentials of the cookies that the options name; of two with one name the last counts."""
+    """Return the credentials in the configured cookies; if a cookie is repeated, the last one counts."""
     values: dict[str, str] = {}
     for line in headers.get_all("Cookie"):
         for pair in line.split(";"):

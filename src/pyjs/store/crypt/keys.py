@@ -141,7 +141,7 @@ class Sealer:
         return nonce + self._aead.encrypt(nonce, plain, about)
 
     def open(self, sealed: bytes, about: bytes) -> bytes:
-        """Return the plain bytes of what `seal` returned.
+        """Return the plain bytes of a `seal` result.
 
         Raises:
             WrongKey: `sealed` was encrypted with another key, or not at all.

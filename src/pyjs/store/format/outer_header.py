@@ -47,7 +47,7 @@ RECORD_HEAD = struct.Struct("<IBBHQqII")
 KIND_META = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class OuterHeader:
     """The fields of an outer header."""
 
@@ -127,7 +127,7 @@ class PlainImage:
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Return the bytes as `read`, and the unreadable places: the bytes there count as damaged."""
+        """Like `read`, but also return the unreadable places, whose bytes count as damaged."""
         try:
             return self.read(at, size), []
         except OSError as error:
@@ -161,7 +161,7 @@ class PlainImage:
 
 
 def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None, str]:
-    """Return the outer header of an open file, None: it has none; and its damage.
+    """Return the outer header of an open file (None without one), and a text of its damage ("" without damage).
 
     Raises:
         UnknownFormat: a flag is unknown.
@@ -186,7 +186,7 @@ def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
-    """Return the bytes as `read_at`, or None if the place is unreadable. Raises OSError: another error."""
+    """Like `read_at`, but return None if the place is unreadable. Raises OSError: another error."""
     try:
         return disk.read_at(fd, size, offset)
     except OSError as error:

@@ -74,7 +74,7 @@ class PackedImage(PlainImage):
         return chunks[at - first * CHUNK_SIZE : end - first * CHUNK_SIZE]
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Return the bytes as `read`, and the places of its damaged chunks."""
+        """Like `read`, but also return the places of damaged chunks."""
         data = self.read(at, size)
         numbers = range(at // CHUNK_SIZE, -(-(at + len(data)) // CHUNK_SIZE))
         holes = [(each * CHUNK_SIZE, (each + 1) * CHUNK_SIZE) for each in numbers if each in self.damaged]
@@ -108,13 +108,13 @@ class PackedImage(PlainImage):
         return self.outer.shift + begin, sum(self._places[numbers[-1]][:2]) - begin
 
     def _body(self, at: int, size: int) -> bytes:
-        """Return bytes of the body; b"" if they cannot be read."""
+        """Return bytes of the body, or b"" if they cannot be read."""
         assert self.outer is not None
         data = readable(self._disk, self.fd, size, self.outer.shift + at) or b""
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
-        """Return image size and rows of the table at `at`, for None of the one at the end; None: it is damaged."""
+        """Return image size and rows of a table, None: damaged. It is at `at`, or at the end if `at` is None."""
         if at is None:
             # The last eight bytes of the body are the offset of the second table.
             tail = self._body(body_size - CHECKSUM.size, CHECKSUM.size) if body_size > CHECKSUM.size else b""

@@ -142,7 +142,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        """Add the subjects that match the pattern `k`; -1: too many or too many looks for `out`, or no memory."""
+        """Add the subjects that match the pattern `k`; -1: too many subjects or lookups for `out`, or no memory."""
         cdef uint32_t id
         cdef Subject* s
         if not f.wild[k]:

@@ -1,6 +1,6 @@
 """The subjects that match a filter, found and returned in steps while the store changes.
 
-Each pattern asks the index of subjects, for a bounded number of looks. A pattern that needs more is broad: `look`
+Each pattern asks the index of subjects, for a bounded number of lookups. A pattern that needs more is broad: `look`
 compares every subject with it, some in each call. The walk stores ids and generations, not subjects: a subject that
 loses its last message is left out. Knows nothing of its callers.
 
@@ -60,7 +60,7 @@ cdef class SubjectWalk:
         return self.found_all
 
     cdef size_t collect(self, size_t k) except 0:
-        """Remember what matches the pattern `k`, or note that it is broad; return the number of looks."""
+        """Remember the subjects that match pattern `k`, or note that it is broad; return the number of lookups."""
         cdef Matches found = matches_up_to(LOOKS)
         cdef size_t i
         found.looks_left = LOOKS

@@ -38,7 +38,7 @@ def message_ranges(SegmentContents c not None) -> list:
 
 
 def sorted_seqs(bytes seqs) -> bytes:
-    """Return u64 sequences in ascending order."""
+    """Return the u64 sequences in `seqs`, sorted."""
     cdef bytes out = bytes(bytearray(seqs))
     qsort(<char*> out, len(out) // 8, 8, by_seq)
     return out

@@ -5,7 +5,7 @@
 Little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is a cache: all
 of it is also in the segment. If it is missing, damaged or does not match the segment, the segment is read instead. It
 matches if stream and base sequence are those of the segment's header, and the segment has the same size and the same
-checksum of the last record, which the chain makes a checksum of all; the FOOTER of a sealed segment must agree too.
+checksum of the last record, which covers all records by the chain; the FOOTER of a sealed segment must agree too.
 
 In an encrypted stream the whole index is encrypted, after an outer header, and read into memory:
 
@@ -185,7 +185,7 @@ cdef bint consistent(SegmentContents c) except *:
 
 
 cdef inline bint follows(SegmentContents c, SubjectRow* rows, uint32_t i) noexcept nogil:
-    """Whether entry i fits the entries before it, which `rows` counts; then count it too."""
+    """Whether entry i is consistent with the entries before it, counted in `rows`; if so, count it too."""
     cdef Entry* e = &c.entries[i]
     cdef SubjectRow* row
     if e.seq != c.base_seq + i:
@@ -284,7 +284,7 @@ def map_whole(disk, str path) -> object:
 
 
 def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
-    """Return whether the index `c` matches the segment with the header `head`; `tail` ends where `c` does."""
+    """Return whether the index `c` matches its segment: `head` is the header, `tail` the last bytes in `c`."""
     cdef SegmentHeader header
     cdef RecordHeader footer
     cdef uint64_t[6] summary

@@ -41,7 +41,7 @@ cdef class ViewCache:
         return len(self.views)
 
     cdef int make_room(self) except -1:
-        """Free views until the rest is within the limit; first those not used since the last look."""
+        """Free views until the rest is within the limit; first those not used since the last such check."""
         cdef View view
         cdef size_t address, left = 2 * len(self.views)
         while self.is_over() and left:
@@ -107,7 +107,7 @@ cdef class View:
         self.held = 0
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:
-        """Fill the bytes begin..end: 0, 1: some of them cannot be read.
+        """Fill the bytes begin..end. Return 0, or 1 if some of them cannot be read.
 
         The file is open as `fd`; its image has `limit` bytes now.
         """

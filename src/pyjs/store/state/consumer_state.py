@@ -52,7 +52,7 @@ ASIDE = ".damaged-"  # before the name of a file that is no longer read
 SEED_SIZE = 24  # the end of an encrypted envelope, tag and checksum: unique for each
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class NextState:
     """A generation that the caller writes: both files hold the envelope."""
 

@@ -23,7 +23,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 cdef int read_number(const uint8_t* data, size_t size, size_t* at, uint64_t* number) noexcept nogil:
-    """Read the number at `at`; -1: it has no end, or is too large."""
+    """Read the number at `at`; return -1 if it has no end or is too large."""
     cdef uint64_t value = 0
     cdef int shift = 0
     while at[0] < size and shift < 64:

@@ -1,7 +1,7 @@
 """The checks of an atomic batch at its commit: each message as if those before it were stored.
 
-The messages are refused together with the error of the first one that fails. What is stored differs from what was
-published only for counters and for lifetimes that are too short.
+All messages are refused with the error of the first one that fails. The stored messages equal the published ones,
+except for counters and for lifetimes that are too short.
 
 Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
@@ -92,7 +92,7 @@ class BatchChecks:
         return self._with_least_ttl(message)
 
     def _check_alone(self, headers: bytes, payload_size: int) -> None:
-        """Check what depends only on this message, and its id."""
+        """Check the headers that depend on this message alone, and its id."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(headers) > HEADERS_SIZE_MAX)
         if error := increment_error(headers, payload_size, self._config.allow_msg_counter):
             raise error

@@ -36,7 +36,7 @@ SEQUENCE_DIGITS_MAX = 20
 TIMEOUT, LARGE, INCOMPLETE, UNSUPPORTED = "timeout", "large", "incomplete", "unsupported"  # reasons of an end
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Staged:
     """One message of a batch."""
 
@@ -58,7 +58,7 @@ class BatchUsage:
         self.bytes = 0
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class _Batch:
     deadline_ns: int
     timer: Timer | None = None
@@ -115,7 +115,7 @@ class AtomicBatches:
         return None if commit is None else self._committed(batch_id, batch, is_end)
 
     def drop_all(self) -> None:
-        """Forget every open batch; nobody is told."""
+        """Forget every open batch, without advisories."""
         for batch_id in list(self._open):
             self._close(batch_id)
 
