@@ -235,6 +235,10 @@ cdef class ClientSession(Sink):
             if not self.input.begun:
                 self.input.begun = True
                 self.parser.begin(data, len(data))
+                if self.entry == NEEDS_CONNECT and self.parser.kept_len == 0 and data[:1] not in (b"C", b"c"):
+                    self.awaited_connect()      # a stranger's half publish must not take memory
+                    if self.closing:
+                        return False
             left = self.parse_read(left)
             if self.closing:
                 return False
@@ -420,7 +424,7 @@ cdef class ClientSession(Sink):
         if op == OP_CONNECT:
             self.login.connect(self.parser.line[:self.parser.line_len])
             return 0
-        if self.entry == NEEDS_CONNECT:
+        if self.entry == NEEDS_CONNECT and op not in LINE_ERRORS:
             self.awaited_connect()
             if self.closing:
                 return 0

@@ -197,7 +197,12 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.pause_reading()
         self._channel.feed(b"".join(self._read))
         self._read.clear()
-        self._port.thread.submit(self._channel.shake_hands, self._stepped)
+        self._port.thread.submit(self._shake, self._stepped)
+
+    def _shake(self) -> None:
+        """Continue the handshake; runs in the thread, perhaps long after the client has left or timed out."""
+        if self._phase is Phase.SHAKING:
+            self._channel.shake_hands()
 
     def _stepped(self, failure: Exception | None) -> None:
         self._stepping = False
