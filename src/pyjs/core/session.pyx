@@ -237,8 +237,6 @@ cdef class ClientSession(Sink):
                 self.parser.begin(data, len(data))
                 if self.entry == NEEDS_CONNECT and self.parser.kept_len == 0 and data[:1] not in (b"C", b"c"):
                     self.awaited_connect()      # a stranger's half publish must not take memory
-                    if self.closing:
-                        return False
             left = self.parse_read(left)
             if self.closing:
                 return False

@@ -66,10 +66,9 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._terms = Terms()
         self._frames: FrameReader
         self._inflater = Inflater()
-        self._waiting: deque[bytes] = deque()  # reads that are not in `_frames` yet
+        self._packed_max = 0  # bytes of a compressed message after the log-in
+        self._waiting: deque[bytes] = deque()  # reads that are not in `_frames` yet; b"": the end
         self._reading = True  # the reader may be asked for events; False: the session has enough
-        self._ended = False  # the client sends no more; its frames may still wait
-        self._is_stranger = False  # before the log-in
         self._running = False  # `_run` will be called
         self._paused = False  # the transport below
         self._full = False  # the client does not read
@@ -98,9 +97,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         """Pass the end of the input to the Connection, after the frames that wait; before the upgrade, close."""
         if self._connection is None:
             return False
-        self._ended = True
-        if self._phase is Phase.OPEN and self._reading and not self._running:
-            self._run()
+        self.data_received(b"")
         return True
 
     def pause_writing(self) -> None:
@@ -206,17 +203,15 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._terms = accepted.terms
         ip, port = self._ip_port
         self._peer = Peer(plain_ip(ip), port, "websocket", accepted.forwarded_for, accepted.credentials)
-        self._frames = FrameReader(
-            accepted.terms.masked, bool(accepted.terms.window_bits), packed_max(self._port.max_payload)
-        )
+        self._packed_max = packed_max(self._port.max_payload)
+        self._frames = FrameReader(accepted.terms.masked, bool(accepted.terms.window_bits), self._packed_max)
         connection = self._connection = self._port.new_connection()
         connection.tls = self._tls
         self.transport.write(accepted.answer)
         self._port.upgraded(self)
         connection.connection_made(self)
         if connection.is_stranger:
-            self._is_stranger = True
-            self._frames.packed_max = min(self._frames.packed_max, ENTRY_PACKED_MAX)
+            self._frames.packed_max = min(self._packed_max, ENTRY_PACKED_MAX)
         self._read_below(on=True)
 
     def _refuse(self, status: int) -> None:
@@ -278,11 +273,9 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                     self._handle(event)
                     budget -= 1
                 elif self._waiting:
-                    if self._is_stranger:
-                        self._lift_limit()
-                    self._frames.begin(self._waiting.popleft())
+                    self._take_read(self._waiting.popleft())
                 else:
-                    self._await_input()
+                    self._read_below(on=True)
                     return
             if budget <= 0:
                 break
@@ -291,19 +284,15 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             if self._phase is Phase.OPEN and self._reading:
                 self._run_later()
 
-    def _await_input(self) -> None:
-        """Wait for the next read, or pass on that there is none."""
-        self._read_below(on=True)
-        if self._ended:
-            assert self._connection is not None
-            self._connection.eof_received()
-
-    def _lift_limit(self) -> None:
-        """Allow long compressed messages once the client has logged in."""
+    def _take_read(self, data: bytes) -> None:
+        """Give a read to the frames, or the end of the input to the Connection."""
         assert self._connection is not None
-        if not self._connection.is_stranger:
-            self._is_stranger = False
-            self._frames.packed_max = packed_max(self._port.max_payload)
+        if not data:
+            self._connection.eof_received()
+            return
+        if self._frames.packed_max < self._packed_max and not self._connection.is_stranger:
+            self._frames.packed_max = self._packed_max
+        self._frames.begin(data)
 
     def _read_below(self, *, on: bool) -> None:
         """Pause or resume the transport below."""
