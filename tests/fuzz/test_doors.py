@@ -136,8 +136,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def server_context(folder: Path) -> ssl.SSLContext:
-    files = {"cert_file": str(folder / "server.pem"), "key_file": str(folder / "server-key.pem")}
-    return tls_settings(TlsOptions(**files)).context
+    options = TlsOptions(cert_file=str(folder / "server.pem"), key_file=str(folder / "server-key.pem"))
+    return tls_settings(options).context
 
 
 class TlsClient:

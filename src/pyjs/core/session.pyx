@@ -447,7 +447,7 @@ cdef class ClientSession(Sink):
 
     def awaited_connect(self) -> None:
         """Handle an operation before CONNECT: log in as no_auth_user, or close."""
-        user = self.host.entrance(self.peer).authenticator.no_auth_user
+        user = self.login.default_user()
         if user is None:
             self.close(FAILURE, VIOLATION)
             return
