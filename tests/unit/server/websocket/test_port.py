@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 from pathlib import Path
@@ -13,8 +14,11 @@ from tests.support.websocket import head_of
 from tests.unit.server.websocket.doors import WAIT_S, Caller, options_of, port_of, started
 
 from pyjs.config.options import Options, TlsOptions
+from pyjs.server.connection import Connection
 from pyjs.server.failures import StartFailed
 from pyjs.server.tls.context import TlsFailed
+from pyjs.server.tls.transport import TlsTransport
+from pyjs.server.websocket.transport import WebSocketTransport
 
 
 def encrypted(folder: Path) -> Options:
@@ -118,3 +122,33 @@ async def test_a_stop_closes_connections_that_sent_no_request() -> None:
         except ConnectionResetError:
             pass
     assert (await upgraded.rest())[:1] == b"\x88"  # a close frame
+
+
+def doors_left() -> int:
+    """Return how many transports and connections there are."""
+    return sum(type(each) in (TlsTransport, WebSocketTransport, Connection) for each in gc.get_objects())
+
+
+async def test_closed_connections_with_tls_leave_no_cycles(tmp_path: Path) -> None:
+    server = await started(encrypted(tmp_path))
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    gc.collect()
+    before = doors_left()
+    gc.disable()
+    try:
+        reader, writer = await asyncio.open_connection("localhost", port_of(server).port, ssl=context)
+        writer.write(head_of())
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        half = await Caller.of(server)
+        half.writer.write(b"\x16\x03\x01")
+        await half.writer.drain()
+        half.close()
+        writer.transport.abort()
+        await asyncio.wait_for(port_of(server)._pending.wait_empty(), WAIT_S)
+        await asyncio.wait_for(server.connections.wait_empty(), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            while doors_left() > before:
+                await asyncio.sleep(0)
+    finally:
+        gc.enable()
+    await server.stop()
