@@ -34,7 +34,7 @@ from pyjs.testing import VirtualNode
 
 CASES = int(os.environ.get("PYJS_DOOR_CASES", "4000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
-STALL_S = 0.050
+STALL_S = float(os.environ.get("PYJS_STALL_S", "0.050"))  # the sanitizer is several times slower
 FIELDS = (
     "verbose pedantic echo headers no_responders protocol user pass auth_token name lang version account new_account"
     " nkey jwt sig import export proxy_sig tls_required USER Pass"
