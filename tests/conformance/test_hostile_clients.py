@@ -227,6 +227,4 @@ def test_no_file_of_the_store_is_for_others(tmp_path: Path) -> None:
         peer, ours = of_both(tmp_path, CONFIG, look)
     finally:
         os.umask(before)
-    assert ours == {"file": 0o600, "directory": 0o700}
-    assert ours["file"] | peer["file"] == peer["file"]
-    assert ours["directory"] | peer["directory"] == peer["directory"]
+    assert ours == peer == {"file": 0o600, "directory": 0o700}
