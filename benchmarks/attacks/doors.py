@@ -338,7 +338,7 @@ def jwt_issuers(victim: Victim) -> None:
 
 CALLOUT = (
     "accounts { AUTH { users: [{user: auth, password: a}, {user: quiet, password: quiet}] } }\n"
-    f"authorization {{ timeout: 2, auth_callout {{ issuer: {Key('account').public}, account: AUTH,"
+    f"authorization {{ timeout: 1, auth_callout {{ issuer: {Key('account').public}, account: AUTH,"
     " auth_users: [auth, quiet] } }\n"
 )
 QUIET_USER = b'CONNECT {"verbose":false,"user":"quiet","pass":"quiet"}\r\n'
