@@ -21,7 +21,7 @@ ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
 WITHOUT_SPARK = tests spark/tests/test_wheels.py
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -71,8 +71,11 @@ schemas: dev ## every API document of the scenarios against the JSON schemas of 
 declarations: dev ## tables of options and JSON schemas in docs/, from the declarations
 	$(PY) -m tests.support.declarations
 
-fuzz: dev ## a million mutated protocol sequences, a million requests with values at the border, configuration files
-	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
+fuzz: dev ## a million mutated protocol sequences, a million requests with values at the border, a million cases at the doors, configuration files
+	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_DOOR_CASES=$(or $(CASES),1000000) PYJS_JWT_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
+
+fuzz-doors: dev ## a million damaged CONNECTs, tokens, TLS records, WebSocket frames and PROXY headers in all (CASES=100000)
+	PYJS_FUZZ_CASES=$(shell expr $(or $(CASES),1000000) / 4) PYJS_JWT_CASES=$(shell expr $(or $(CASES),1000000) / 10) PYJS_DOOR_CASES=$(shell expr $(or $(CASES),1000000) / 4) $(PY) -m pytest --timeout 0 tests/fuzz/test_websocket.py tests/fuzz/test_doors.py tests/fuzz/test_jwt.py $(ARGS)
 
 soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)

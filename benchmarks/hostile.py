@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attacks import api, auth, core, delivery, http, moments, numbers
+from attacks import api, auth, core, delivery, doors, http, moments, numbers
 from attacks.attack import ATTACKS, Attack
 from attacks.measure import Sample, measure
 from attacks.table import HEAD, Line, markdown, text
@@ -27,7 +27,7 @@ from driver_build import Driver, DriverFailed, build_driver
 from report import machine_facts
 from servers import ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
-FAMILIES = (auth, core, numbers, api, delivery, moments, http)  # importing them fills ATTACKS
+FAMILIES = (auth, doors, core, numbers, api, delivery, moments, http)  # importing them fills ATTACKS
 
 
 @dataclass(frozen=True, slots=True)

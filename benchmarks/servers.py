@@ -216,7 +216,7 @@ class RunningServer:
             if b'"tls_required":true' in got:
                 return True  # a handshake is the driver's
             client.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
-            while b"PONG\r\n" not in got and b"Authorization Violation" not in got:
+            while b"PONG\r\n" not in got and b"-ERR 'Auth" not in got:
                 data = client.recv(65536)
                 if not data:
                     return False

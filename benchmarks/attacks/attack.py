@@ -52,6 +52,10 @@ class Victim:
         self._clients.append(client)
         return client
 
+    def adopt(self, client: Client) -> None:
+        """Close `client` when the attacker leaves."""
+        self._clients.append(client)
+
     def client(self) -> Client:
         """Return a client that is connected."""
         client = self.raw(self._connect)

@@ -7,7 +7,8 @@ of login is one entry of LOGINS, a new access one of ACCESSES. Only this server 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,41 @@ from urllib.request import urlopen
 
 import pytest
 from tests.conformance.harness.process import ServerProcess, our_command
+from tests.support.callout_service import Asked, CalloutService
+from tests.support.jwt_clients import World
 from tests.support.nkeys import Nkey
 from tests.support.raw import RawClient
 
+from pyjs.testing.jwt import JETSTREAM, Key, user_token
+
 KEY = Nkey("matrix")
+ISSUER, ACCOUNT, SERVICES, USER = Key("account"), Key("account"), Key("account"), Key("user")
 OWNER = "{user: owner, password: o}"
+SERVE = "{user: serve, password: s}"
+STORE = '\njetstream { store_dir: "<<store>>" }'
+Fields = Callable[
+    [str, "Denial | None"], dict[str, str]
+]  # of CONNECT, for a nonce and what the user is denied
+
+
+@dataclass(frozen=True)
+class Denial:
+    """Subjects that a user must not use."""
+
+    verb: str  # publish or subscribe
+    subject: str
+
+    def block(self) -> str:
+        """Return the permissions as text of a configuration."""
+        return f', permissions: {{ {self.verb}: {{deny: "{self.subject}"}} }}'
+
+    def claims(self) -> dict[str, Any]:
+        """Return the permissions as claims of a token."""
+        return {"pub" if self.verb == "publish" else "sub": {"deny": [self.subject]}}
+
+
+def claims_of(denial: Denial | None) -> dict[str, Any]:
+    return {} if denial is None else denial.claims()
 
 
 @dataclass(frozen=True)
@@ -27,32 +58,72 @@ class Login:
     """One kind of login."""
 
     config: str  # of the server; <<permissions>> is a block, or nothing
-    connect: Callable[[str], dict[str, str]]  # the fields of CONNECT, given the nonce
+    connect: Fields
     has_permissions: bool = True  # it can be denied something
+    has_imports: bool = True  # its account imports a service
+    owner: Fields = lambda nonce, denial: {"user": "owner", "pass": "o"}  # who makes the streams
+    server: Fields = lambda nonce, denial: {"user": "serve", "pass": "s"}  # who answers imported requests
 
 
+def in_account(user: str, more: str = "") -> str:
+    """Return accounts: one with `user`, and the one whose service it imports."""
+    return f"""accounts {{
+        A {{ jetstream: enabled, users: [{OWNER}{user}], imports: [{{service: {{account: S, subject: help}}}}] }}
+        S {{ users: [{SERVE}], exports: [{{service: help}}] }}
+        AUTH {{ users: [{{user: auth, password: auth}}] }}
+    }}
+    {more}"""
+
+
+def of_tokens() -> Login:
+    """Return the login with a token of an operator's account."""
+    world = World()
+    world.add(ACCOUNT, "A", limits=JETSTREAM)
+
+    def fields(claims: dict[str, Any], nonce: str) -> dict[str, str]:
+        return {"jwt": user_token(ACCOUNT, USER, "u", **claims), "sig": USER.sign_nonce(nonce)}
+
+    return Login(
+        world.config(),
+        lambda nonce, denial: fields(claims_of(denial), nonce),
+        has_imports=False,  # those in tokens are not there yet: docs/compatibility.md
+        owner=lambda nonce, denial: fields({}, nonce),
+    )
+
+
+CALLOUT = f"""authorization {{ auth_callout {{
+    issuer: {ISSUER.public}, account: AUTH, auth_users: [auth, owner, serve]
+}} }}"""
 LOGINS = {
-    "no auth": Login("", lambda nonce: {}, has_permissions=False),
+    "no auth": Login("", lambda nonce, denial: {}, has_permissions=False, has_imports=False),
     "no_auth_user": Login(
-        f"authorization {{ users: [{OWNER}, {{user: u, password: p <<permissions>>}}] }}\nno_auth_user: u",
-        lambda nonce: {},
+        in_account(", {user: u, password: p <<permissions>>}", "no_auth_user: u"),
+        lambda nonce, denial: {},
     ),
     "user": Login(
         f"authorization {{ users: [{OWNER}, {{user: u, password: p <<permissions>>}}] }}",
-        lambda nonce: {"user": "u", "pass": "p"},
+        lambda nonce, denial: {"user": "u", "pass": "p"},
+        has_imports=False,
     ),
-    "token": Login("authorization { token: t }", lambda nonce: {"auth_token": "t"}, has_permissions=False),
+    "token": Login(
+        "authorization { token: t }",
+        lambda nonce, denial: {"auth_token": "t"},
+        has_permissions=False,
+        has_imports=False,
+    ),
     "nkey": Login(
-        f"authorization {{ users: [{OWNER}, {{nkey: {KEY.public} <<permissions>>}}] }}",
-        lambda nonce: {"nkey": KEY.public, "sig": KEY.sign(nonce)},
+        in_account(f", {{nkey: {KEY.public} <<permissions>>}}"),
+        lambda nonce, denial: {"nkey": KEY.public, "sig": KEY.sign(nonce)},
     ),
     "account": Login(
-        f"accounts {{ A {{ jetstream: enabled, users: [{OWNER}, {{user: u, password: p <<permissions>>}}] }} }}",
-        lambda nonce: {"user": "u", "pass": "p"},
+        in_account(", {user: u, password: p <<permissions>>}"),
+        lambda nonce, denial: {"user": "u", "pass": "p"},
     ),
+    "JWT": of_tokens(),
+    "callout": Login(in_account("", CALLOUT), lambda nonce, denial: {"user": "u", "pass": "p"}),
 }
 # By access: what denies it, and the attempt, which returns whether it had an effect.
-Attempt = Callable[[RawClient], Any]
+Attempt = Callable[["SigningClient"], Any]
 
 
 def publishes(client: RawClient) -> bool:
@@ -67,61 +138,79 @@ def acknowledges(client: RawClient) -> Any:
     return client.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
 
 
-def answered(client: RawClient, subject: bytes, payload: bytes = b"", holds: bytes = b"") -> bool:
-    """Return whether the answer to a request begins with a line that `holds`; a refusal is an -ERR, at once."""
-    client.send(b"PUB %b _INBOX.raw.answer %d\r\n%b\r\n" % (subject, len(payload), payload))
+def imported(client: SigningClient) -> bool:
+    """Return whether a request reaches the service of another account, and its answer comes back."""
+    assert client.service is not None
+    client.service.send(b"SUB help 5\r\n")
+    client.service.fence()
+    client.send(b"PUB help _INBOX.raw.help 0\r\n\r\nPING\r\n")
+    if b"-ERR" in client.read_until(b"PONG\r\n"):
+        return False
+    _, reply, _, _ = next(client.service.frames())
+    client.service.send(b"PUB %b 2\r\nhi\r\n" % reply)
+    return next(client.frames())[3] == b"hi"
+
+
+def answered(client: RawClient, subject: bytes) -> bool:
+    """Return whether a request to `subject` is answered with a message; a refusal is an -ERR."""
+    client.send(b"PUB %b _INBOX.raw.answer 0\r\n\r\n" % subject)
     while not (line := client.read_until(b"\r\n")).startswith(b"-ERR"):
         if b"MSG _INBOX.raw.answer " in line:
             return holds in client.read_until(b"\r\n")
     return False
 
 
-ACCESSES: dict[str, tuple[str, Attempt]] = {
-    "publish": ('publish: {deny: "echo.>"}', publishes),
-    "subscribe": ('subscribe: {deny: "echo.>"}', publishes),
-    "JetStream publish": (
-        'publish: {deny: "stored.>"}',
-        lambda client: answered(client, b"stored.b", b"2", b'"seq"'),
-    ),
+ACCESSES: dict[str, tuple[Denial, Attempt]] = {
+    "publish": (Denial("publish", "echo.>"), publishes),
+    "subscribe": (Denial("subscribe", "echo.>"), publishes),
+    "JetStream publish": (Denial("publish", "stored.>"), stored),
     "JetStream API": (
-        'publish: {deny: "$JS.API.STREAM.>"}',
-        lambda client: answered(client, b"$JS.API.STREAM.INFO.S", holds=b'"config"'),
+        Denial("publish", "$JS.API.STREAM.>"),
+        lambda client: "config" in client.try_api("STREAM.INFO.S"),
     ),
-    "ack": ('publish: {deny: "$JS.ACK.>"}', acknowledges),
+    "ack": (Denial("publish", "$JS.ACK.>"), acknowledges),
     "direct get": (
-        'publish: {deny: "$JS.API.DIRECT.>"}',
+        Denial("publish", "$JS.API.DIRECT.>"),
         lambda client: answered(client, b"$JS.API.DIRECT.GET.S.stored.a"),
     ),
     "KV": (
-        'publish: {deny: "$JS.API.DIRECT.GET.KV_K.>"}',
+        Denial("publish", "$JS.API.DIRECT.GET.KV_K.>"),
         lambda client: answered(client, b"$JS.API.DIRECT.GET.KV_K.$KV.K.a"),
     ),
+    "import": (Denial("publish", "help"), imported),
+    "monitoring": (Denial("publish", "$SYS.REQ.>"), lambda client: answered(client, b"$SYS.REQ.USER.INFO")),
     "bulk read": (
-        'publish: {deny: "$JS.API.PYJS.>"}',
+        Denial("publish", "$JS.API.PYJS.>"),
         lambda client: answered(client, b"$JS.API.PYJS.BULK.LIST.S"),
     ),
 }
 
 
-def enter(server: ServerProcess, login: Login) -> RawClient:
-    return SigningClient(server.port, login)
-
-
 class SigningClient(RawClient):
     """A client whose CONNECT may sign the nonce of its INFO."""
 
-    def __init__(self, port: int, login: Login) -> None:
-        self._login = login
-        super().__init__(port, timeout_s=5, connect=b"")
+    def __init__(
+        self, port: int, fields: Fields, denial: Denial | None = None, inbox: bytes = b"_INBOX.raw"
+    ) -> None:
+        self.service: RawClient | None = None  # in another account
+        self._fields: Fields | None = fields
+        self._denial = denial
+        super().__init__(port, timeout_s=5, connect=b"", inbox=inbox)
 
     def send(self, data: bytes) -> None:
-        if data == b"PING\r\n" and self._login is not None:
-            login, self._login = self._login, None  # type: ignore[assignment]
+        if data == b"PING\r\n" and self._fields is not None:
+            connect, self._fields = self._fields, None
             info = json.loads(self.read_until(b"\r\n").removeprefix(b"INFO "))
             said = {"verbose": False, "headers": True, "no_responders": False, "protocol": 0}
-            fields = json.dumps(said | login.connect(info.get("nonce", ""))).encode()
+            fields = json.dumps(said | connect(info.get("nonce", ""), self._denial)).encode()
             data = b"CONNECT %b\r\nPING\r\n" % fields
         super().send(data)
+
+    def read_until(self, mark: bytes) -> bytes:
+        """Return what comes before `mark`; a refusal fails at once, not after the timeout."""
+        text = super().read_until(mark)
+        assert not text.startswith(b"-ERR"), text
+        return text
 
 
 def prepare(client: RawClient) -> None:
@@ -135,21 +224,46 @@ def prepare(client: RawClient) -> None:
     client.api("CONSUMER.CREATE.S.c", stream_name="S", config={"durable_name": "c", "ack_policy": "explicit"})
 
 
+@contextmanager
+def deciding(server: ServerProcess, login: Login, denial: Denial | None) -> Iterator[None]:
+    """Answer the questions of a callout, if the login has one: the user belongs to account A."""
+    if "auth_callout" not in login.config:
+        yield
+        return
+
+    def decide(asked: Asked) -> bytes:
+        said = asked.nats["connect_opts"]
+        if (said.get("user"), said.get("pass")) != ("u", "p"):
+            return asked.answer(ISSUER, error="unknown")
+        return asked.answer(ISSUER, asked.user_token(ISSUER, "u", audience="A", **claims_of(denial)))
+
+    service = CalloutService(
+        SigningClient(server.port, lambda nonce, denial: {"user": "auth", "pass": "auth"}), decide
+    )
+    try:
+        yield
+    finally:
+        service.close()
+        assert not service.faults
+
+
 def attempt(directory: Path, login: Login, access: str, denied: bool) -> bool:
     denial, act = ACCESSES[access]
-    block = f", permissions: {{ {denial} }}" if denied else ""
-    config = login.config.replace("<<permissions>>", block) + '\njetstream { store_dir: "<<store>>" }'
+    wanted = denial if denied else None
+    config = login.config.replace("<<permissions>>", denial.block() if denied else "") + STORE
     server = ServerProcess(our_command(), config, directory, with_http=True, may_fork=True)
     server.start()
     try:
-        owner = Login("", lambda nonce: {"user": "owner", "pass": "o"}) if login.has_permissions else login
-        prepare(enter(server, owner))
-        client = enter(server, login)
-        client.fence()
-        try:
-            reached = bool(act(client))
-        except (TimeoutError, AssertionError):
-            reached = False
+        prepare(SigningClient(server.port, login.owner if login.has_permissions else login.connect))
+        with deciding(server, login, wanted):
+            client = SigningClient(server.port, login.connect, wanted)
+            client.fence()
+            if access == "import":
+                client.service = SigningClient(server.port, login.server, inbox=b"_INBOX.serve")
+            try:
+                reached = bool(act(client))
+            except (TimeoutError, AssertionError):
+                reached = False
         # The monitoring port has no users, see SECURITY.md.
         with urlopen(f"http://127.0.0.1:{server.http_port}/connz", timeout=5) as page:
             assert json.load(page)["num_connections"] >= 1
@@ -158,25 +272,31 @@ def attempt(directory: Path, login: Login, access: str, denied: bool) -> bool:
         server.kill()
 
 
-@pytest.mark.parametrize("access", ACCESSES)
-@pytest.mark.parametrize("login", LOGINS)
+CELLS = [
+    (name, access)
+    for name, login in LOGINS.items()
+    for access in ACCESSES
+    if login.has_imports or access != "import"
+]
+
+
+@pytest.mark.parametrize(("login", "access"), CELLS)
 def test_nothing_is_refused_that_should_not_be(tmp_path: Path, login: str, access: str) -> None:
     assert attempt(tmp_path, LOGINS[login], access, denied=False)
 
 
-@pytest.mark.parametrize("access", ACCESSES)
-@pytest.mark.parametrize("login", [name for name, login in LOGINS.items() if login.has_permissions])
+@pytest.mark.parametrize(("login", "access"), [cell for cell in CELLS if LOGINS[cell[0]].has_permissions])
 def test_nothing_is_reached_that_should_not_be(tmp_path: Path, login: str, access: str) -> None:
     assert not attempt(tmp_path, LOGINS[login], access, denied=True)
 
 
 @pytest.mark.parametrize("login", [name for name in LOGINS if not name.startswith("no")])
 def test_without_its_credentials_nobody_enters(tmp_path: Path, login: str) -> None:
-    config = LOGINS[login].config.replace("<<permissions>>", "")
+    config = LOGINS[login].config.replace("<<permissions>>", "") + STORE
     server = ServerProcess(our_command(), config, tmp_path, with_http=False, may_fork=True)
     server.start()
     try:
-        with pytest.raises((ConnectionError, TimeoutError)):
-            enter(server, Login("", lambda nonce: {})).fence()
+        with deciding(server, LOGINS[login], None), pytest.raises((ConnectionError, TimeoutError)):
+            SigningClient(server.port, lambda nonce, denial: {}).fence()
     finally:
         server.kill()

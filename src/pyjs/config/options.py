@@ -235,7 +235,7 @@ class TlsOptions:
     connection_rate_limit: int = 0  # handshakes per second; 0: no limit
     pinned_certs: tuple[str, ...] = ()  # SHA-256 of public keys, lower-case hex; (): any key
     min_version: str = "1.2"
-    cipher_suites: tuple[str, ...] = ()  # of TLS 1.2, IANA names; (): OpenSSL's defaults
+    cipher_suites: tuple[str, ...] = ()  # of TLS 1.2, IANA names; (): see server/tls/context.py
     curve: str = ""  # "": OpenSSL's defaults
     place: str = ""  # file:line:column of the block, for later errors
 

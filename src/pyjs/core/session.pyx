@@ -235,6 +235,8 @@ cdef class ClientSession(Sink):
             if not self.input.begun:
                 self.input.begun = True
                 self.parser.begin(data, len(data))
+                if self.entry == NEEDS_CONNECT and self.parser.kept_len == 0 and data[:1] not in (b"C", b"c"):
+                    self.awaited_connect()      # a stranger's half publish must not take memory
             left = self.parse_read(left)
             if self.closing:
                 return False
@@ -420,7 +422,7 @@ cdef class ClientSession(Sink):
         if op == OP_CONNECT:
             self.login.connect(self.parser.line[:self.parser.line_len])
             return 0
-        if self.entry == NEEDS_CONNECT:
+        if self.entry == NEEDS_CONNECT and op not in LINE_ERRORS:
             self.awaited_connect()
             if self.closing:
                 return 0
@@ -445,7 +447,7 @@ cdef class ClientSession(Sink):
 
     def awaited_connect(self) -> None:
         """Handle an operation before CONNECT: log in as no_auth_user, or close."""
-        user = self.host.entrance(self.peer).authenticator.no_auth_user
+        user = self.login.default_user()
         if user is None:
             self.close(FAILURE, VIOLATION)
             return

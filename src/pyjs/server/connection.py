@@ -131,6 +131,11 @@ class Connection(asyncio.Protocol, Link):
             session.lose_link()
             self._driver.endings.add(session.end_input)
 
+    @property
+    def is_stranger(self) -> bool:
+        """Return whether the client has not logged in, and must."""
+        return hasattr(self, "session") and self.session.awaiting_auth
+
     # -- called by a PROXY header ------------------------------------------------------------------------------
     def came_from(self, ip: str, port: int) -> None:
         """Store the client's address from the PROXY header; "": the address of the connection is the client's."""

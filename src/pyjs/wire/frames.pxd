@@ -16,7 +16,7 @@ cdef class FrameReader:
     cdef size_t at, end
     cdef Place place
     cdef bint masked, deflates
-    cdef size_t packed_max
+    cdef public size_t packed_max
     cdef unsigned char head[HEAD_MAX]   # of a frame, as far as it is here
     cdef size_t head_len
     cdef int opcode                     # of the frame
@@ -30,6 +30,7 @@ cdef class FrameReader:
     cdef readonly bytes payload         # of the last event
     cdef readonly str fault             # of the last FAULT
 
+    cdef int used_up(self) except -1
     cdef bint read_head(self) except -1
     cdef size_t head_size(self) noexcept nogil
     cdef str objection(self)

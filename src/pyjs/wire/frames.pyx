@@ -68,7 +68,7 @@ cdef class FrameReader:
     def __cinit__(self, bint masked, bint deflates, size_t packed_max):
         self.masked = masked            # frames must be masked
         self.deflates = deflates        # compressed messages are allowed
-        self.packed_max = packed_max    # bytes of a compressed message
+        self.packed_max = packed_max    # bytes of a compressed message; may be changed between two reads
         self.place = AT_HEAD
         self.packed, self.control = bytearray(), bytearray()
         self.data = self.payload = b""
@@ -93,7 +93,7 @@ cdef class FrameReader:
                 return E_FAULT
             if self.place == AT_HEAD:
                 if not self.read_head():
-                    return E_NEED
+                    return self.used_up()
             elif self.opcode >= OP_CLOSE:
                 event = self.take_control()
             elif self.compressed:
@@ -101,8 +101,15 @@ cdef class FrameReader:
             else:
                 event = self.take_plain()
             if event == E_NEED and self.place == IN_FRAME and self.left and self.at == self.end:
-                return E_NEED
+                return self.used_up()
         return event
+
+    cdef int used_up(self) except -1:
+        """Release the read and the last payload: an idle connection must not hold them."""
+        self.data = self.payload = b""
+        self.bytes_in = NULL
+        self.at = self.end = 0
+        return E_NEED
 
     # -- heads -----------------------------------------------------------------------------------------------
 

@@ -168,3 +168,13 @@ def test_options_describe_the_log(tmp_path: Path) -> None:
 )
 def test_only_names_with_a_whole_stamp_are_rotated_files(entry: str, backup: bool) -> None:
     assert is_backup(entry, "log") is backup
+
+
+def test_the_log_is_not_for_everybody_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Logger(str(tmp_path / "log")).info("hello")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o640

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 from tests.support.websocket import BINARY, CLOSE, CONTINUATION, FIN, PING, PONG, RSV1, TEXT, frame
@@ -136,3 +137,21 @@ def test_the_same_bytes_give_the_same_events_however_they_are_split(step: int) -
     )
     reads = [data[at : at + step] for at in range(0, len(data), step)]
     assert events(reader(), *reads) == events(reader(), data)
+
+
+def test_a_read_is_released_when_it_is_used_up() -> None:
+    taker, read = reader(), frame(b"x" * 5000)
+    before = sys.getrefcount(read)
+    taker.begin(read)
+    assert taker.next() == frames.PLAIN
+    assert taker.next() == frames.NEED
+    assert sys.getrefcount(read) == before
+    assert taker.payload == b""
+
+
+def test_the_limit_of_compressed_messages_may_change_between_reads() -> None:
+    taker = reader(packed_max=10)
+    taker.begin(frame(b"x" * 8, RSV1 | BINARY))
+    assert taker.next() == frames.NEED
+    taker.packed_max = 20
+    assert events(taker, frame(b"y" * 8, FIN | CONTINUATION)) == [(frames.PACKED, b"x" * 8 + b"y" * 8)]

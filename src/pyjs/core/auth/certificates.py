@@ -53,12 +53,22 @@ def _names(certificate: x509.Certificate) -> tuple[str, ...]:
     return (*names, certificate.subject.rfc4514_string())
 
 
-def name_key(name: str) -> frozenset[tuple[str, str]] | None:
-    """Return the parts of a distinguished name, to compare without their order; None: invalid."""
+NameKey = tuple[tuple[tuple[str, str], ...], ...]
+
+
+def name_key(name: str) -> NameKey | None:
+    """Return the parts of a distinguished name, to compare without their order; None: invalid.
+
+    Attributes of one part (`CN=joe+OU=A`) stay together, and parts that occur twice count twice: otherwise a
+    certificate could be taken for that of another user.
+    """
     if "=" not in name:
         return None
     try:
         parsed = x509.Name.from_rfc4514_string(name)
     except ValueError:
         return None
-    return frozenset((each.oid.dotted_string, str(each.value)) for each in parsed)
+    parts = (
+        tuple(sorted((each.oid.dotted_string, str(each.value)) for each in part)) for part in parsed.rdns
+    )
+    return tuple(sorted(parts))

@@ -67,6 +67,13 @@ class Login:
             session.drop_subscriptions()
         self._log_in()
 
+    def default_user(self) -> User | None:
+        """Return the user of a client that sends other operations before CONNECT; None: it may not."""
+        session, callouts = self._session, self._session.host.callouts
+        user = session.host.entrance(session.peer).authenticator.default_user(TYPES[session.peer.kind])
+        # A service that decides is asked after CONNECT.
+        return None if callouts is not None and callouts.rules_for(session, user) is not None else user
+
     def cancel(self) -> None:
         """Cancel the running check: the session has ended."""
         if self._attempt is not None:

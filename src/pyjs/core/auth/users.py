@@ -144,7 +144,7 @@ class CertificateUsers:
     def find(self, tls: TlsPeer | None) -> User | None:
         """Return the user that a checked certificate names: by the first of its names that is one."""
         for name in () if tls is None else tls.shown.names:
-            user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or frozenset())
+            user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or ())
             if user is not None:
                 return user
         return None
@@ -213,6 +213,11 @@ class Authenticator:
         if connect.auth_token:
             return Claim(ANONYMOUS if self.token else None, self.token, connect.auth_token)
         return Claim(self.no_auth_user, free=True)
+
+    def default_user(self, kind: str) -> User | None:
+        """Return the user of a client that does not log in, if connections of that `kind` may use it."""
+        user = self.no_auth_user
+        return None if user is None or (user.connection_types and kind not in user.connection_types) else user
 
     def decide(self, claim: Claim) -> bool | None:
         """Return whether `claim` is valid; None: that needs a `check`."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options, TlsOptions
     from pyjs.core.link import TlsPeer
 
+# Of TLS 1.2, without `cipher_suites`: authenticated encryption with forward secrecy.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -72,8 +74,8 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[options.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    if options.cipher_suites:
-        context.set_ciphers(":".join(SUITES[name] for name in options.cipher_suites if name in SUITES))
+    chosen = [SUITES[name] for name in options.cipher_suites if name in SUITES]
+    context.set_ciphers(":".join(chosen) or CIPHERS)
     if options.curve:
         context.set_ecdh_curve(CURVES[options.curve])
     for certificate, key in options.certificates:

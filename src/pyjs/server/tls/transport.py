@@ -149,6 +149,11 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.connection_lost(error)
+        del self._connection  # which holds this transport: a cycle would outlive both, with 50 KB of OpenSSL
+        self._held.clear()
+        self._read.clear()
+        if not self._stepping:
+            del self._channel
 
     # -- before the handshake ----------------------------------------------------------------------------------
     def _begin(self, data: bytes) -> None:
@@ -197,10 +202,18 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.pause_reading()
         self._channel.feed(b"".join(self._read))
         self._read.clear()
-        self._port.thread.submit(self._channel.shake_hands, self._stepped)
+        self._port.thread.submit(self._shake, self._stepped)
+
+    def _shake(self) -> None:
+        """Continue the handshake; runs in the thread, perhaps long after the client has left or timed out."""
+        if self._phase is Phase.SHAKING:
+            self._channel.shake_hands()
 
     def _stepped(self, failure: Exception | None) -> None:
         self._stepping = False
+        if not hasattr(self, "_connection"):
+            del self._channel
+            return
         if self._phase is not Phase.SHAKING:
             return
         output = self._channel.take_output()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 
 PIECE_SIZE = 64 * 1024  # bytes inflated at once: some 0.2 ms
+INPUT_SIZE = 16 * 1024  # bytes of input at once: blocks without content take up to 2 ms
 TAIL = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"  # ends a flush and the stream
 PACKED_FACTOR = 8  # a compressed message may have so many times max_payload
 PACKED_MAX = 64 * 1024 * 1024
@@ -22,7 +23,9 @@ class Inflater:
 
     def __init__(self) -> None:
         self._stream: zlib._Decompress | None = None
-        self._rest = b""
+        self._packed = memoryview(b"")
+        self._at = 0  # in `_packed`, of the input that `_stream` has not seen
+        self._rest = b""  # input that `_stream` gave back
         self._room = 0  # bytes that the message may still have
 
     @property
@@ -33,33 +36,45 @@ class Inflater:
     def begin(self, packed: bytes, size_max: int) -> None:
         """Take a compressed message, which may have `size_max` bytes."""
         self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        self._rest = packed + TAIL
+        self._packed = memoryview(packed + TAIL)
+        self._at = 0
+        self._rest = b""
         self._room = size_max
 
     def next(self) -> bytes:
-        """Return the next piece; not `busy` after the last one.
+        """Return the next piece, which may be empty; not `busy` after the last one.
 
         Raises:
             InflateFailed: the message is damaged; or too large, and `size_max` bytes of it were returned.
         """
         stream = self._stream
         assert stream is not None
-        if not self._room:
-            self._stream = None
-            if stream.decompress(self._rest, 1):
-                raise InflateFailed("maximum payload exceeded")
-            return b""
+        given = self._rest or self._input()
         try:
-            piece = stream.decompress(self._rest, min(PIECE_SIZE, self._room))
+            piece = stream.decompress(given, min(PIECE_SIZE, self._room) or 1)
         except zlib.error:
-            self._stream = None
+            self._end()
             raise InflateFailed("flate: corrupt input") from None
+        if piece and not self._room:
+            self._end()
+            raise InflateFailed("maximum payload exceeded")
         self._rest = stream.unconsumed_tail
         self._room -= len(piece)
-        if stream.eof or (not piece and not self._rest):
-            self._stream = None
-            self._rest = b""
+        if stream.eof or not (piece or self._rest or self._at < len(self._packed)):
+            self._end()
         return piece
+
+    def _input(self) -> memoryview:
+        """Return the next part of the compressed message."""
+        part = self._packed[self._at : self._at + INPUT_SIZE]
+        self._at += len(part)
+        return part
+
+    def _end(self) -> None:
+        """Release the message."""
+        self._stream = None
+        self._packed = memoryview(b"")
+        self._rest = b""
 
 
 def packed_max(max_payload: int) -> int:

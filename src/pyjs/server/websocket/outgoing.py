@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 FIN = 0x80
 COMPRESSED = 0x40  # RSV1
@@ -19,6 +20,10 @@ FRAME_MAX_BROWSER = 4096  # bytes of a frame's payload
 COMPRESSED_MIN = 65  # bytes of a message from which compression pays
 # Bytes of a message up to which it does not delay other connections: some 2 ms.
 COMPRESSED_MAX = 512 * 1024
+# Bytes that all connections of a port compress in one iteration of the loop, some 20 ms; later messages of the
+# iteration are not compressed: one message to a thousand subscribers must not stop everybody for a second.
+COMPRESSED_ITERATION_MAX = 2 * 1024 * 1024
+COMPRESSOR_COST = 2048  # of a compressor, in bytes
 LEVEL = 1
 SYNC_SIZE = 4  # the end of a flush, which is not sent
 
@@ -31,6 +36,36 @@ class Terms:
     window_bits: int = 0  # of compressed output; 0: nothing is compressed
     frame_max: int = 0  # bytes of a frame's payload; 0: no limit
     whole_compressed: bool = False  # a compressed message is one frame nevertheless
+
+
+class Packer:
+    """Frames of all connections of one port, with the limit of compression."""
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._left = COMPRESSED_ITERATION_MAX
+        self._renewing = False
+
+    def frames_of(self, pieces: list[bytes], terms: Terms) -> list[bytes]:
+        """Return `pieces` as heads and payloads of frames, compressed if this iteration of the loop allows it."""
+        if terms.window_bits and not self._allows(sum(map(len, pieces))):
+            terms = replace(terms, window_bits=0)
+        return frames_of(pieces, terms)
+
+    def _allows(self, size: int) -> bool:
+        if not COMPRESSED_MIN <= size <= COMPRESSED_MAX:
+            return True  # it is not compressed in any case
+        if self._left <= 0:
+            return False
+        self._left -= size + COMPRESSOR_COST
+        if not self._renewing:
+            self._renewing = True
+            self._call_soon(self._renew)
+        return True
+
+    def _renew(self) -> None:
+        self._renewing = False
+        self._left = COMPRESSED_ITERATION_MAX
 
 
 def frame_head(first: int, size: int) -> bytes:

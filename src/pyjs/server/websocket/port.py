@@ -18,6 +18,7 @@ from pyjs.server.open_connections import OpenConnections
 from pyjs.server.tls.context import TlsSettings, tls_settings
 from pyjs.server.tls.port import TlsPort
 from pyjs.server.tls.transport import TlsTransport
+from pyjs.server.websocket.outgoing import Packer
 from pyjs.server.websocket.transport import WebSocketTransport
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 HANDSHAKE_S = 5.0  # for TLS and the request, without handshake_timeout
+HELD_SIZE_MAX = (
+    32 * 1024 * 1024
+)  # bytes of all requests that are not complete; above it, more of them are refused
 
 
 class WebSocketPort:
@@ -51,6 +55,8 @@ class WebSocketPort:
         self._pending: OpenConnections[WebSocketTransport] = OpenConnections()  # before their upgrade
         self._complete: deque[WebSocketTransport] = deque()  # their requests are
         self._answering = False  # `_answer` is scheduled
+        self.held_size = 0  # bytes of requests that are not answered
+        self.packer = Packer(driver.loop.call_soon)
         try:
             sock = listen(self.options.host, self.options.port)
         except ListenFailed as error:
@@ -72,6 +78,11 @@ class WebSocketPort:
     def max_payload(self) -> int:
         """Return the maximum size of a message in bytes."""
         return self._driver.node.settings.max_payload
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether incomplete requests take as much memory as they may."""
+        return self.held_size > HELD_SIZE_MAX
 
     async def start(self) -> None:
         """Start accepting connections."""

@@ -4,7 +4,7 @@ A protocol for the transport below, a transport for the Connection above. The Co
 so it never sees HTTP; its bytes are the payloads of frames. Work per iteration of the loop is bounded: frames that
 have a cost of their own (control frames, compressed messages) take turns with other connections.
 
-    REQUEST -> OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
+    REQUEST -> OPEN -> ENDING -> CLOSED      OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
 
 Source: RFC 6455; behaviour of nats-server, in tests/conformance/test_websocket.py.
 """
@@ -22,7 +22,7 @@ from pyjs.server.addresses import host_port, plain_ip
 from pyjs.server.tls.transport import NO_TLS, TlsTransport
 from pyjs.server.websocket.closing import PROTOCOL_ERROR, BadClose, answer_to_close, close_frame, reason_frame
 from pyjs.server.websocket.inflate import InflateFailed, Inflater, packed_max
-from pyjs.server.websocket.outgoing import FIN, PONG, Terms, frame_head, frames_of
+from pyjs.server.websocket.outgoing import FIN, PONG, Terms, frame_head
 from pyjs.wire.frames import CLOSE, FAULT, NEED, PACKED, PING, PLAIN, TOO_LARGE, FrameReader
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 HEAD_END = b"\r\n\r\n"
 HEAD_SIZE_MAX = 64 * 1024  # bytes of a request
+# Bytes of a compressed message before the log-in: strangers could fill the memory with messages that never end.
+ENTRY_PACKED_MAX = 64 * 1024
 EVENTS_MAX = 128  # control frames and pieces of compressed messages in one iteration
 INFLATE_COST = 32  # of a piece, in events
 NOT_ENCRYPTED = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
@@ -45,6 +47,7 @@ class Phase(enum.Enum):
 
     REQUEST = enum.auto()
     OPEN = enum.auto()
+    ENDING = enum.auto()  # no more frames are read; the output so far is sent
     CLOSED = enum.auto()
 
 
@@ -59,11 +62,12 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.REQUEST
         self._tls: TlsPeer | None = None
         self._connection: Connection | None = None  # above; None before the upgrade
-        self._head = b""  # of the request, as far as it is here
+        self._head = bytearray()  # of the request, as far as it is here
         self._terms = Terms()
         self._frames: FrameReader
         self._inflater = Inflater()
-        self._waiting: deque[bytes] = deque()  # reads that are not in `_frames` yet
+        self._packed_max = 0  # bytes of a compressed message after the log-in
+        self._waiting: deque[bytes] = deque()  # reads that are not in `_frames` yet; b"": the end
         self._reading = True  # the reader may be asked for events; False: the session has enough
         self._running = False  # `_run` will be called
         self._paused = False  # the transport below
@@ -87,17 +91,14 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             if not self._running:
                 self._run()
         elif self._phase is Phase.REQUEST:
-            start = max(0, len(self._head) - len(HEAD_END))
-            self._head += data
-            if self._head.find(HEAD_END, start) >= 0:
-                self._read_below(on=False)
-                self._port.enqueue(self)
-            elif len(self._head) > HEAD_SIZE_MAX:
-                self._refuse_text("431 Request Header Fields Too Large")
+            self._take_head(data)
 
     def eof_received(self) -> bool:
-        """Pass the end of the input to the Connection; before the upgrade, close."""
-        return self._connection is not None and self._connection.eof_received()
+        """Pass the end of the input to the Connection, after the frames that wait; before the upgrade, close."""
+        if self._connection is None:
+            return False
+        self.data_received(b"")
+        return True
 
     def pause_writing(self) -> None:
         """Pause the Connection: the client does not read."""
@@ -118,6 +119,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         """Release everything."""
         self._phase = Phase.CLOSED
         self._port.closed(self)
+        self._release_head()
         self._cancel_timer()
         self._waiting.clear()
         if self._connection is not None:
@@ -147,14 +149,33 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         """Log nothing: it is no client yet."""
 
     # -- the request -------------------------------------------------------------------------------------------
+    def _take_head(self, data: bytes) -> None:
+        """Add a part of the request."""
+        start = max(0, len(self._head) - len(HEAD_END))
+        self._head += data
+        self._port.held_size += len(data)
+        if self._head.find(HEAD_END, start) >= 0:
+            self._read_below(on=False)
+            self._port.enqueue(self)
+        elif len(self._head) > HEAD_SIZE_MAX:
+            self._refuse_text("431 Request Header Fields Too Large")
+        elif self._port.is_full:
+            self._refuse_text("503 Service Unavailable")
+
+    def _release_head(self) -> bytes:
+        """Return the request, and forget it."""
+        head = bytes(self._head)
+        self._port.held_size -= len(head)
+        self._head.clear()
+        return head
+
     def answer_request(self) -> None:
         """Answer the complete request; called by the port in the order of the requests."""
         from pyjs.server.websocket.upgrade import NotHttp, UpgradeRefused, upgrade
 
         if self._phase is not Phase.REQUEST or self.transport.is_closing():
             return
-        head, _, rest = self._head.partition(HEAD_END)
-        self._head = b""
+        head, _, rest = self._release_head().partition(HEAD_END)
         try:
             accepted = upgrade(head + HEAD_END, self._port.options, encrypted=self._tls is not None)
         except NotHttp:
@@ -182,14 +203,15 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._terms = accepted.terms
         ip, port = self._ip_port
         self._peer = Peer(plain_ip(ip), port, "websocket", accepted.forwarded_for, accepted.credentials)
-        self._frames = FrameReader(
-            accepted.terms.masked, bool(accepted.terms.window_bits), packed_max(self._port.max_payload)
-        )
+        self._packed_max = packed_max(self._port.max_payload)
+        self._frames = FrameReader(accepted.terms.masked, bool(accepted.terms.window_bits), self._packed_max)
         connection = self._connection = self._port.new_connection()
         connection.tls = self._tls
         self.transport.write(accepted.answer)
         self._port.upgraded(self)
         connection.connection_made(self)
+        if connection.is_stranger:
+            self._frames.packed_max = min(self._packed_max, ENTRY_PACKED_MAX)
         self._read_below(on=True)
 
     def _refuse(self, status: int) -> None:
@@ -214,6 +236,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     def _end(self) -> None:
         self._phase = Phase.CLOSED
+        self._release_head()
         self.transport.close()
 
     def _timed_out(self) -> None:
@@ -250,16 +273,26 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                     self._handle(event)
                     budget -= 1
                 elif self._waiting:
-                    self._frames.begin(self._waiting.popleft())
+                    self._take_read(self._waiting.popleft())
                 else:
                     self._read_below(on=True)
                     return
             if budget <= 0:
                 break
-        if self._phase is Phase.OPEN:
+        if self._phase is not Phase.CLOSED:
             self._read_below(on=False)
-            if self._reading:
+            if self._phase is Phase.OPEN and self._reading:
                 self._run_later()
+
+    def _take_read(self, data: bytes) -> None:
+        """Give a read to the frames, or the end of the input to the Connection."""
+        assert self._connection is not None
+        if not data:
+            self._connection.eof_received()
+            return
+        if self._frames.packed_max < self._packed_max and not self._connection.is_stranger:
+            self._frames.packed_max = self._packed_max
+        self._frames.begin(data)
 
     def _read_below(self, *, on: bool) -> None:
         """Pause or resume the transport below."""
@@ -313,14 +346,14 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         except BadClose as bad:
             self._fail(str(bad), close_frame(PROTOCOL_ERROR, str(bad)))
             return
-        self._reading = False
+        self._phase = Phase.ENDING
         self._connection.eof_received()
 
     def _fail(self, cause: str, frame: bytes) -> None:
         """End a client whose frames cannot be read."""
         assert self._connection is not None
         self._closing = frame
-        self._reading = False
+        self._phase = Phase.ENDING
         self._connection.input_failed(cause)
 
     # -- the transport of the Connection -----------------------------------------------------------------------
@@ -330,12 +363,12 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     def writelines(self, pieces: Any) -> None:
         """Send `pieces` as one message."""
-        if self._phase is Phase.OPEN and any(pieces):
-            self.transport.writelines(frames_of(pieces, self._terms))
+        if self._phase in (Phase.OPEN, Phase.ENDING) and any(pieces):
+            self.transport.writelines(self._port.packer.frames_of(pieces, self._terms))
 
     def close(self) -> None:
         """Send a close frame, and close after everything is sent."""
-        if self._phase is Phase.OPEN and self._connection is not None:
+        if self._phase in (Phase.OPEN, Phase.ENDING) and self._connection is not None:
             self._phase = Phase.CLOSED
             self.transport.write(self._closing or reason_frame(self._connection.closed_reason))
         self.transport.close()
@@ -353,8 +386,8 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     def resume_reading(self) -> None:
         """Go on with the input, in the next iteration."""
-        if not self._closing:
-            self._reading = True
+        self._reading = True
+        if self._phase is Phase.OPEN:
             self._run_later()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.websocket import packed
 
-from pyjs.server.websocket.inflate import PIECE_SIZE, InflateFailed, Inflater, packed_max
+from pyjs.server.websocket.inflate import INPUT_SIZE, PIECE_SIZE, InflateFailed, Inflater, packed_max
 
 
 def inflated(data: bytes, most: int) -> tuple[bytes, int]:
@@ -49,3 +49,18 @@ def test_damaged_data_is_refused() -> None:
 def test_the_compressed_size_has_a_limit() -> None:
     assert packed_max(1000) == 8000
     assert packed_max(1 << 30) == 64 << 20
+
+
+def test_blocks_without_content_come_in_steps() -> None:
+    inflater = Inflater()
+    inflater.begin(b"\x00\x00\x00\xff\xff" * 20_000 + b"\x00", 1000)
+    steps = 0
+    while inflater.busy:
+        assert inflater.next() == b""
+        steps += 1
+    assert steps >= 100_000 // INPUT_SIZE
+
+
+def test_blocks_without_content_may_follow_a_message_of_the_largest_size() -> None:
+    message = packed(b"x" * 1000) + b"\x00\x00\xff\xff" + b"\x00\x00\x00\xff\xff" * 9 + b"\x00"
+    assert inflated(message, 1000)[0] == b"x" * 1000

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections.abc import Callable
 
 import pytest
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
-from pyjs.server.websocket.outgoing import COMPRESSED_MAX, Terms, frames_of
+from pyjs.server.websocket.outgoing import COMPRESSED_MAX, Packer, Terms, frames_of
 
 
 def read_back(data: bytes, compressed: bool) -> tuple[bytes, list[tuple[Opcode, bool, int]]]:
@@ -65,3 +66,26 @@ def test_small_and_long_messages_are_not_compressed(size: int) -> None:
     frames = frames_of([b"x" * size], Terms(window_bits=15))
     assert frames[0][0] == 0x82
     assert frames[1] == b"x" * size
+
+
+def test_one_iteration_of_the_loop_compresses_a_bounded_number_of_bytes() -> None:
+    later: list[Callable[[], None]] = []
+    packer, terms = Packer(later.append), Terms(window_bits=15)
+
+    def is_compressed() -> bool:
+        return bool(packer.frames_of([b"x" * COMPRESSED_MAX], terms)[0][0] & 0x40)
+
+    found = [is_compressed() for _ in range(10)]
+    assert found == [True] * 4 + [False] * 6
+    (renew,) = later
+    renew()
+    assert is_compressed()
+
+
+def test_what_is_never_compressed_does_not_count() -> None:
+    later: list[Callable[[], None]] = []
+    packer = Packer(later.append)
+    packer.frames_of([b"x" * COMPRESSED_MAX], Terms())
+    packer.frames_of([b"x" * (COMPRESSED_MAX + 1)], Terms(window_bits=15))
+    packer.frames_of([b"x"], Terms(window_bits=15))
+    assert later == []
