@@ -29,7 +29,7 @@ from pyjs.jetstream.manage.store_probe import StoreProbe
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.jetstream.stream.features.special import SpecialPublishes
-from pyjs.jetstream.stream.relearn import relearn_steps, window_parts
+from pyjs.jetstream.stream.relearn import relearn_steps, schedule_steps, window_parts
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.file.store import FileStore
@@ -181,6 +181,8 @@ def update(
     if not config.allow_atomic:
         stream.special.drop_batches()
     _set_subjects(js, stream)
+    if config.allow_msg_schedules and not old.allow_msg_schedules:
+        yield from schedule_steps(stream)
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
     if config.retention == INTEREST and old.retention != INTEREST:
         yield from _remove_acknowledged(stream)
@@ -418,7 +420,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     expiry = Expiry(js.shared.timers)
     probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
     stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
-    stream.special = SpecialPublishes(stream, js.shared)
+    stream.special = SpecialPublishes(stream, js.shared, Expiry(js.shared.timers))
     if isinstance(store, FileStore):
         store.examiner.on_mistake = partial(_mistaken, stream)
     stream.sync_always = js.options.sync_always and config.storage == FILE
