@@ -17,7 +17,7 @@ import orjson
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.jetstream import advisories, errcodes
-from pyjs.jetstream.config.stream import FILE, INTEREST, MEMORY, StreamConfig
+from pyjs.jetstream.config.stream import ASYNC, FILE, INTEREST, MEMORY, StreamConfig
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.files.removals import MemoryRelease
@@ -423,7 +423,9 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     stream.special = SpecialPublishes(stream, js.shared, Expiry(js.shared.timers))
     if isinstance(store, FileStore):
         store.examiner.on_mistake = partial(_mistaken, stream)
-    stream.sync_always = js.options.sync_always and config.storage == FILE
+    stream.sync_always = (
+        js.options.sync_always and config.storage == FILE and config.persist_mode != ASYNC
+    )
     _set_subjects(js, stream)
     js.streams[config.name] = stream
     _reserve(js, config, 1)
