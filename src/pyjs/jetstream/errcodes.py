@@ -245,6 +245,8 @@ MESSAGE_SCHEDULES_ROLLUP_INVALID = _code(10192, 400, "message schedules invalid 
 STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID = _code(
     10193, 400, "missing sequence for expected last sequence per subject"
 )
+STREAM_OFFLINE_REASON = _code(10194, 500, "stream is offline: {err}")
+CONSUMER_OFFLINE_REASON = _code(10195, 500, "consumer is offline: {err}")
 CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE = _code(
     10196, 400, "consumer can not have priority groups when policy is none"
 )

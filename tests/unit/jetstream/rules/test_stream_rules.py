@@ -69,7 +69,10 @@ def check(
             {"subject_delete_marker_ttl": S, "pedantic": True, "allow_msg_ttl": True},
             "subject delete marker cannot be set if roll-ups are disabled",
         ),
-        ({"persist_mode": "async", "storage": "memory"}, "async persist mode is only supported on file storage"),
+        (
+            {"persist_mode": "async", "storage": "memory"},
+            "async persist mode is only supported on file storage",
+        ),
         (
             {"persist_mode": "async", "num_replicas": 3},
             "async persist mode is not supported on replicated streams",
