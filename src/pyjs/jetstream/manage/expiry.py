@@ -20,7 +20,7 @@ if TYPE_CHECKING:
             """Handle the messages that are due."""
 
 
-REST_NS = 10_000_000  # between two calls, and so how late a message of a busy stream is
+REST_NS = 5_000_000  # between two calls, and so how late a message of a busy stream is
 
 
 class Expiry:

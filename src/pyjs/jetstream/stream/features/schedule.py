@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -24,7 +24,7 @@ from pyjs.base.units import parse_duration_ns
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.stream.features.cron import offset_s, parse_cron
-from pyjs.jetstream.stream.features.headers import added, value_of, value_or_none
+from pyjs.jetstream.stream.features.headers import added, fields_of, value_of
 from pyjs.jetstream.stream.message_ttl import parse_ttl_ns
 from pyjs.subjects.tokens import is_valid_literal, subjects_overlap
 
@@ -52,6 +52,7 @@ PURGE = b"purge"  # of Nats-Schedule-Next: the schedule is over
 NS_PER_S = 1_000_000_000
 ZONE_SIZE_MAX = 255
 ZONES_CACHED = 64
+TEXTS_CACHED = 64  # the check of a message and its storage read the same text
 NAMED = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
@@ -62,6 +63,10 @@ NAMED = {
     "@hourly": "0 0 * * * *",
 }
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d{1,2})(:\d\d:\d\d(?:[.,]\d+)?)(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+_PLAIN_TIME = re.compile(
+    r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z|20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII
+)
+_EPOCH = datetime(1970, 1, 1)  # of times without a zone
 # Headers that a produced message does not take over: those of the schedule, and those that could prevent its storage.
 _PREFIXES = (b"Nats-Schedule", b"Nats-Expected-")
 _NAMES = (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup")
@@ -112,14 +117,17 @@ def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
     Raises:
         ApiError: 10223 or 10189, zone or pattern is invalid.
     """
-    zone_name = value_or_none(headers, ZONE)
+    fields = fields_of(headers)
+    zone_name = fields.get(ZONE)
     zone = None if zone_name is None else zone_of(zone_name)
-    pattern = value_of(headers, SCHEDULE).decode("utf-8", "replace")
+    pattern = fields.get(SCHEDULE)
     if not pattern:
         return None
-    due = _due(pattern, zone, after_ns, now_ns)
+    due = _due(pattern.decode("utf-8", "replace"), zone, after_ns, now_ns)
     if due is None or due.at_ns == ZERO_TIME_NS:
         raise errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.error()
+    if INT64.low <= due.at_ns <= INT64.high:
+        return due
     return Due(INT64.clamp(due.at_ns), due.repeats, due.zone)
 
 
@@ -141,12 +149,16 @@ def _due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due |
     return None if at_s is None else Due(at_s * NS_PER_S, True, zone)
 
 
+@lru_cache(TEXTS_CACHED)
 def _time_ns(text: str) -> int:
     """Return the time of `@at`, which may have an hour of one digit and an offset of up to 24 hours and 60 minutes.
 
     Raises:
         ValueError: it is no such time.
     """
+    if _PLAIN_TIME.fullmatch(text):  # the usual form, without the general reader
+        second = (datetime.fromisoformat(text[:19]) - _EPOCH) // timedelta(seconds=1)
+        return second * NS_PER_S + int(text[20:-1].ljust(9, "0"))
     found = _TIME.fullmatch(text)
     if found is None:
         raise ValueError(text)
@@ -158,11 +170,14 @@ def _time_ns(text: str) -> int:
 
 
 def _interval(text: str, after_ns: int, now_ns: int) -> Due | None:
-    interval_ns = parse_duration_ns(text) if len(text) <= DURATION_SIZE_MAX else 0
+    interval_ns = _duration_ns(text) if len(text) <= DURATION_SIZE_MAX else 0
     if interval_ns < NS_PER_S:
         return None
     at_ns = _rounded(after_ns) + interval_ns
     return Due(at_ns if at_ns >= now_ns else _rounded(now_ns) + interval_ns, True)
+
+
+_duration_ns = lru_cache(TEXTS_CACHED)(parse_duration_ns)
 
 
 def _rounded(ns: int) -> int:
@@ -189,10 +204,11 @@ def _schedule_error(config: StreamConfig, headers: bytes, subject: bytes) -> Api
     """Return the error of a schedule with a valid pattern."""
     if not config.allow_msg_schedules:
         return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
-    ttl, target, source = (value_of(headers, name) for name in (TTL, TARGET, SOURCE))
+    fields = fields_of(headers)
+    ttl, target, source = fields.get(TTL), fields.get(TARGET, b""), fields.get(SOURCE)
     if ttl and parse_ttl_ns(ttl) is None:
         return errcodes.MESSAGE_SCHEDULES_TTL_INVALID.error()
-    if value_of(headers, ROLLUP) not in (b"", b"sub"):
+    if fields.get(ROLLUP, b"") not in (b"", b"sub"):
         return errcodes.MESSAGE_SCHEDULES_ROLLUP_INVALID.error()
     if ttl and not config.allow_msg_ttl:
         return errcodes.MESSAGE_TTL_DISABLED.error()
@@ -204,7 +220,7 @@ def _schedule_error(config: StreamConfig, headers: bytes, subject: bytes) -> Api
         return errcodes.MESSAGE_SCHEDULES_TARGET_INVALID.error()
     if source and not _is_own(config, source):
         return errcodes.MESSAGE_SCHEDULES_SOURCE_INVALID.error()
-    if value_of(headers, b"Nats-Rollup").lower() not in (b"", b"sub"):
+    if fields.get(b"Nats-Rollup", b"").lower() not in (b"", b"sub"):
         return errcodes.MESSAGE_SCHEDULES_ROLLUP_INVALID.error()
     return None
 
@@ -215,7 +231,8 @@ def _is_own(config: StreamConfig, subject: bytes) -> bool:
 
 def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: View) -> ApiError | None:
     """Return the error of a message that ends a schedule, or claims to come from one."""
-    following, scheduler = value_of(headers, NEXT), value_of(headers, SCHEDULER)
+    fields = fields_of(headers)
+    following, scheduler = fields.get(NEXT), fields.get(SCHEDULER, b"")
     if not following:
         return errcodes.MESSAGE_SCHEDULES_SCHEDULER_INVALID.error() if scheduler else None
     if following != PURGE or scheduler == subject or not is_valid_literal(scheduler):
@@ -230,22 +247,25 @@ def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: Vi
 
 def with_rollup(headers: bytes) -> bytes:
     """Return the header block to store of a schedule: it replaces earlier messages of its subject."""
-    if not value_of(headers, SCHEDULE) or value_of(headers, b"Nats-Rollup"):
+    fields = fields_of(headers)
+    if not fields.get(SCHEDULE) or fields.get(b"Nats-Rollup"):
         return headers
     return added(headers, b"Nats-Rollup", b"sub")
 
 
 def ended_by(headers: bytes) -> bytes:
     """Return the subject of the schedule that a message ends, b"": it ends none."""
-    if value_of(headers, NEXT) != PURGE:
+    fields = fields_of(headers)
+    if fields.get(NEXT) != PURGE:
         return b""
-    scheduler = value_of(headers, SCHEDULER)
+    scheduler = fields.get(SCHEDULER, b"")
     return scheduler if is_valid_literal(scheduler) else b""
 
 
 def continued_by(headers: bytes) -> tuple[bytes, int] | None:
     """Return the subject of the schedule that produced a message and its next time; None: it does not continue."""
-    following, scheduler = value_of(headers, NEXT), value_of(headers, SCHEDULER)
+    fields = fields_of(headers)
+    following, scheduler = fields.get(NEXT), fields.get(SCHEDULER)
     if not scheduler or not following or following == PURGE:
         return None
     try:
@@ -266,8 +286,9 @@ def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
         due = next_due(headers, at_ns, now_ns)
     except errcodes.ApiError:
         return None
-    ttl = value_of(headers, TTL)
-    return None if not value_of(headers, TARGET) or (ttl and parse_ttl_ns(ttl) is None) else due
+    fields = fields_of(headers)
+    ttl = fields.get(TTL)
+    return None if not fields.get(TARGET) or (ttl and parse_ttl_ns(ttl) is None) else due
 
 
 def produced_headers(schedule: bytes, subject: bytes, content: bytes, due: Due) -> bytes:
@@ -282,7 +303,8 @@ def produced_headers(schedule: bytes, subject: bytes, content: bytes, due: Due) 
     ]
     kept.append(b"%b: %b" % (SCHEDULER, subject))
     kept.append(b"%b: %b" % (NEXT, due.text if due.repeats else PURGE))
+    fields = fields_of(schedule)
     for own, name in ((TTL, b"Nats-TTL"), (ROLLUP, b"Nats-Rollup")):
-        if value := value_of(schedule, own):
+        if value := fields.get(own):
             kept.append(b"%b: %b" % (name, value))
     return b"NATS/1.0\r\n%b\r\n\r\n" % b"\r\n".join(kept)
