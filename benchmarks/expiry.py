@@ -26,7 +26,7 @@ from plain_client import PlainClient
 from servers import RunningServer, ServerCommand, find_peer, our_command, peer_command
 
 NS = 1_000_000_000
-TTL_S = (150, 180)  # the interval of the TTLs: the first expires after everything is published and read
+TTL_S = (90, 120)  # the interval of the TTLs: the first expires after everything is published and read
 LEAD_S, SPAN_S = 30.0, 20.0  # the first schedule fires so long after the start, the last so much later
 POLL_S = 0.05
 LOADED = {"name": "LOAD", "subjects": ["load"], "max_msgs": 100_000}
@@ -94,7 +94,8 @@ def ttl(server: RunningServer, count: int, load: int) -> dict[str, str]:
 
 def times(client: PlainClient, count: int) -> list[int]:
     """Return when each message was stored, by its sequence."""
-    wanted = {"deliver_subject": client.inbox.decode() + ".t", "ack_policy": "none", "headers_only": True}
+    client.send(b"SUB times 9\r\n")
+    wanted = {"deliver_subject": "times", "ack_policy": "none", "headers_only": True}
     client.request("$JS.API.CONSUMER.CREATE.S", {"stream_name": "S", "config": wanted})
     found = [0] * count
     for reply, _ in client.frames(count):

@@ -21,7 +21,7 @@ from pyjs.base.errors import NotNow
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.features.headers import value_of
 from pyjs.jetstream.stream.features.schedule import (
-    SCHEDULER, SOURCE, TARGET, continued_by, following, next_due, produced_headers,
+    SCHEDULER, SOURCE, TARGET, continued_by, ended_by, following, next_due, produced_headers,
 )
 from pyjs.jetstream.stream.message_ttl import with_least_ttl
 
@@ -67,8 +67,13 @@ cdef class Scheduling:
             self.due.keep_live(&store.catalogue.index)
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
-        """Note a message of a recovered stream: a schedule, or a message that tells when one fires next."""
-        cdef bytes subject
+        """Note a message of a recovered stream: a schedule, its end, or one that tells when it fires next."""
+        cdef bytes subject = ended_by(headers)
+        cdef uint64_t last = self.stream.store.catalogue.last_seq_of(subject, len(subject)) if subject else 0
+        if 0 < last < seq:                  # a kill came between the end of a schedule and its removal
+            self.learned.pop(last, None)
+            self.stream.evictions.note_rollup(subject, b"sub", seq)
+            self.stream.note_change()
         continued = continued_by(headers)
         if continued is not None:
             subject = continued[0]
