@@ -211,7 +211,7 @@ def main() -> None:
     for name, row in ROWS.items():
         count = given.messages if name == "ttl" else given.schedules
         for side in given.servers.split(",") if given.only in (None, name) else ():
-            with RunningServer(sides[side], base=given.dir) as server:
+            with RunningServer(sides[side], base=given.dir, config="max_pending: 1GB") as server:
                 found = row(server, count, given.load)
             print(
                 f"{name} {side}: " + ", ".join(f"{key} {value}" for key, value in found.items()), flush=True
