@@ -97,11 +97,11 @@ class Features:
 
     def _schedule(self, at: int) -> None:
         sent, chance = self._next(SCHED), self.rng.random()
-        if chance < 0.15:
+        if chance < 0.25:
             lines = ["Nats-Schedule-Next: purge", f"Nats-Scheduler: SCHED.at.{sent.key}"]
             self._publish(at, SCHED, sent, "SCHED.end", b"%d." % sent.number, *lines)
             return
-        if chance < 0.6:
+        if chance < 0.55:
             sent.due_ns = self.world.now() + self.rng.randrange(-1000, 8000) * 1_000_000
             pattern = f"@at {moment_text(sent.due_ns)}"
         else:

@@ -279,7 +279,7 @@ class World:
 
     def _act(self, at: int) -> None:
         rng = self.rng
-        if self.features.rng.random() < 0.08:
+        if self.features.rng.random() < 0.12:
             self.features.act(at)
             return
         models = [model for model in self.streams.values() if model.exists]

@@ -267,6 +267,21 @@ def test_an_older_product_does_not_move_a_new_schedule(js: JetStreamFixture) -> 
     assert seconds(again) == [10, 41]
 
 
+def test_a_kill_between_product_and_removal_does_not_fire_again(js: JetStreamFixture) -> None:
+    add(js, storage="file")
+    schedule(js, "@at 2023-11-14T22:13:25Z", "s.once")
+    made = b"NATS/1.0\r\nNats-Scheduler: s.once\r\nNats-Schedule-Next: purge\r\n\r\n"
+    js.stream("S").store.store(b"s.to", made, b"tick", START + 5 * S)
+    js.stream("S").commit_now()
+    assert js.state("S")["messages"] == 2
+
+    again = js.restart()
+
+    again.advance(seconds=10)
+    assert seconds(again) == [5]
+    assert again.state("S")["messages"] == 1
+
+
 def test_a_promoted_mirror_fires_what_it_copied(js: JetStreamFixture) -> None:
     add(js)
     js.add("M", mirror={"name": "S"})
