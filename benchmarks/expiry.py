@@ -27,7 +27,7 @@ from servers import RunningServer, ServerCommand, find_peer, our_command, peer_c
 
 NS = 1_000_000_000
 TTL_S = (90, 120)  # the interval of the TTLs: the first expires after everything is published and read
-LEAD_S, SPAN_S = 30.0, 20.0  # the first schedule fires so long after the start, the last so much later
+LEAD_S, SPAN_S = 90.0, 20.0  # the first schedule fires so long after the start, the last so much later
 POLL_S = 0.05
 LOADED = {"name": "LOAD", "subjects": ["load"], "max_msgs": 100_000}
 
