@@ -62,7 +62,7 @@ cdef class Scheduling:
 
     cdef void note(self, uint64_t seq, int64_t at_ns) noexcept:
         cdef StreamStore store = self.stream.store
-        self.due.note(seq, 0, at_ns)
+        self.due.note(seq, 0, max(at_ns, 1))                # 0 is no time
         if self.due.n > STALE_MIN + 2 * store.catalogue.msgs:
             self.due.keep_live(&store.catalogue.index)
 
@@ -97,7 +97,7 @@ cdef class Scheduling:
 
     def arm(self) -> None:
         """Set the timer to the next firing."""
-        cdef int64_t at_ns = self.due.next_due()
+        at_ns = self.due.next_due()                         # no C integer: with the skew it may not fit
         if at_ns and not self.busy:
             self.timer.arm(self, at_ns - self.stream.turn.skew, self.stream.turn.now)
 

@@ -64,6 +64,29 @@ def test_a_time_fires_once_and_the_schedule_is_gone(js: JetStreamFixture) -> Non
     assert js.state("S")["messages"] == 1
 
 
+@pytest.mark.parametrize("when", ["1970-01-01T00:00:00Z", "1969-07-20T20:17:40Z", "0001-01-02T00:00:00Z"])
+def test_a_time_long_ago_fires_at_once(js: JetStreamFixture, when: str) -> None:
+    add(js)
+    schedule(js, f"@at {when}")
+    schedule(js, "@every 1s", "s.b")
+    js.advance(seconds=1)
+    assert seconds(js) == [0, 1]
+
+
+def test_a_time_beyond_the_range_of_the_clock_neither_fires_nor_keeps_the_server_busy(
+    js: JetStreamFixture,
+) -> None:
+    add(js)
+    js.clock.step_wall(-3600 * S)
+    js.turn()
+    schedule(js, "@at 9999-12-31T23:59:59Z")
+    js.advance(seconds=1)
+    assert products(js) == []
+    deadline_ns = js.node.next_deadline_ns()
+    assert deadline_ns is not None
+    assert deadline_ns - js.clock.now_ns() > S // 10
+
+
 def test_cron_fires_in_its_zone(js: JetStreamFixture) -> None:
     add(js)
     schedule(js, "0 14 * * * *", Nats_Schedule_Time_Zone="Asia/Kathmandu")
