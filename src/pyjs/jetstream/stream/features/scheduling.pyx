@@ -134,6 +134,7 @@ cdef class Scheduling:
                 or self.stream.limits.features & SEALED:
             return False
         self.stream.mark_dirty()
+        self.stream.makes_room()            # what ended in this turn must not fire
         while left:
             at_ns = self.due.next_due()
             seq = self.due.take_due(now_ns)
@@ -171,7 +172,8 @@ cdef class Scheduling:
         for later in {after, last}:
             if later != seq:
                 message = store.get(later)
-                if message is not None and not value_of(message.headers, SCHEDULER):
+                if message is not None \
+                        and (not value_of(message.headers, SCHEDULER) or value_of(message.headers, b"Nats-Rollup")):
                     return True
         return False
 

@@ -136,6 +136,30 @@ def test_a_removed_schedule_does_not_fire(js: JetStreamFixture, how: str) -> Non
     assert [each for each in products(js) if each[1] == b"s.to"] == []
 
 
+def hpub(subject: bytes, *lines: bytes) -> bytes:
+    headers = b"NATS/1.0\r\n%b\r\n\r\n" % b"\r\n".join(lines)
+    return b"HPUB %b %d %d\r\n%b\r\n" % (subject, len(headers), len(headers), headers)
+
+
+def test_a_schedule_that_ends_in_the_turn_of_its_publish_does_not_fire(js: JetStreamFixture) -> None:
+    add(js)
+    due = b"Nats-Schedule: @at 2020-01-01T00:00:00Z"
+    js.user.send(
+        hpub(b"s.at", due, b"Nats-Schedule-Target: s.to")
+        + hpub(b"s.x", b"Nats-Schedule-Next: purge", b"Nats-Scheduler: s.at")
+    )
+    js.advance(seconds=1)
+    assert [subject for _, subject, _ in products(js)] == [b"s.x"]
+
+
+def test_a_product_that_rolls_up_the_subject_of_another_schedule_ends_it(js: JetStreamFixture) -> None:
+    add(js)
+    schedule(js, "@at 2023-11-14T22:13:25Z", "s.a", "s.b", Nats_Schedule_Rollup="sub")
+    schedule(js, "@at 2023-11-14T22:13:25Z", "s.b", "s.c")
+    js.advance(seconds=10)
+    assert [subject for _, subject, _ in products(js)] == [b"s.b"]
+
+
 def test_a_sealed_stream_fires_nothing(js: JetStreamFixture) -> None:
     add(js)
     schedule(js, "@every 2s")
