@@ -131,6 +131,10 @@ def publishes(client: RawClient) -> bool:
     return b"MSG echo.a" in client.read_until(b"PONG\r\n")
 
 
+def stored(client: RawClient) -> Any:
+    return b'"seq"' in client.request(b"stored.b", b"2")
+
+
 def acknowledges(client: RawClient) -> Any:
     client.send(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c _INBOX.raw.pull 0\r\n\r\n")
     ack = next(client.frames())[1]
@@ -156,7 +160,7 @@ def answered(client: RawClient, subject: bytes) -> bool:
     client.send(b"PUB %b _INBOX.raw.answer 0\r\n\r\n" % subject)
     while not (line := client.read_until(b"\r\n")).startswith(b"-ERR"):
         if b"MSG _INBOX.raw.answer " in line:
-            return holds in client.read_until(b"\r\n")
+            return True
     return False
 
 

@@ -109,6 +109,34 @@ class ForgetfulClient(EditingClient):
     replacement = b"Xats-Msg-Id:"
 
 
+class GenerousClient(EditingClient):
+    """Increments of 7 arrive as 8."""
+
+    pattern = b"Nats-Incr: 7"
+    replacement = b"Nats-Incr: 8"
+
+
+class HastyClient(EditingClient):
+    """Schedules for one time arrive with a time that has passed."""
+
+    pattern = rb"Nats-Schedule: @at \d{4}"
+    replacement = b"Nats-Schedule: @at 2001"
+
+
+class DeafClient(EditingClient):
+    """Schedules for one time arrive a thousand years too late."""
+
+    pattern = rb"Nats-Schedule: @at \d{4}"
+    replacement = b"Nats-Schedule: @at 3001"
+
+
+class StubbornClient(EditingClient):
+    """Ends of schedules name another subject. The header keeps its size."""
+
+    pattern = rb"Nats-Scheduler: SCHED.at."
+    replacement = b"Nats-Scheduler: SCHED.no."
+
+
 def _one_less(match: re.Match[bytes]) -> bytes:
     digits = len(match[2])
     return match[1] + b"%0*d" % (digits, max(0, int(match[2]) - 1))
@@ -141,6 +169,30 @@ class _EditedWorld(World):
     def _begin(self, crash_in: int | None = None) -> None:
         self.process_class = type("EditedProcess", (Process,), {"client_class": self.client_class})
         super()._begin(crash_in)
+
+
+class GenerousCounter(_EditedWorld):
+    """Counts wrong."""
+
+    client_class = GenerousClient
+
+
+class EarlySchedules(_EditedWorld):
+    """Fires before the time."""
+
+    client_class = HastyClient
+
+
+class SilentSchedules(_EditedWorld):
+    """Does not fire."""
+
+    client_class = DeafClient
+
+
+class EndlessSchedules(_EditedWorld):
+    """Goes on after the end of a schedule."""
+
+    client_class = StubbornClient
 
 
 class NoDedupe(_EditedWorld):
@@ -255,4 +307,8 @@ MUTANTS: dict[str, type[World]] = {
     "names not synced": NamesNotSynced,
     "DELETES dropped": DeletesDropped,
     "tail cut": TailCut,
+    "counts wrong": GenerousCounter,
+    "fires early": EarlySchedules,
+    "does not fire": SilentSchedules,
+    "ends ignored": EndlessSchedules,
 }

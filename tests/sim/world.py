@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.sim.checkers import ConsumerModel, Publish, Removal, StreamModel, demand
 from tests.sim.disk import SimDisk
+from tests.sim.features import CONFIGS, Features
 from tests.sim.process import Process, SimClient
 from tests.support.disk import Crash
 
@@ -69,6 +70,7 @@ class World:
         self.trace: list[str] = []
         self.digest = 0
         self.draining = False
+        self.features = Features(self)
 
     def say(self, text: str) -> None:
         """Add a line to the trace."""
@@ -222,6 +224,7 @@ class World:
                 model.take_back(since, self.moment() - self.slack_ns())
             else:
                 model.renew(since)
+        self.features.died(how, since)
         if how == "power":
             self.disk.lose_power()
         else:
@@ -276,6 +279,9 @@ class World:
 
     def _act(self, at: int) -> None:
         rng = self.rng
+        if self.features.rng.random() < 0.12:
+            self.features.act(at)
+            return
         models = [model for model in self.streams.values() if model.exists]
         if not models or (len(models) < 2 and rng.random() < 0.05):
             self._create_stream(at)
@@ -429,7 +435,8 @@ class World:
             self._adopt_limits(model, served[model.name])
             model.latest_ns = max(model.latest_ns, self.now())
             self._adopt_consumers(model, served[model.name])
-        demand(set(served) <= set(self.streams), f"streams are back: {set(served) - set(self.streams)}")
+        back = set(served) - set(self.streams) - set(CONFIGS)
+        demand(not back, f"streams are back: {back}")
 
     def _adopt_limits(self, model: StreamModel, stream: Any) -> None:
         """Take over which of the updates sent was the last."""
@@ -464,6 +471,7 @@ class World:
         for model in list(self.streams.values()):
             if model.name in served and model.exists:
                 self._audit_stream(model, served[model.name], restarted)
+        self.features.audit(served)
         if restarted:
             self.power_lost = False
 

@@ -238,9 +238,15 @@ REQUIRED_API_LEVEL = _code(10185, 412, "JetStream minimum api level required")
 MIRROR_WITH_MSG_SCHEDULES = _code(10186, 400, "stream mirrors can not also schedule messages")
 SOURCE_WITH_MSG_SCHEDULES = _code(10187, 400, "stream source can not also schedule messages")
 MESSAGE_SCHEDULES_DISABLED = _code(10188, 400, "message schedules is disabled")
+MESSAGE_SCHEDULES_PATTERN_INVALID = _code(10189, 400, "message schedules pattern is invalid")
+MESSAGE_SCHEDULES_TARGET_INVALID = _code(10190, 400, "message schedules target is invalid")
+MESSAGE_SCHEDULES_TTL_INVALID = _code(10191, 400, "message schedules invalid per-message TTL")
+MESSAGE_SCHEDULES_ROLLUP_INVALID = _code(10192, 400, "message schedules invalid rollup")
 STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID = _code(
     10193, 400, "missing sequence for expected last sequence per subject"
 )
+STREAM_OFFLINE_REASON = _code(10194, 500, "stream is offline: {err}")
+CONSUMER_OFFLINE_REASON = _code(10195, 500, "consumer is offline: {err}")
 CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE = _code(
     10196, 400, "consumer can not have priority groups when policy is none"
 )
@@ -253,6 +259,7 @@ ATOMIC_PUBLISH_INVALID_BATCH_COMMIT = _code(10200, 400, "atomic publish batch co
 ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE = _code(
     10201, 400, "atomic publish batch contains duplicate message id"
 )
+MESSAGE_SCHEDULES_SOURCE_INVALID = _code(10203, 400, "message schedules source is invalid")
 CONSUMER_INVALID_RESET = _code(10204, 400, "invalid reset: {err}")
 BATCH_PUBLISH_DISABLED = _code(10205, 400, "batch publish is disabled")
 MIRROR_WITH_BATCH_PUBLISH = _code(10209, 400, "stream mirrors can not also use batch publishing")
@@ -270,6 +277,7 @@ CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT = _code(10221, 400, "flow control ack polic
 CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER = _code(
     10222, 400, "flow control ack policy requires unset max deliver"
 )
+MESSAGE_SCHEDULES_TIME_ZONE_INVALID = _code(10223, 400, "message schedules time zone is invalid")
 MESSAGE_SOURCE_HDR_NOT_ALLOWED = _code(10227, 400, "message stream source header is not allowed")
 
 # Errors of pyjs-server alone.

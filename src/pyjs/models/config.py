@@ -135,15 +135,17 @@ class StreamConfig(Options):
     )
     allow_msg_counter: bool = Field(default=False, description="A message adds to a number.")
     allow_atomic: bool = Field(default=False, description="Batches are published as a whole.")
+    allow_msg_schedules: bool = Field(
+        default=False,
+        description="Messages may be published later, or again and again; cannot be taken back.",
+    )
+    persist_mode: Literal["default", "async", ""] = Field(
+        default="default",
+        description="`async`: acknowledgements do not wait for a sync, even with `sync_interval: always`.",
+    )
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
     allow_batched: bool = Field(
         default=False, description="Batches are published without acknowledgements; not supported yet."
-    )
-    allow_msg_schedules: bool = Field(
-        default=False, description="Messages are published later; not supported yet."
-    )
-    persist_mode: Literal["default", "async"] = Field(
-        default="default", description="When messages are flushed; not supported yet."
     )
 
 

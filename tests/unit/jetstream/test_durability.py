@@ -117,6 +117,13 @@ def test_acks_leave_when_their_records_are_synced(always: JetStreamFixture) -> N
     assert always.user.payloads() == [b'{"stream":"A","seq":2}']
 
 
+def test_acks_of_an_async_stream_wait_for_the_write_only(always: JetStreamFixture) -> None:
+    add(always, "A", persist_mode="async")
+    always.user.send(b"SUB _INBOX.> 1\r\n")
+    assert publish(always, b"1") == [always.stream("A")]
+    assert always.user.payloads() == [b'{"stream":"A","seq":1}']
+
+
 def test_a_failed_sync_is_told_and_never_believed(always: JetStreamFixture) -> None:
     add(always, "A")
     always.user.send(b"SUB _INBOX.> 1\r\n")

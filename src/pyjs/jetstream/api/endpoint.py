@@ -50,8 +50,11 @@ class ApiCall:
         """Return the stream of the first argument.
 
         Raises:
-            ApiError: 10059.
+            ApiError: 10059; or 10194 or 10195, stream or consumer is offline.
         """
+        offline = self.js.offline.get(self.args[0])
+        if offline is not None and offline.consumer == self.args[-1] and len(self.args) > 1:
+            raise errcodes.CONSUMER_OFFLINE_REASON.error(err=offline.consumer_reason)
         return self.js.stream(self.args[0])
 
     def require_empty(self) -> None:

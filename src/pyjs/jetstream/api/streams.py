@@ -11,6 +11,7 @@ from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps, needs_cluster
 from pyjs.jetstream.config import stream_requests
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage import purging, streams
 from pyjs.jetstream.manage.engine import JetStream
@@ -22,7 +23,6 @@ from pyjs.jetstream.manage.stream_info import (
     stream_state,
     subjects_page,
 )
-from pyjs.jetstream.stream.stream import Stream
 from pyjs.subjects.tokens import is_valid_subject, subject_has_wildcard, subjects_overlap
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def info(call: ApiCall) -> Steps:
 def names(call: ApiCall) -> JsonDict:
     """Return the names of streams, filtered by subject on request, one page per request."""
     given = call.read_optional(stream_requests.NAMES_REQUEST)
-    found = [stream.name for stream in _matching(call.js, given.get("subject", ""))]
+    found = [config.name for config in _matching(call.js, given.get("subject", ""))]
     page, offset = _page(found, given.get("offset", 0), NAMES_PAGE)
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
 
@@ -89,11 +89,16 @@ def list_streams(call: ApiCall) -> Steps:
     found = _matching(call.js, given.get("subject", ""))
     page, offset = _page(found, given.get("offset", 0), LIST_PAGE)
     infos: list[JsonDict] = []
-    for stream in page:
-        infos.append(stream_info(call.js, stream, listed=True))
-        if len(infos) % LIST_STEP == 0:
-            yield None
-    return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": infos}
+    offline: dict[str, str] = {}
+    for name in [config.name for config in page]:
+        if name in call.js.offline:
+            offline[name] = call.js.offline[name].reason
+        elif name in call.js.streams:  # otherwise it was deleted between two steps
+            infos.append(stream_info(call.js, call.js.streams[name], listed=True))
+            if len(infos) % LIST_STEP == 0:
+                yield None
+    out: JsonDict = {"total": len(found), "offset": offset, "limit": LIST_PAGE, "streams": infos}
+    return out | ({"missing": list(offline), "offline": offline} if offline else {})
 
 
 def delete(call: ApiCall) -> Steps:
@@ -148,12 +153,14 @@ def _not_yet(call: ApiCall) -> ApiError:
     return errcodes.STREAM_SNAPSHOT.error(err=text)
 
 
-def _matching(js: JetStream, subject: str) -> list[Stream]:
-    found = [js.streams[name] for name in sorted(js.streams)]
+def _matching(js: JetStream, subject: str) -> list[StreamConfig]:
+    """Return the configurations of all streams, offline ones too, by name; of those that match `subject`."""
+    configs = [*(each.config for each in js.streams.values()), *(each.config for each in js.offline.values())]
+    found = sorted(configs, key=lambda config: config.name)
     if not subject:
         return found
     raw = subject.encode()
-    return [each for each in found if any(subjects_overlap(s.encode(), raw) for s in each.config.subjects)]
+    return [each for each in found if any(subjects_overlap(s.encode(), raw) for s in each.subjects)]
 
 
 def _page(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:

@@ -35,13 +35,13 @@ LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
 OLD, NEW = "old", "new"
 FILE, MEMORY = "file", "memory"
 NONE, S2 = "none", "s2"  # compression
+DEFAULT, ASYNC = "default", "async"  # persist_mode
 
 API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
-BATCHED, SCHEDULES = "batch publish is", "message schedules are"
-PERSIST_ASYNC = "persist mode async is"
+BATCHED = "batch publish is"
 
 
 @dataclass(repr=False, slots=True)
@@ -189,6 +189,15 @@ class StreamConfig:
     )
     allow_msg_counter: bool = option(BOOL, "A message adds to a number.", level=2, updatable=False)
     allow_atomic: bool = option(BOOL, "Batches are published as a whole.", level=2)
+    allow_msg_schedules: bool = option(
+        BOOL, "Messages may be published later, or again and again; cannot be taken back.", level=2
+    )
+    persist_mode: str = option(
+        enum(DEFAULT, ASYNC, ""),  # empty in a request: the default
+        "`async`: acknowledgements do not wait for a sync, even with `sync_interval: always`.",
+        level=2,
+        updatable=False,
+    )
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
@@ -220,12 +229,4 @@ class UnsupportedOptions:
 
     allow_batched: bool = option(
         BOOL, "Batches are published without acknowledgements.", level=4, refused=BATCHED
-    )
-    allow_msg_schedules: bool = option(BOOL, "Messages are published later.", level=2, refused=SCHEDULES)
-    persist_mode: str = option(
-        enum("default", "async"),
-        "When messages are flushed.",
-        level=2,
-        updatable=False,
-        refused=PERSIST_ASYNC,
     )

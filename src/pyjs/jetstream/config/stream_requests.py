@@ -27,7 +27,7 @@ from pyjs.jetstream.config.json_strict import (
     decode,
     struct,
 )
-from pyjs.jetstream.config.stream import StreamConfig, UnsupportedOptions
+from pyjs.jetstream.config.stream import DEFAULT, StreamConfig, UnsupportedOptions
 
 if TYPE_CHECKING:
     from typing import Any
@@ -122,6 +122,7 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
         ApiError: 10025, the body is not JSON or holds something unknown.
     """
     given = read(body, STREAM_REQUEST, strict)
+    given["persist_mode"] = given.get("persist_mode") or DEFAULT
     config = from_json(StreamConfig, _ZERO | given)
     return StreamRequest(config, given.get("pedantic", False), _unsupported(given))
 

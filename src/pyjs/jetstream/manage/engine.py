@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyjs.jetstream.api.subscriptions import ApiSubscriptions
     from pyjs.jetstream.config.consumer import ConsumerConfig
+    from pyjs.jetstream.config.level import Offline
     from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.jetstream.stream.stream import Stream
@@ -124,14 +125,21 @@ class JetStream:
         """Return the stream `name`.
 
         Raises:
-            ApiError: 10059.
+            ApiError: 10059, or 10194 if it is offline.
         """
         stream = self.streams.get(name)
         if stream is None:
             from pyjs.jetstream import errcodes
 
+            if name in self.offline:
+                raise errcodes.STREAM_OFFLINE_REASON.error(err=self.offline[name].reason)
             raise errcodes.STREAM_NOT_FOUND.error()
         return stream
+
+    @property
+    def offline(self) -> dict[str, Offline]:
+        """The stored streams that a newer server wrote, by name."""
+        return {} if self._files is None else self._files.offline
 
     def plain_subject(self, subject: bytes) -> bytes:
         """Return an API subject without its domain; other subjects are returned unchanged."""

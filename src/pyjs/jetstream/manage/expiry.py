@@ -1,7 +1,7 @@
-"""The timer for expiring messages of one stream.
+"""The timer for expiring messages of one stream, or for firing its schedules.
 
-It fires a little after the oldest message is due, so that a busy stream expires messages in batches. Knows nothing of
-stores: the stream removes the messages.
+It fires when the first one is due, and then rests a little, so that a busy stream works in batches. Knows nothing of
+stores: the stream does the work.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ if TYPE_CHECKING:
         """The part of a stream that this module calls."""
 
         def expire(self) -> None:
-            """Remove the messages that are due."""
+            """Handle the messages that are due."""
 
 
-BATCH_NS = 50_000_000  # ns; how late a message may expire
+REST_NS = 5_000_000  # between two calls, and so how late a message of a busy stream is
 
 
 class Expiry:
     """The expiry timer of one stream."""
 
-    __slots__ = ("_timer", "_timers")
+    __slots__ = ("_earliest_ns", "_fired", "_timer", "_timers")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._timer: Timer | None = None
+        self._fired = False  # since the last `arm`
+        self._earliest_ns = 0  # of the next call
 
     def arm(self, stream: Expiring, due_ns: int, now_ns: int) -> None:
-        """Call `stream.expire` at most BATCH_NS after `due_ns`, unless an earlier call is scheduled."""
-        deadline_ns = max(due_ns, now_ns) + BATCH_NS
+        """Call `stream.expire` at `due_ns`, or REST_NS after its last call, unless an earlier call is scheduled."""
+        if self._fired:
+            self._fired, self._earliest_ns = False, now_ns + REST_NS
+        deadline_ns = max(due_ns, now_ns, self._earliest_ns)
         if self._timer is not None:
             if self._timer.deadline_ns <= deadline_ns:
                 return
@@ -49,4 +53,5 @@ class Expiry:
 
     def _fire(self, stream: Expiring) -> None:
         self._timer = None
+        self._fired = True
         stream.expire()

@@ -16,6 +16,7 @@ from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
 from pyjs.jetstream.config.declared import as_json, from_meta, to_meta
+from pyjs.jetstream.config.level import NewerConsumer, Offline, level_problem, offline_stream
 from pyjs.jetstream.config.stream import LIMITS, S2, StreamConfig
 from pyjs.jetstream.files.consumer_files import (
     ChangedConsumer,
@@ -119,6 +120,7 @@ class AccountFiles:
         # Directories of streams that were not opened for lack of descriptors or memory; None: metadata not read yet.
         self.postponed: dict[str, StreamConfig | None] = {}
         self.unrecovered: list[str] = []  # file names of streams that could not be opened
+        self.offline: dict[str, Offline] = {}  # by stream: those that a newer server wrote
         self.tails = TailIndexes(self._disk, self._streams, self._log)
         self._anchored = False  # the names of `_streams` and of the account's directory are durable
         self._hidden = 0  # directories hidden since the start
@@ -301,6 +303,10 @@ class AccountFiles:
         store: FileStore | None = None
         config: StreamConfig | None = None
         try:
+            if (newer := offline_stream(values["config"])) is not None:
+                _check_place(directory, newer.config.name)
+                self.take_offline(newer)
+                return
             config, created_ns = from_meta(StreamConfig, values["config"]), int(values["created_ns"])
             _check_place(directory, config.name)
             for subject in config.subjects:
@@ -331,6 +337,24 @@ class AccountFiles:
         took_ms = (self._stores.now_ns() - started_ns) // 1_000_000
         self._log.info(f"  Restored {store.msgs:,} messages for stream {path} in {took_ms}ms")
         yield config, created_ns, store
+
+    def take_offline(self, newer: Offline) -> None:
+        """Keep the files of a stream that this server cannot serve."""
+        name = newer.config.name
+        self.offline[name] = newer
+        self._unread.add(self.directory_of(name))
+        self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.reason}")
+
+    def hide_offline(self, name: str) -> str:
+        """Like `hide`, for an offline stream, which is then gone.
+
+        Raises:
+            StoreFailed: the next start may find the stream.
+        """
+        hidden = self.hide(name)
+        self._unread.discard(self.directory_of(name))
+        del self.offline[name]
+        return hidden
 
     def leave_stream(self, config: StreamConfig, store: StreamStore, error: Exception) -> None:
         """Close the store of a stream that cannot be served; its files stay."""
@@ -520,7 +544,11 @@ class AccountFiles:
         file = ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory), listed.state)
         try:
             config, created_ns = from_json(listed.config), listed.created_ns
+            if problem := level_problem(config.metadata):
+                raise NewerConsumer(name, problem)
             snapshot, deltas, problems = file.load()
+        except NewerConsumer:
+            raise
         except (CorruptRecord, FileNotFoundError) as error:
             return self._without_state(stream, listed, config, file, error)
         except (PyjsError, *NONSENSE, OSError) as error:

@@ -16,8 +16,10 @@ import orjson
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
+from pyjs.base.gotext import quoted
 from pyjs.jetstream import advisories, errcodes
-from pyjs.jetstream.config.stream import FILE, INTEREST, MEMORY, StreamConfig
+from pyjs.jetstream.config.level import NewerConsumer, Offline
+from pyjs.jetstream.config.stream import ASYNC, FILE, INTEREST, MEMORY, StreamConfig
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.files.removals import MemoryRelease
@@ -29,7 +31,7 @@ from pyjs.jetstream.manage.store_probe import StoreProbe
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.jetstream.stream.features.special import SpecialPublishes
-from pyjs.jetstream.stream.relearn import relearn_steps, window_parts
+from pyjs.jetstream.stream.relearn import relearn_steps, schedule_steps, window_parts
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.file.store import FileStore
@@ -127,6 +129,7 @@ def create(
     if len(config.subjects) > SUBSCRIBE_STEP:
         yield None
         _check_count(js, config)
+    errcodes.STREAM_NAME_EXIST.raise_if(config.name in js.offline)
     errcodes.STREAM_CREATE.raise_if(config.name in js.held, err="the stream is stored and not open yet")
     existing = js.streams.get(config.name)
     if existing is not None:
@@ -181,6 +184,8 @@ def update(
     if not config.allow_atomic:
         stream.special.drop_batches()
     _set_subjects(js, stream)
+    if config.allow_msg_schedules and not old.allow_msg_schedules:
+        yield from schedule_steps(stream)
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
     if config.retention == INTEREST and old.retention != INTEREST:
         yield from _remove_acknowledged(stream)
@@ -216,6 +221,11 @@ def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
         ApiError: 10059.
         StoreFailed: its directory cannot be renamed, and nothing has changed; or the next start may find the stream.
     """
+    if name in js.offline:
+        yield from js.files.remove_hidden(js.files.hide_offline(name), js.shared.metadata)
+        js.held.let_go(name)
+        tell(js, name, "delete")
+        return
     stream = js.stream(name)
     hidden = js.files.hide(name) if stream.config.storage == FILE else ""
     _close(js, stream, "deleted")
@@ -241,6 +251,8 @@ def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
 def recover_steps(js: JetStream) -> Iterator[None]:
     """Open every stored stream, in steps; log those that cannot be opened, and leave their files."""
     whole = yield from _open_found(js, js.files.recover_steps())
+    for newer in js.offline.values():
+        js.held.hold(newer.config)
     js.files.tails.forget({file_name(name) for name in js.streams})
     _take_up(js.inflows.values(), whole)
     for stream in js.streams.values():
@@ -316,6 +328,12 @@ def _recover_stream(
         _join(js, stream)
         if js.observer is not None:
             js.observer.stream_opened(stream, recovered=True)
+    except NewerConsumer as newer:
+        _close(js, js.streams[config.name], "shutdown")
+        js.files.release(store)
+        reason = f"stopped - unsupported consumer {quoted(newer.name)}"
+        js.files.take_offline(Offline(config, reason, newer.name, newer.reason))
+        js.held.hold(config)
     except Exception as error:
         if config.name in js.streams:
             _close(js, js.streams[config.name], "shutdown")
@@ -418,10 +436,10 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
     expiry = Expiry(js.shared.timers)
     probe = StoreProbe(store, js.shared.timers) if isinstance(store, FileStore) else None
     stream = Stream(js.account, config, store, created_ns, usage, server_usage, head, expiry, probe)
-    stream.special = SpecialPublishes(stream, js.shared)
+    stream.special = SpecialPublishes(stream, js.shared, Expiry(js.shared.timers))
     if isinstance(store, FileStore):
         store.examiner.on_mistake = partial(_mistaken, stream)
-    stream.sync_always = js.options.sync_always and config.storage == FILE
+    stream.sync_always = js.options.sync_always and config.storage == FILE and config.persist_mode != ASYNC
     _set_subjects(js, stream)
     js.streams[config.name] = stream
     _reserve(js, config, 1)

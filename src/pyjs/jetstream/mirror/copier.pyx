@@ -327,9 +327,10 @@ cdef class Copier(StreamConsumer):
     cdef int keep(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Store a message that is no duplicate."""
         cdef uint64_t seq, before = self.target.staged_bytes
-        cdef bint lives, rolls_up
+        cdef bint lives, rolls_up, ends
         lives = h.ttl.n != 0 and self.target.limits.features & ALLOW_TTL != 0
         rolls_up = h.rollup.n != 0 and self.target.limits.features & ALLOW_ROLLUP != 0
+        ends = h.schedule_next.n != 0 and self.target.limits.features & ALLOW_ROLLUP != 0
         seq = self.target.keep_or_skip(m, rolls_up)
         if seq == 0:
             return REFUSED
@@ -337,6 +338,9 @@ cdef class Copier(StreamConsumer):
             self.target.remember_id(h, seq)
         else:
             self.target.dedupe.last_id_len = 0
+        if ends:
+            with gil:
+                self.target.special.note_schedule(m.body[:m.header_len], seq)
         if lives or rolls_up:
             with gil:
                 self.after(m, seq, h.ttl.p[:h.ttl.n] if lives else None,

@@ -15,7 +15,6 @@ from pyjs.base.bounds import TIME_NS
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.stream import (
     BATCHED,
-    SCHEDULES,
     SourceConsumer,
     StreamConfig,
     StreamSource,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 API_PREFIX = "$JS.API"
 _NOT_ON_MIRRORS = {
     BATCHED: errcodes.MIRROR_WITH_BATCH_PUBLISH,
-    SCHEDULES: errcodes.MIRROR_WITH_MSG_SCHEDULES,
 }
 
 
@@ -49,7 +47,7 @@ def check(
     """
     if config.mirror is not None:
         config = _checked_mirror(config, config.mirror, find, pedantic, unsupported)
-    errcodes.SOURCE_WITH_MSG_SCHEDULES.raise_if(config.sources and SCHEDULES in unsupported)
+    errcodes.SOURCE_WITH_MSG_SCHEDULES.raise_if(config.sources and config.allow_msg_schedules)
     seen: set[tuple[object, ...]] = set()
     for source in config.sources:
         _check_source(config, source, find, seen)
@@ -111,6 +109,7 @@ def _checked_mirror(
     for feature, error in _NOT_ON_MIRRORS.items():
         if feature in unsupported:
             raise error.error()
+    errcodes.MIRROR_WITH_MSG_SCHEDULES.raise_if(config.allow_msg_schedules)
     _check_consumer(mirror, errcodes.MIRROR_DURABLE_CONSUMER_CFG_INVALID)
     errcodes.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED.raise_if(mirror.filter_subject and mirror.subject_transforms)
     if config.subject_delete_marker_ttl_ns > 0:

@@ -15,7 +15,16 @@ from pyjs.base.gotext import duration_text
 from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.declared import as_json
-from pyjs.jetstream.config.stream import FILE, LIMITS, MEMORY, NEW, WORKQUEUE, RepublishConfig, StreamConfig
+from pyjs.jetstream.config.stream import (
+    ASYNC,
+    FILE,
+    LIMITS,
+    MEMORY,
+    NEW,
+    WORKQUEUE,
+    RepublishConfig,
+    StreamConfig,
+)
 from pyjs.jetstream.names import is_valid_name
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.subjects.overlap import at_once, first_overlap
@@ -76,6 +85,9 @@ def check(
         _check_counter(config)
     _check_discard_new_per_subject(config)
     config = _with_delete_markers(config, pedantic)
+    config = _with_schedules(config, pedantic)
+    if config.persist_mode == ASYNC:
+        _check_async(config)
     if config.mirror or config.sources:
         config = source_rules.check(config, find, pedantic, unsupported)
     if unsupported:
@@ -124,6 +136,10 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         raise errcodes.invalid_config("message TTL status can not be disabled")
     if new.allow_msg_counter != old.allow_msg_counter:
         raise errcodes.invalid_config("stream configuration update can not change message counter setting")
+    if old.allow_msg_schedules and not new.allow_msg_schedules:
+        raise errcodes.invalid_config("message schedules can not be disabled")
+    if new.persist_mode != old.persist_mode:
+        raise errcodes.invalid_config("stream configuration update can not change persist mode")
     if not new.sealed:
         return new
     return replace(new, max_age_ns=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
@@ -186,6 +202,7 @@ def _default_window(max_age_ns: int, longest: int, pedantic: bool) -> int:
 def _check_counter(config: StreamConfig) -> None:
     errcodes.refuse_config(config.discard == NEW, "counter stream cannot use discard new")
     errcodes.refuse_config(config.allow_msg_ttl, "counter stream cannot use message TTLs")
+    errcodes.refuse_config(config.allow_msg_schedules, "counter stream cannot use message schedules")
     if config.retention != LIMITS:
         raise errcodes.invalid_config("counter stream can only use limits retention")
 
@@ -211,6 +228,24 @@ def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
         return replace(config, allow_msg_ttl=True)
     errcodes.refuse_config(pedantic, "subject delete marker cannot be set if roll-ups are disabled")
     return replace(config, allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
+
+
+def _with_schedules(config: StreamConfig, pedantic: bool) -> StreamConfig:
+    if not config.allow_msg_schedules:
+        return config
+    errcodes.refuse_config(config.discard == NEW, "message scheduling cannot use discard new")
+    if config.allow_rollup_hdrs:
+        return config
+    errcodes.refuse_config(pedantic, "message scheduling cannot be set if roll-ups are disabled")
+    return replace(config, allow_rollup_hdrs=True, deny_purge=False)
+
+
+def _check_async(config: StreamConfig) -> None:
+    errcodes.refuse_config(config.storage != FILE, "async persist mode is only supported on file storage")
+    if config.num_replicas > 1:
+        raise errcodes.invalid_config("async persist mode is not supported on replicated streams")
+    if config.allow_atomic:
+        raise errcodes.invalid_config("async persist mode is not supported with atomic batch publish")
 
 
 def valid_subjects(config: StreamConfig) -> list[str]:

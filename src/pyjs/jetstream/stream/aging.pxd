@@ -2,6 +2,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from pyjs.store.index.sequences cimport SeqIndex
 from pyjs.store.store cimport StreamStore
 
 cdef struct Due:
@@ -26,7 +27,9 @@ cdef class Lifetimes:
     cpdef bint outlives(self, uint64_t seq) noexcept nogil
     cpdef void forget_below(self, uint64_t seq) noexcept nogil           # of removed messages
     cpdef void clear(self) noexcept nogil
+    cdef void keep_live(self, SeqIndex* index) noexcept nogil               # forgets those of removed messages
 
+    cdef void sink(self, size_t at, Due last) noexcept nogil
     cdef int add_never(self, uint64_t seq) except -1
     cdef size_t place_of(self, uint64_t seq) noexcept nogil
 

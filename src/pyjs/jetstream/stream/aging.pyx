@@ -68,13 +68,18 @@ cdef class Lifetimes:
 
     cpdef uint64_t take_due(self, int64_t now_ns) noexcept nogil:
         cdef uint64_t seq
-        cdef Due last
-        cdef size_t at = 0, child = 1
         if self.n == 0 or self.heap[0].at_ns > now_ns:
             return 0
         seq = self.heap[0].seq
         self.n -= 1
-        last = self.heap[self.n]
+        self.sink(0, self.heap[self.n])
+        if self.room > ROOM_MIN and self.n < self.room // ROOMY_PART:
+            grow_to(<void**> &self.heap, &self.room, self.room // 2, sizeof(Due))
+        return seq
+
+    cdef void sink(self, size_t at, Due last) noexcept nogil:
+        """Put `last` at `at` or below, where no entry is due before its parent."""
+        cdef size_t child = 2 * at + 1
         while child < self.n:
             if child + 1 < self.n and before(&self.heap[child + 1], &self.heap[child]):
                 child += 1
@@ -84,12 +89,18 @@ cdef class Lifetimes:
             at = child
             child = 2 * at + 1
         self.heap[at] = last
-        if self.room > ROOM_MIN and self.n < self.room // ROOMY_PART:
-            grow_to(<void**> &self.heap, &self.room, self.room // 2, sizeof(Due))
-        return seq
 
-    # -- messages that outlive max_age
-    # --------------------------------------------------------------------------------
+    cdef void keep_live(self, SeqIndex* index) noexcept nogil:
+        cdef size_t i, n = 0
+        for i in range(self.n):
+            if index_live(index, self.heap[i].seq) != NULL:
+                self.heap[n] = self.heap[i]
+                n += 1
+        self.n = n
+        for i in range(n // 2, 0, -1):
+            self.sink(i - 1, self.heap[i - 1])
+
+    # -- messages that outlive max_age ------------------------------------------------------------------------------
 
     cdef int add_never(self, uint64_t seq) except -1:
         cdef size_t at = self.place_of(seq)

@@ -14,6 +14,7 @@ cdef enum Feature:
     KEEPS_INTEREST = 64         # interest retention
     REMOVES_ACKNOWLEDGED = 128               # interest or workqueue retention: acknowledged messages are removed
     COUNTS = 256                # a message adds to the last value of its subject
+    SCHEDULES = 512             # messages may be schedules
 
 cdef class StreamLimits:
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 is unlimited

@@ -40,6 +40,7 @@ cdef class StreamLimits:
             | (config.allow_rollup_hdrs and not config.deny_purge) * ALLOW_ROLLUP
             | (config.retention == "interest") * KEEPS_INTEREST
             | config.allow_msg_counter * COUNTS
+            | config.allow_msg_schedules * SCHEDULES
             | (config.retention != "limits") * REMOVES_ACKNOWLEDGED
         )
 

@@ -15,6 +15,8 @@ cdef struct PubHeaders:
     Value rollup
     Value ttl
     Value batch_id
+    Value schedule
+    Value schedule_next
     int64_t ttl_ns              # of `ttl`, if it is a plain number of seconds; otherwise 0
     bint later                  # features/checks.py must look: at a rare header, or at `ttl`
     bint conditional            # a header other than msg_id is set

@@ -40,13 +40,17 @@ cdef Value* slot_of(const char* name, size_t n, PubHeaders* out) noexcept nogil:
         return &out.batch_id
     if is_later(name, n):
         out.later = out.conditional = True
+    if named(name, n, b"Schedule", 8):
+        return &out.schedule
+    if named(name, n, b"Schedule-Next", 13):
+        return &out.schedule_next
     return NULL
 
 
 cdef bint is_later(const char* name, size_t n) noexcept nogil:
     return named(name, n, b"Incr", 4) or named(name, n, b"Schedule", 8) \
             or named(name, n, b"Schedule-Next", 13) or named(name, n, b"Scheduler", 9) \
-            or named(name, n, b"Stream-Source", 13)
+            or named(name, n, b"Schedule-Time-Zone", 18) or named(name, n, b"Stream-Source", 13)
 
 
 cdef int64_t plain_ttl_ns(Value v) noexcept nogil:
@@ -129,6 +133,8 @@ def scan(bytes headers) -> dict:
             found.expected_last_msg_id.p[:found.expected_last_msg_id.n] if found.expected_last_msg_id.p else None,
         "rollup": found.rollup.p[:found.rollup.n] if found.rollup.p else None,
         "batch_id": found.batch_id.p[:found.batch_id.n] if found.batch_id.p else None,
+        "schedule": found.schedule.p[:found.schedule.n] if found.schedule.p else None,
+        "schedule_next": found.schedule_next.p[:found.schedule_next.n] if found.schedule_next.p else None,
         "ttl": found.ttl.p[:found.ttl.n] if found.ttl.p else None,
         "ttl_ns": found.ttl_ns or None,
         "later": b"" if found.later else None,

@@ -1,4 +1,4 @@
-"""Restore a stream's duplicate window and TTLs after a restart.
+"""Restore a stream's duplicate window, TTLs and schedules after a restart.
 
 A clean stop writes the ids in parts, with a mark of the stream's state. If the mark still fits, the start reads no
 message. Otherwise both are restored from the headers of messages.
@@ -8,7 +8,7 @@ recovery).
 """
 from libc.stdint cimport int64_t, uint64_t
 
-from pyjs.jetstream.stream.limits cimport ALLOW_TTL
+from pyjs.jetstream.stream.limits cimport ALLOW_TTL, SCHEDULES
 from pyjs.jetstream.stream.dedupe cimport KeptId
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
@@ -16,6 +16,7 @@ from pyjs.store.store cimport Record
 
 cdef enum:
     STEP_MESSAGES = 8192        # messages read in one step: some milliseconds
+    SCHEDULE_COST = 32          # of them, in the time of one schedule
 
 
 def window_parts(Stream stream, uint64_t part_ids):
@@ -52,13 +53,39 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
             reserve(stream, part["ids"], part["count"], part["total"])
         stream.dedupe.restore(part["ids"], part["count"])
         yield
-    if last_id is None or stream.limits.features & ALLOW_TTL:
+    if last_id is None or stream.limits.features & (ALLOW_TTL | SCHEDULES):
         seq = begin_learning(stream, now_ns)
         while seq:
             seq = learn(stream, seq, now_ns)
             yield
+        stream.special.scheduling.end_learning()
     if last_id is not None:
         stream.dedupe.set_last_id(last_id, len(last_id))
+
+
+def schedule_steps(Stream stream):
+    """Find the schedules of a stream that may have some from now on; a step is some messages."""
+    cdef uint64_t seq = stream.store.catalogue.next_with_headers(1) if stream.store.catalogue.msgs else 0
+    cdef PubHeaders h
+    cdef Record r
+    cdef int left = STEP_MESSAGES
+    while seq:
+        if stream.store.load(seq, &r) == 0:
+            scan_pub_headers(r.body, r.header_len, &h)
+            left -= learn_schedule(stream, seq, &h, &r)
+        seq = stream.store.catalogue.next_with_headers(seq + 1)
+        if left <= 0:
+            left = STEP_MESSAGES
+            yield
+    stream.special.scheduling.end_learning()
+
+
+cdef int learn_schedule(Stream stream, uint64_t seq, PubHeaders* h, Record* r) except -1:
+    """Note a schedule, or when one fires next; return how many plain messages take as long."""
+    if not ((h.schedule.n or h.schedule_next.n) and stream.limits.features & SCHEDULES):
+        return 1
+    stream.special.scheduling.learn(r.body[:r.header_len], seq, r.ts, stream.wall())
+    return SCHEDULE_COST
 
 
 cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) except -1:
@@ -71,9 +98,9 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
-    """Return the first message to read: the start of the window, or the first one if TTLs are allowed; 0: none."""
+    """Return the first message to read: of the window, or of the stream if it may have TTLs or schedules; 0: none."""
     cdef uint64_t seq = 1
-    if not stream.limits.features & ALLOW_TTL:
+    if not stream.limits.features & (ALLOW_TTL | SCHEDULES):
         seq = stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
     stream.dedupe.last_id_len = 0
     if seq == 0 or stream.store.catalogue.msgs == 0:
@@ -86,10 +113,9 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
     cdef int64_t horizon = now_ns - stream.dedupe.window_ns
     cdef uint64_t newest = 0
     cdef int left = STEP_MESSAGES
-    while seq and left:
-        learn_from(stream, seq, horizon)
+    while seq and left > 0:
+        left -= learn_from(stream, seq, horizon)
         newest = seq
-        left -= 1
         seq = stream.store.catalogue.next_with_headers(seq + 1)
     if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and thus no id
         stream.dedupe.last_id_len = 0
@@ -97,17 +123,19 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
 
 
 cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
-    """Add the id and the TTL of one message."""
+    """Add id, TTL and schedule of one message; return how many plain messages take as long."""
     cdef PubHeaders h
     cdef Record r
     stream.dedupe.last_id_len = 0
+    cdef int cost
     if stream.store.load(seq, &r) != 0:
-        return 0
+        return 1
     scan_pub_headers(r.body, r.header_len, &h)
     if h.ttl.n and stream.limits.features & ALLOW_TTL:
         stream.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], r.ts)
+    cost = learn_schedule(stream, seq, &h, &r)
     if h.msg_id.n:
         stream.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
         if r.ts >= horizon and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, r.ts) == 0:
             stream.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, r.ts)
-    return 0
+    return cost

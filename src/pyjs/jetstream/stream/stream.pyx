@@ -24,9 +24,10 @@ from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport (
     ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK,
-    REMOVES_ACKNOWLEDGED, SEALED, StreamLimits, Usage, UsageShare,
+    REMOVES_ACKNOWLEDGED, SCHEDULES, SEALED, StreamLimits, Usage, UsageShare,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
+from pyjs.jetstream.stream.retention cimport remove_unneeded
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport index_prev_live
@@ -45,6 +46,7 @@ from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
 from pyjs.jetstream.stream.features.checks import later_refusal
 from pyjs.jetstream.stream.publish_errors import IS_DUPLICATE, failure_body, refusal, rollup_error
 from pyjs.jetstream.stream.publish_errors import store_error, traced_refusal
+from pyjs.jetstream.stream.retention import sweep_steps
 
 cdef int64_t PROBE_NS = 1000000000  # after which a stream that could not remove a message tries again
 cdef int64_t STEP_NS = 1000000000   # a message so much older than the last one: the wall clock was set
@@ -54,7 +56,6 @@ cdef enum:
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
     REMOVED_PER_TURN = 2048     # messages removed in one turn: about a millisecond
-    SWEPT_PER_TURN = 5000
     AT_FIRST = 0                # points at which rare headers are checked, see features/checks.py
     AFTER_STREAM = 1
     AFTER_SEQUENCES = 2
@@ -192,7 +193,7 @@ cdef class Stream(Sink):
             with gil:
                 self.ingest_without_status(m)
             return 0
-        if h.batch_id.n:
+        if h.batch_id.n or (h.schedule.n and h.rollup.n == 0 and self.limits.features & SCHEDULES):
             return self.special.deliver(m, NULL)
         if self.limits.features & COUNTS:
             if self.size_refused(m) or (h.conditional and self.headers_refused(m, &h)):
@@ -218,6 +219,9 @@ cdef class Stream(Sink):
         if h.rollup.n:
             with gil:
                 self.evictions.note_rollup(m.subject[:m.subject_len], h.rollup.p[:h.rollup.n], seq)
+        if h.schedule.n or h.schedule_next.n:
+            with gil:
+                self.special.note_schedule(m.body[:m.header_len], seq)
 
     cdef bint usage_refused(self, Msg* m) noexcept nogil:
         """Return whether server or account have no room left for a message, before anything of it is read."""
@@ -258,7 +262,8 @@ cdef class Stream(Sink):
         """Return whether a rare header refuses the message at this point."""
         with gil:
             return self.refuse_unless_none(m, later_refusal(
-                point, self.config, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len]))
+                point, self.config, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len],
+                self.special))
 
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t last
@@ -450,6 +455,10 @@ cdef class Stream(Sink):
         with gil:
             self.turn.streams.append(self)
 
+    def note_change(self) -> None:
+        """Commit in this turn."""
+        self.mark_dirty()
+
     cdef void count_bytes(self) noexcept nogil:
         self.usage.count(<int64_t> self.store.catalogue.bytes)
 
@@ -607,6 +616,7 @@ cdef class Stream(Sink):
         """Expire by the new wall time, after the clock was set."""
         self.expiry.cancel()
         self.arm_expiry()
+        self.special.clock_stepped()
 
     cdef int64_t wall(self) noexcept nogil:
         """Return the wall time, for new messages and for expiry."""
@@ -697,24 +707,7 @@ cdef class Stream(Sink):
     def sweep(self) -> None:
         """Remove acknowledged messages that no consumer needs, in steps over the next turns."""
         if self.limits.features & REMOVES_ACKNOWLEDGED:
-            self.turn.go_on(self.sweeping())
-
-    def sweeping(self):
-        """Examine every message once; an interest stream also removes messages without interest."""
-        cdef StoreFilter everything = self.store.make_filter(())
-        cdef uint64_t seq = self.store.catalogue.next_seq(0, everything)
-        cdef int left = SWEPT_PER_TURN
-        while seq and self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
-            if not self.interest.needed(seq) and (self.limits.features & KEEPS_INTEREST or self.interest.wants(seq)):
-                self.store.drop(seq, False)
-            seq = self.store.catalogue.next_seq(seq + 1, everything)
-            left -= 1
-            if left == 0:
-                left = SWEPT_PER_TURN
-                self.mark_dirty()
-                yield
-        if not self.closed:
-            self.mark_dirty()
+            self.turn.go_on(sweep_steps(self, self.store, self.interest, self.limits))
 
     # -- streams that copy from this one -------------------------------------------------------------------
 
@@ -734,14 +727,8 @@ cdef class Stream(Sink):
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
         """Remove matching messages low .. high that nobody needs; only interest and workqueue streams do."""
-        cdef uint64_t seq = 0
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
-            seq = self.store.catalogue.next_seq(low, f)
-        while seq and seq <= high:
-            if not self.interest.needed(seq):
-                self.store.drop(seq, False)
-            seq = self.store.catalogue.next_seq(seq + 1, f)
-        if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
+            remove_unneeded(self.store, self.interest, low, high, f)
             self.mark_dirty()
 
     # -- calls of the API ---------------------------------------------------------------------------------

@@ -69,7 +69,30 @@ def check(
             {"subject_delete_marker_ttl": S, "pedantic": True, "allow_msg_ttl": True},
             "subject delete marker cannot be set if roll-ups are disabled",
         ),
-        ({"persist_mode": "async"}, "persist mode async is not supported yet by pyjs-server"),
+        (
+            {"persist_mode": "async", "storage": "memory"},
+            "async persist mode is only supported on file storage",
+        ),
+        (
+            {"persist_mode": "async", "num_replicas": 3},
+            "async persist mode is not supported on replicated streams",
+        ),
+        (
+            {"persist_mode": "async", "allow_atomic": True},
+            "async persist mode is not supported with atomic batch publish",
+        ),
+        (
+            {"allow_msg_schedules": True, "discard": "new"},
+            "message scheduling cannot use discard new",
+        ),
+        (
+            {"allow_msg_schedules": True, "pedantic": True},
+            "message scheduling cannot be set if roll-ups are disabled",
+        ),
+        (
+            {"allow_msg_schedules": True, "allow_msg_counter": True},
+            "counter stream cannot use message schedules",
+        ),
     ],
 )
 def test_configurations_that_cannot_be(fields: dict[str, Any], text: str) -> None:

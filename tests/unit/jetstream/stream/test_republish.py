@@ -108,7 +108,7 @@ def test_the_marker_of_an_expired_subject_is_republished() -> None:
     assert len(send(js, b"PUB foo.a 1\r\n1\r\n")) == 1
 
     # when
-    js.advance(seconds=2)
+    js.advance(milliseconds=1500)
 
     # then
     marker = "Nats-Marker-Reason: MaxAge\r\nNats-TTL: 5s\r\nNats-Rollup: sub\r\n"

@@ -1,7 +1,7 @@
 """The checks of an atomic batch at its commit: each message as if those before it were stored.
 
 All messages are refused with the error of the first one that fails. The stored messages equal the published ones,
-except for counters and for lifetimes that are too short.
+except for counters, schedules, and lifetimes that are too short.
 
 Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
@@ -15,6 +15,7 @@ from pyjs.jetstream.stream.features.batches import Staged
 from pyjs.jetstream.stream.features.checks import later_refusal
 from pyjs.jetstream.stream.features.counting import increment_error
 from pyjs.jetstream.stream.features.headers import value_of
+from pyjs.jetstream.stream.features.schedule import with_rollup
 from pyjs.jetstream.stream.message_ttl import parse_ttl_ns, with_least_ttl
 from pyjs.jetstream.stream.publish_errors import rollup_error
 
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 
         def last_seq_of(self, subject: bytes) -> int:
             """Return the last sequence of a subject, which may have wildcards; 0: none."""
+
+        def wall_ns(self) -> int:
+            """Return the wall time."""
+
+        def last_headers(self, subject: bytes) -> bytes | None:
+            """Return the header block of the last message of a subject, None: there is none."""
 
         def totals(self) -> tuple[int, int, int]:
             """Return last sequence, messages and bytes of the stream."""
@@ -65,6 +72,7 @@ class BatchChecks:
         self._ids: set[bytes] = set()
         self._counts: dict[bytes, int] = {}  # messages of this batch by subject
         self._expected: dict[bytes, int] = {}  # subject -> its last sequence, as a condition found it
+        self._last: dict[bytes, bytes] = {}  # subject -> headers, in a stream with schedules
         self._sums: dict[
             bytes, tuple[bytes, bytes]
         ] = {}  # counter -> headers and payload of its last message
@@ -84,12 +92,24 @@ class BatchChecks:
             self._sums[subject] = headers, payload
             message = Staged(subject, headers, payload)
         self._check_sequences(headers, subject)
-        if error := later_refusal(2, self._config, headers, len(message.payload), subject):
+        if error := later_refusal(2, self._config, headers, len(message.payload), subject, self):
             raise error
+        if self._config.allow_msg_schedules:
+            headers = with_rollup(headers)
+            message = Staged(subject, headers, message.payload)
+            self._last[subject] = headers
         self._check_rollup(headers, subject)
         self._count(message)
         self._last_seq += 1
         return self._with_least_ttl(message)
+
+    def wall_ns(self) -> int:
+        """Return the wall time."""
+        return self._state.wall_ns()
+
+    def last_headers(self, subject: bytes) -> bytes | None:
+        """Return the header block of the last message of a subject, of this batch or stored; None: there is none."""
+        return self._last[subject] if subject in self._last else self._state.last_headers(subject)
 
     def _check_alone(self, headers: bytes, payload_size: int) -> None:
         """Check the headers that depend on this message alone, and its id."""

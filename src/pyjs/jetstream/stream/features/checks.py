@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.stream.features.counting import increment_error
 from pyjs.jetstream.stream.features.headers import value_of
+from pyjs.jetstream.stream.features.schedule import schedule_refusal
 from pyjs.jetstream.stream.message_ttl import parse_ttl_ns
-from pyjs.subjects.tokens import is_valid_literal
 
 if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.errcodes import ApiError
+    from pyjs.jetstream.stream.features.schedule import View
 
 
 def later_refusal(
-    point: int, config: StreamConfig, headers: bytes, payload_size: int, subject: bytes
+    point: int, config: StreamConfig, headers: bytes, payload_size: int, subject: bytes, view: View
 ) -> ApiError | None:
     """Return the error of a header, None: this `point` finds none.
 
@@ -31,7 +32,9 @@ def later_refusal(
         return increment_error(headers, payload_size, config.allow_msg_counter)
     if point == 1:
         return _refused_after_stream(headers)
-    return _refused_after_sequences(headers, subject) if point == 2 else _refused_last(headers)
+    if point == 2:
+        return _refused_after_sequences(config, headers, subject, view)
+    return _refused_last(headers)
 
 
 def _refused_after_stream(headers: bytes) -> ApiError | None:
@@ -40,16 +43,12 @@ def _refused_after_stream(headers: bytes) -> ApiError | None:
     return errcodes.MESSAGE_TTL_DISABLED.error() if ttl and parse_ttl_ns(ttl) else None
 
 
-def _refused_after_sequences(headers: bytes, subject: bytes) -> ApiError | None:
+def _refused_after_sequences(
+    config: StreamConfig, headers: bytes, subject: bytes, view: View
+) -> ApiError | None:
     """Return the error of a schedule or a forged source header; checked after the expected sequences."""
-    if value_of(headers, b"Nats-Schedule"):
-        return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
-    scheduler = value_of(headers, b"Nats-Scheduler")
-    following = value_of(headers, b"Nats-Schedule-Next")
-    if following == b"purge" and scheduler != subject and is_valid_literal(scheduler):
-        return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
-    if following or scheduler:
-        return errcodes.MESSAGE_SCHEDULES_SCHEDULER_INVALID.error()
+    if error := schedule_refusal(config, headers, subject, view):
+        return error
     if value_of(headers, b"Nats-Stream-Source"):
         return errcodes.MESSAGE_SOURCE_HDR_NOT_ALLOWED.error()
     return None

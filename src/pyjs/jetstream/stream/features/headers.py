@@ -5,6 +5,13 @@ Knows nothing of the meaning of a header. Source: nats.docs "Headers", probed on
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FIELDS_CACHED = 16  # header blocks: each check of a message asks for the same one
 FIRST_LINE = b"NATS/1.0\r\n"
 _END = b"\r\n\r\n"
 
@@ -18,6 +25,16 @@ def value_or_none(headers: bytes, name: bytes) -> bytes | None:
 def value_of(headers: bytes, name: bytes) -> bytes:
     """Return the value of the first header `name`, b"": there is none, or it is empty."""
     return value_or_none(headers, name) or b""
+
+
+@lru_cache(FIELDS_CACHED)
+def fields_of(headers: bytes) -> Mapping[bytes, bytes]:
+    """Return every header by name, the first of equal names; for those that read many headers of one message."""
+    fields: dict[bytes, bytes] = {}
+    for line in headers.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        fields.setdefault(name, value.lstrip(b" "))
+    return fields
 
 
 def with_value(headers: bytes, name: bytes, value: bytes) -> bytes:

@@ -10,6 +10,7 @@ cdef class SpecialPublishes(Sink):
     cdef Stream stream
     cdef object server              # engine.Shared
     cdef object batches             # batches.AtomicBatches
+    cdef readonly object scheduling         # scheduling.Scheduling
 
     cdef bint is_refused(self, Msg* m) noexcept nogil
     cdef void fast_batched(self, Msg* m) except *
@@ -17,6 +18,7 @@ cdef class SpecialPublishes(Sink):
     cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *
     cdef uint64_t append_batch(self, list messages) except? 0
     cdef uint64_t keep(self, Msg* m) noexcept
+    cdef void scheduled(self, Msg* m) except *
     cdef void add_up(self, Msg* m, PubHeaders* h) except *
     cdef uint64_t store(self, Msg* m, bytes headers, bytes payload, bytes told) except? 0
     cdef void answer(self, Msg* m, uint64_t seq, bytes told) except *

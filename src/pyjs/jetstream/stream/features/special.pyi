@@ -5,7 +5,9 @@ from pyjs.base.rng import Rng
 from pyjs.base.timers import Timers
 from pyjs.config.options import JetStreamOptions
 from pyjs.core.sink import Sink
+from pyjs.jetstream.manage.expiry import Expiry
 from pyjs.jetstream.stream.features.batches import BatchUsage
+from pyjs.jetstream.stream.features.scheduling import Scheduling
 from pyjs.jetstream.stream.stream import Stream
 
 @type_check_only
@@ -18,6 +20,7 @@ class Server(Protocol):
     batches: BatchUsage
 
 class SpecialPublishes(Sink):
-    def __init__(self, stream: Stream, server: Server) -> None: ...
+    scheduling: Scheduling
+    def __init__(self, stream: Stream, server: Server, timer: Expiry) -> None: ...
     def drop_batches(self) -> None: ...
     def close(self) -> None: ...

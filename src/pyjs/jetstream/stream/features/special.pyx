@@ -1,7 +1,8 @@
-"""Publishes that need more than a check and an append: those of batches and counters.
+"""Publishes that need more than a check and an append: those of batches, counters and schedules.
 
 A stream's ingest passes a message here when its reply subject, a header or an option of the stream asks for it; all
-others never see this part. Batches come before any check of the ingest, counters after the conditions.
+others never see this part. Batches come before any check of the ingest, counters after the conditions. A schedule
+gets its roll-up header and goes back to the ingest; scheduling.pyx fires it.
 
 Compiled, since it stores and answers with the functions of the ingest (benchmarks/: JetStream async publish); the
 decisions are in plain Python beside it.
@@ -11,7 +12,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from pyjs.jetstream.stream.answers cimport LONG_ACK, REFUSAL
-from pyjs.jetstream.stream.limits cimport KEEPS_INTEREST, NO_ACK
+from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, KEEPS_INTEREST, NO_ACK, SCHEDULES
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport StreamStore
@@ -28,15 +29,18 @@ from pyjs.jetstream.stream.features.batch_checks import BatchChecks
 from pyjs.jetstream.stream.features.batches import ID as BATCH_ID, AtomicBatches, Staged
 from pyjs.jetstream.stream.features.counting import counted
 from pyjs.jetstream.stream.features.headers import value_of
+from pyjs.jetstream.stream.features.schedule import ended_by, with_rollup
+from pyjs.jetstream.stream.features.scheduling import Scheduling
 from pyjs.jetstream.stream.publish_errors import store_error
 
 
 cdef class SpecialPublishes(Sink):
     """The publishes of one stream that its ingest does not handle itself."""
 
-    def __init__(self, Stream stream not None, server) -> None:
+    def __init__(self, Stream stream not None, server, timer) -> None:
         self.stream = stream
         self.server = server
+        self.scheduling = Scheduling(stream, timer)
         self.batches = AtomicBatches(server.options.limits.batch, server.batches, server.timers, self.tell_abandoned)
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -49,6 +53,8 @@ cdef class SpecialPublishes(Sink):
                     self.fast_batched(m)
                 elif h.batch_id.n:
                     self.batched(m)
+                elif h.schedule.n and h.rollup.n == 0:
+                    self.scheduled(m)
                 else:
                     self.add_up(m, &h)
             except ApiError as error:
@@ -129,9 +135,11 @@ cdef class SpecialPublishes(Sink):
         self.batches.drop_all()
 
     def close(self) -> None:
-        """Forget the open batches and the callback to this object: a cycle would outlive the stream."""
+        """Forget open batches and schedules, which refer to the stream: a cycle would outlive it."""
         self.drop_batches()
         self.batches = None
+        self.scheduling.close()
+        self.scheduling = None
 
     def tell_abandoned(self, bytes batch_id, str reason) -> None:
         """Publish the advisory of an abandoned batch."""
@@ -140,6 +148,41 @@ cdef class SpecialPublishes(Sink):
             stream.account, server.rng, stream.name, batch_id.decode("utf-8", "replace"), reason,
             server.clock.wall_ns(), server.options.domain,
         )
+
+    # -- schedules -----------------------------------------------------------------------------------------------
+    cdef void scheduled(self, Msg* m) except *:
+        """Take a schedule, with the header by which it replaces earlier messages of its subject."""
+        cdef PubHeaders h
+        cdef bytes headers = with_rollup(m.body[:m.header_len])
+        scan_pub_headers(headers, len(headers), &h)
+        errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.raise_if(h.rollup.n == 0)    # the block is no valid one
+        self.stream.ingest_with_other_headers(m, headers)
+
+    def note_schedule(self, bytes headers, uint64_t seq) -> None:
+        """Apply the headers of the message `seq`, just stored: it is a schedule, or ends one."""
+        subject = ended_by(headers)
+        if subject and self.stream.limits.features & ALLOW_ROLLUP:
+            self.stream.evictions.note_rollup(subject, b"sub", seq)
+        if self.stream.limits.features & SCHEDULES:
+            self.scheduling.add(headers, seq, self.stream.store.catalogue.last_ts, self.stream.wall())
+            self.scheduling.arm()
+
+    def clock_stepped(self) -> None:
+        """Fire by the new wall time, after the clock was set."""
+        self.scheduling.arm_again()
+
+    def wall_ns(self) -> int:
+        """Return the wall time."""
+        return self.stream.wall()
+
+    def last_headers(self, bytes subject) -> bytes | None:
+        """Return the header block of the last message of a subject, None: there is none."""
+        cdef uint64_t seq = self.stream.store.catalogue.last_seq_of(subject, len(subject))
+        try:
+            last = self.stream.store.get(seq) if seq else None
+        except NotNow as error:
+            raise errcodes.STREAM_STORE_FAILED.error(err=error) from None
+        return None if last is None else last.headers
 
     # -- the state that the checks of a batch read ----------------------------------------------------------------
     @property

@@ -1,0 +1,6 @@
+from pyjs.jetstream.manage.expiry import Expiry
+from pyjs.jetstream.stream.stream import Stream
+
+class Scheduling:
+    def __init__(self, stream: Stream, timer: Expiry) -> None: ...
+    def __len__(self) -> int: ...

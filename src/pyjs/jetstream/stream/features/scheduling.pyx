@@ -1,0 +1,207 @@
+"""The message schedules of one stream: which fires next, and the message that a firing stores.
+
+A heap has the sequence and the next time of each schedule, sixteen bytes an entry. Everything else is read from the
+stored message when it fires, so that removed, replaced and ended schedules need no work: their entries are skipped.
+A firing reads and stores messages; a bounded number fires in each turn.
+
+Compiled, since it stores with the functions of the ingest (benchmarks/expiry.py); the decisions are in schedule.py.
+Source: ADR-51, probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.jetstream.stream.aging cimport Lifetimes
+from pyjs.jetstream.stream.limits cimport SCHEDULES, SEALED
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.store.store cimport StreamStore
+from pyjs.wire.compose cimport compose
+from pyjs.wire.ops cimport Msg
+
+from pyjs.base.errors import NotNow
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.stream.features.headers import value_of
+from pyjs.jetstream.stream.features.schedule import (
+    SCHEDULER, SOURCE, TARGET, continued_by, ended_by, following, next_due, produced_headers,
+)
+from pyjs.jetstream.stream.message_ttl import with_least_ttl
+
+cdef enum:
+    STEP = 100                  # schedules that fire in one turn: some milliseconds
+    STALE_MIN = 4096            # entries beyond two a message: those of removed messages are discarded
+cdef int64_t RETRY_NS = 1000000000      # after which a firing that the store refused is tried again
+
+
+cdef class Scheduling:
+    """The schedules of one stream."""
+
+    def __init__(self, Stream stream not None, timer) -> None:
+        self.stream = stream
+        self.timer = timer
+        self.due = Lifetimes()
+        self.learned = {}
+
+    def __len__(self) -> int:
+        """Return the number of entries, those of removed schedules included."""
+        return len(self.due)
+
+    def close(self) -> None:
+        """Fire no more."""
+        self.timer.cancel()
+        self.stream = None
+
+    # -- which fires next -------------------------------------------------------------------------------------------
+
+    def add(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
+        """Add a stored message, if it is a schedule."""
+        try:
+            due = next_due(headers, stored_at_ns, now_ns)
+        except ApiError:
+            return
+        if due is not None:
+            self.note(seq, due.at_ns)
+
+    cdef void note(self, uint64_t seq, int64_t at_ns) noexcept:
+        cdef StreamStore store = self.stream.store
+        self.due.note(seq, 0, max(at_ns, 1))                # 0 is no time
+        if self.due.n > STALE_MIN + 2 * store.catalogue.msgs:
+            self.due.keep_live(&store.catalogue.index)
+
+    def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
+        """Note a message of a recovered stream: a schedule, its end, or one that tells when it fires next."""
+        cdef bytes subject = ended_by(headers)
+        cdef uint64_t last = self.stream.store.catalogue.last_seq_of(subject, len(subject)) if subject else 0
+        if 0 < last < seq:                  # a kill came between the end of a schedule and its removal
+            self.learned.pop(last, None)
+            self.stream.evictions.note_rollup(subject, b"sub", seq)
+            self.stream.note_change()
+        continued = continued_by(headers)
+        if continued is not None:
+            subject = continued[0]
+            last = self.stream.store.catalogue.last_seq_of(subject, len(subject))
+            if last in self.learned:
+                self.learned[last] = continued[1]
+            return
+        try:
+            due = next_due(headers, stored_at_ns, now_ns)
+        except ApiError:
+            return
+        if due is not None:
+            self.learned[seq] = due.at_ns
+
+    def end_learning(self) -> None:
+        """Fire the schedules that were learned."""
+        learned, self.learned = self.learned, {}
+        for seq, at_ns in learned.items():
+            self.note(seq, at_ns)
+        self.arm()
+
+    def arm(self) -> None:
+        """Set the timer to the next firing."""
+        at_ns = self.due.next_due()                         # no C integer: with the skew it may not fit
+        if at_ns and not self.busy:
+            self.timer.arm(self, at_ns - self.stream.turn.skew, self.stream.turn.now)
+
+    def arm_again(self) -> None:
+        """Set the timer by the new wall time."""
+        self.timer.cancel()
+        self.arm()
+
+    # -- firing -----------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Fire schedules that are due: some now, the others in the next turns. The timer calls it."""
+        if self.fire_some():
+            self.busy = True
+            self.stream.turn.go_on(self.rest())
+        else:
+            self.arm()
+
+    def rest(self) -> Generator[Step, None, None]:
+        """Fire the others."""
+        yield None
+        while self.stream is not None and self.fire_some():
+            yield None
+        self.busy = False
+        if self.stream is not None:
+            self.arm()
+
+    cdef bint fire_some(self) except -1:
+        """Fire some schedules; return whether more are due."""
+        cdef int64_t now_ns = self.stream.wall(), at_ns
+        cdef uint64_t seq
+        cdef int left = STEP
+        if self.stream.closed or not self.stream.limits.features & SCHEDULES \
+                or self.stream.limits.features & SEALED:
+            return False
+        self.stream.mark_dirty()
+        self.stream.makes_room()            # what ended in this turn must not fire
+        while left:
+            at_ns = self.due.next_due()
+            seq = self.due.take_due(now_ns)
+            if seq == 0:
+                return False
+            self.fire(seq, at_ns, now_ns)
+            left -= 1
+        return True
+
+    cdef void fire(self, uint64_t seq, int64_t at_ns, int64_t now_ns) except *:
+        """Fire one schedule, unless it was removed or replaced since."""
+        cdef StreamStore store = self.stream.store
+        try:
+            schedule = store.get(seq)
+            if schedule is None or self.is_over(seq, schedule.subject):
+                return
+            due = following(schedule.headers, at_ns, now_ns)
+            if due is None:
+                return
+            content = self.content_of(schedule)
+        except NotNow:
+            self.note(seq, now_ns + RETRY_NS)
+            return
+        headers = produced_headers(schedule.headers, schedule.subject, content.headers, due)
+        if not self.publish(value_of(schedule.headers, TARGET), headers, content.payload):
+            self.note(seq, now_ns + RETRY_NS)
+        elif due.repeats:
+            self.note(seq, due.at_ns)
+
+    cdef bint is_over(self, uint64_t seq, bytes subject) except -1:
+        """Return whether a later message of its subject ended a schedule; a product of another schedule does not."""
+        cdef StreamStore store = self.stream.store
+        cdef uint64_t last = store.catalogue.last_seq_of(subject, len(subject))
+        cdef uint64_t after = seq if last == seq else store.catalogue.next_seq(seq + 1, store.make_filter((subject,)))
+        for later in {after, last}:
+            if later != seq:
+                message = store.get(later)
+                if message is not None \
+                        and (not value_of(message.headers, SCHEDULER) or value_of(message.headers, b"Nats-Rollup")):
+                    return True
+        return False
+
+    cdef object content_of(self, schedule):
+        """Return the message to publish: the last one of the source, or the schedule itself if there is none."""
+        cdef StreamStore store = self.stream.store
+        source = value_of(schedule.headers, SOURCE)
+        seq = store.last_match(source) if source else 0
+        last = store.get(seq) if seq else None
+        return schedule if last is None else last
+
+    cdef bint publish(self, bytes subject, bytes headers, bytes payload) except -1:
+        """Store a produced message; False: the store has no room now. One that is too large is lost."""
+        cdef Stream stream = self.stream
+        cdef bytes body
+        cdef PubHeaders h
+        cdef uint64_t seq
+        cdef Msg m
+        if stream.transform is not None:
+            subject = stream.transform.apply(subject) or subject
+        if stream.limits.marker_ttl_ns and stream.limits.max_msgs_per_subject != 1:
+            headers = with_least_ttl(headers, stream.limits.marker_ttl_ns) or headers
+        body = headers + payload
+        compose(&m, subject, len(subject), body, <uint32_t> len(headers), <uint32_t> len(body))
+        if stream.size_refused(&m):
+            return True
+        scan_pub_headers(m.body, m.header_len, &h)
+        seq = stream.keep_or_skip(&m, h.rollup.n != 0)
+        if seq:
+            stream.note_headers(&m, &h, seq)
+        return seq != 0

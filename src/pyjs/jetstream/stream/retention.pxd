@@ -1,0 +1,8 @@
+"""Removal of messages that no consumer needs any more."""
+from libc.stdint cimport uint64_t
+
+from pyjs.jetstream.stream.interest cimport Interest
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.store cimport StreamStore
+
+cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f) except -1

@@ -1,0 +1,44 @@
+"""Removal of messages that no consumer needs any more, from streams with interest or workqueue retention.
+
+Knows the store and the consumers by subject, nothing of publishes and answers. The stream notes the change.
+
+Compiled because a sweep examines every message of a stream (benchmarks/scaling.py).
+Source: nats.docs "Streams" (RetentionPolicy).
+"""
+from libc.stdint cimport uint64_t
+
+from pyjs.jetstream.stream.interest cimport Interest
+from pyjs.jetstream.stream.limits cimport KEEPS_INTEREST, REMOVES_ACKNOWLEDGED, StreamLimits
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.store cimport StreamStore
+
+cdef enum:
+    SWEPT_PER_TURN = 5000
+
+
+def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limits):
+    """Examine every message once, in steps: remove acknowledged ones, in an interest stream also unwanted ones."""
+    cdef StoreFilter everything = store.make_filter(())
+    cdef uint64_t seq = store.catalogue.next_seq(0, everything)
+    cdef int left = SWEPT_PER_TURN
+    while seq and limits.features & REMOVES_ACKNOWLEDGED and not stream.closed:
+        if not interest.needed(seq) and (limits.features & KEEPS_INTEREST or interest.wants(seq)):
+            store.drop(seq, False)
+        seq = store.catalogue.next_seq(seq + 1, everything)
+        left -= 1
+        if left == 0:
+            left = SWEPT_PER_TURN
+            stream.note_change()
+            yield
+    if not stream.closed:
+        stream.note_change()
+
+
+cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f) except -1:
+    """Remove the matching messages `low` to `high` that no consumer needs."""
+    cdef uint64_t seq = store.catalogue.next_seq(low, f)
+    while seq and seq <= high:
+        if not interest.needed(seq):
+            store.drop(seq, False)
+        seq = store.catalogue.next_seq(seq + 1, f)
+    return 0
