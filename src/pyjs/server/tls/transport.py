@@ -16,6 +16,7 @@ import enum
 import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
+from pyjs.server.threads.io_thread import result_of
 from pyjs.server.tls.channel import TlsChannel, TlsEnded
 
 if TYPE_CHECKING:
@@ -190,22 +191,26 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the handshake -----------------------------------------------------------------------------------------
     def _step(self) -> None:
-        """Continue the handshake in the thread, with the received input."""
+        """Continue the handshake with the received input: in the thread, or here if no work is left that takes long."""
         if self._stepping:
+            return
+        self._channel.feed(b"".join(self._read))
+        self._read.clear()
+        if self._channel.is_short:
+            self._stepped(result_of(self._channel.shake_hands))
             return
         self._stepping = True
         self._below.pause_reading()
-        self._channel.feed(b"".join(self._read))
-        self._read.clear()
         self._port.thread.submit(self._channel.shake_hands, self._stepped)
 
     def _stepped(self, failure: Exception | None) -> None:
         self._stepping = False
         if self._phase is not Phase.SHAKING:
             return
-        output = self._channel.take_output()
-        if output:
-            self._below.write(output)
+        if failure is not None or not self._channel.has_tickets_only:
+            output = self._channel.take_output()
+            if output:
+                self._below.write(output)
         if failure is not None:
             self._fail(failure_text(failure))
         elif self._channel.shaken:
