@@ -93,7 +93,13 @@ ROWS = (
     _row("1-1-ws", "the same, both over WebSocket", "pubsub --ws", msgs=100_000, config=_WS),
     _row("1-1-wsz", "the same, compressed", "pubsub --deflate", msgs=50_000, config=_WS),
     _row("1-1-jwt", "the same, logged in with a token", "pubsub --creds {creds}", msgs=100_000, config=_JWT),
-    _row("1-1-import", "the same, across a stream import", f"pubsub {_FROM_HOME}", msgs=100_000, config=_IMPORTS),
+    _row(
+        "1-1-import",
+        "the same, across a stream import",
+        f"pubsub {_FROM_HOME}",
+        msgs=100_000,
+        config=_IMPORTS,
+    ),
     _row("reqrep", "request/reply, 1 outstanding", "reqrep", msgs=2_000, latency=True),
     _row("reqrep-4x64", "request/reply, 4 x 64 outstanding", "reqrep --connections 4 --window 64"),
     _row(

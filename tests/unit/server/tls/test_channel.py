@@ -16,9 +16,7 @@ from pyjs.server.tls.context import TlsFailed, read_tls_settings
 class Client:
     """The other end, without a socket."""
 
-    def __init__(
-        self, folder: Path, authority: Authority, version: ssl.TLSVersion | None = None
-    ) -> None:
+    def __init__(self, folder: Path, authority: Authority, version: ssl.TLSVersion | None = None) -> None:
         context = ssl.create_default_context(cafile=str(authority.ca_file))
         if version is not None:
             context.maximum_version = version
@@ -98,7 +96,9 @@ def test_the_rest_is_not_short_if_the_server_asks_for_another_key_exchange(
     assert seen == [False, False, True]
 
 
-@pytest.mark.parametrize("change", [{"verify": True, "ca_file": "ca.pem"}, {"version": ssl.TLSVersion.TLSv1_2}])
+@pytest.mark.parametrize(
+    "change", [{"verify": True, "ca_file": "ca.pem"}, {"version": ssl.TLSVersion.TLSv1_2}]
+)
 def test_the_rest_is_not_short_with_certificates_of_clients_and_before_tls_1_3(
     change: dict[str, object], tmp_path: Path, authority: Authority
 ) -> None:
@@ -136,7 +136,9 @@ def test_the_chain_is_that_of_the_file_whatever_authorities_are_known(
     known: str, tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
-    settings = read_tls_settings(options_of(tmp_path, ca_file=str(authority.ca_file) if known == "ca_file" else ""))
+    settings = read_tls_settings(
+        options_of(tmp_path, ca_file=str(authority.ca_file) if known == "ca_file" else "")
+    )
     assert settings is not None
     channel, client = TlsChannel(settings.context), Client(tmp_path, authority)
     # when
