@@ -58,7 +58,7 @@ class TlsChannel:
 
     @property
     def has_tickets_only(self) -> bool:
-        """Whether the handshake is over and the client needs nothing of its output: it may leave with the next bytes."""
+        """Whether the handshake is over, and its output may leave with the next bytes."""
         return self.shaken and self._is_1_3
 
     @property

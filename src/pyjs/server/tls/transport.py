@@ -191,7 +191,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the handshake -----------------------------------------------------------------------------------------
     def _step(self) -> None:
-        """Continue the handshake with the received input: in the thread, or here if no work is left that takes long."""
+        """Continue the handshake with the received input: in the thread, or here if the rest is short."""
         if self._stepping:
             return
         self._channel.feed(b"".join(self._read))
