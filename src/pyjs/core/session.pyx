@@ -386,7 +386,7 @@ cdef class ClientSession(Sink):
         cdef bytes subject = m.subject[:m.subject_len]
         self.turn.extra_work += PERMISSION_WORK
         try:
-            return self.permissions.may_publish(subject) or (self.replies and self.replies.take(subject, self.turn.now))
+            return self.permissions.may_publish(subject) or self.replies and self.replies.take(subject, self.turn.now)
         except Exception as error:
             self.host.log.error(f"cid:{self.cid} - permission check failed: {error!r}")
             return False

@@ -1,7 +1,7 @@
 """Decisions about publishing, by subject: what the lists of one user said about it.
 
-All sessions of the user share them. A full table is emptied, since the subjects in use come back at once. Knows nothing of
-the lists.
+All sessions of the user share them. A full table is emptied: the subjects in use come back at once. Knows nothing
+of the lists.
 
 Compiled: every publish of a user with lists asks here (benchmarks/: 1-1-perm, jspub-perm).
 """
