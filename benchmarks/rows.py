@@ -198,9 +198,9 @@ ROWS = (
     _row(
         "quiet-bcrypt",
         "a quiet client during 100 wrong bcrypt logins a second",
-        "refused --user slow --password wrong --rate 100 --connections 300 --timeout 120",
-        msgs=300,
-        msgs_max=300,
+        "refused --user slow --password wrong --rate 100 --connections 200 --timeout 120",
+        msgs=200,
+        msgs_max=200,
         latency=True,
         config=_SLOW,
         quiet=_QUIET,

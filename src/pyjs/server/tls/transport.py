@@ -2,7 +2,7 @@
 
 It replaces asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first bytes may decide
 whether TLS is used. Both need the same time per byte (uvloop wraps the same OpenSSL object). Here the handshake runs
-in a thread, one step of one connection at a time, in the order of the requests.
+in a thread, one step of one connection at a time, in the order of the requests; a short last step runs on the loop.
 
     WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (plain: the Connection gets the loop's transport)
 
