@@ -16,11 +16,50 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "driver"
 BINARY = HERE.parent / "build" / "benchmarks" / "natsload"
-FLAGS = ["-O2", "-Wall", "-Wextra", "-std=gnu11", "-D_GNU_SOURCE"]
+FLAGS = ["-O2", "-Wall", "-Wextra", "-std=gnu11", "-D_GNU_SOURCE", "-pthread"]
 
 
 class DriverFailed(Exception):
     """The driver could not verify its run, or did not end; the text is its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library without which some rows are skipped."""
+
+    name: str
+    header: str
+    package: str  # of Debian, with the header
+    flags: tuple[str, ...]
+    needed_by: frozenset[str]  # flags of the driver
+
+    def is_here(self, compiler: str = os.environ.get("CC", "gcc")) -> bool:
+        """Return whether programs can be built with it."""
+        probe = [compiler, "-E", "-x", "c", "-"]
+        with suppress(FileNotFoundError):
+            found = subprocess.run(probe, input=f"#include <{self.header}>", text=True, capture_output=True)
+            return found.returncode == 0
+        return False
+
+
+LIBRARIES = (
+    Library(
+        "OpenSSL",
+        "openssl/ssl.h",
+        "libssl-dev",
+        ("-DNATSLOAD_OPENSSL", "-lssl", "-lcrypto"),
+        frozenset(("--tls", "--creds")),
+    ),
+    Library("zlib", "zlib.h", "zlib1g-dev", ("-DNATSLOAD_ZLIB", "-lz"), frozenset(("--deflate",))),
+)
+
+
+def missing(arguments: tuple[str, ...]) -> str:
+    """Return the library that a run with `arguments` lacks here, and how to get it; "": none."""
+    for library in LIBRARIES:
+        if library.needed_by & set(arguments) and not library.is_here():
+            return f"the headers of {library.name} ({library.package}) are not installed"
+    return ""
 
 
 def build_driver(binary: Path = BINARY) -> Path:
@@ -37,8 +76,9 @@ def build_driver(binary: Path = BINARY) -> Path:
     part = binary.with_suffix(f".{os.getpid()}")
     command = [os.environ.get("CC", "gcc"), *FLAGS, "-o", str(part)]
     command += [str(path) for path in sources if path.suffix == ".c"]
-    if has_openssl(command[0]):
-        command += ["-DNATSLOAD_TLS", "-lssl", "-lcrypto"]
+    for library in LIBRARIES:
+        if library.is_here(command[0]):
+            command += library.flags
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
@@ -47,15 +87,6 @@ def build_driver(binary: Path = BINARY) -> Path:
         raise SystemExit(f"benchmarks: {command[0]} refused the driver:\n{error.stderr}") from None
     part.rename(binary)
     return binary
-
-
-def has_openssl(compiler: str = os.environ.get("CC", "gcc")) -> bool:
-    """Return whether programs can be built with OpenSSL; without it the rows with TLS fail by name."""
-    probe = [compiler, "-E", "-x", "c", "-"]
-    with suppress(FileNotFoundError):
-        found = subprocess.run(probe, input="#include <openssl/ssl.h>", text=True, capture_output=True)
-        return found.returncode == 0
-    return False
 
 
 @dataclass(frozen=True, slots=True)

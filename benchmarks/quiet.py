@@ -47,6 +47,16 @@ class Quiet:
         out, _ = self._process.communicate(timeout=UNANSWERED_S + 60)
         self.result = json.loads(out)
 
+    def latencies_us(self) -> dict[str, float]:
+        """Return p50, p99 and max in us, as of the driver.
+
+        Raises:
+            ConnectionError: the server left the quiet client without an answer.
+        """
+        if not self.result["served"]:
+            raise ConnectionError("the quiet client was not served")
+        return {name: 1000 * self.result[name] for name in ("p50", "p99", "max")}
+
 
 def main(port: int, connect: str = CONNECT) -> None:
     """Ping until standard input ends."""

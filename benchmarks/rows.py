@@ -20,7 +20,8 @@ class Row:
     msgs_max: int = 20_000_000  # bounds disk, memory and the time to fill a stream
     latency: bool = False
     sync_always: bool = False
-    config: str = ""  # more of the server's configuration; {cert} and {key} are files of a certificate
+    config: str = ""  # more of the server's configuration; doors.py fills its {names}
+    quiet: str = ""  # CONNECT of a client that pings meanwhile: the latencies are its waits
 
 
 def _row(name: str, about: str, arguments: str, **more: int | bool | str) -> Row:
@@ -35,6 +36,28 @@ accounts {{ LOAD {{ jetstream: enabled, users: [{{ user: load, password: pw, per
 }} }}] }} }}
 """
 _AS_USER = "--user load --password pw"
+_WS = 'websocket {{ listen: "127.0.0.1:{ws_port}", no_tls: true, compression: true }}'
+_JWT = "{operator}"
+_IMPORTS = """
+accounts {{
+  HOME {{ jetstream: enabled, users: [{{ user: home, password: pw }}]
+    exports: [{{ stream: "bench.pubsub" }}, {{ service: "bench.service" }}, {{ service: "load.>" }}] }}
+  AWAY {{ users: [{{ user: away, password: pw }}]
+    imports: [{{ stream: {{ account: HOME, subject: "bench.pubsub" }} }}
+      {{ service: {{ account: HOME, subject: "bench.service" }} }}
+      {{ service: {{ account: HOME, subject: "load.>" }} }}] }}
+}}
+"""
+_FROM_HOME = "--user home --far-user away --password pw"
+_FROM_AWAY = "--user away --far-user home --password pw"
+# The password of "slow" is "secret", at the cost that `nats server passwd` uses.
+_SLOW = """
+authorization {{ users: [
+  {{ user: slow, password: "$2a$11$V1TZ2NrOhcHZtJZAAWXAV.E.IgoC/8CxVGNNPGg2V.JyEVqrIbk4G" }}
+  {{ user: quiet, password: quiet }}
+] }}
+"""
+_QUIET = 'CONNECT {"verbose":false,"user":"quiet","pass":"quiet"}'
 
 ROWS = (
     _row("pub-16", "core publish, no subscriber, 16 B", "pub --size 16", msgs=200_000, msgs_max=80_000_000),
@@ -67,11 +90,39 @@ ROWS = (
         msgs=100_000,
         config=_PERMISSIONS,
     ),
+    _row("1-1-ws", "the same, both over WebSocket", "pubsub --ws", msgs=100_000, config=_WS),
+    _row("1-1-wsz", "the same, compressed", "pubsub --deflate", msgs=50_000, config=_WS),
+    _row("1-1-jwt", "the same, logged in with a token", "pubsub --creds {creds}", msgs=100_000, config=_JWT),
+    _row(
+        "1-1-import",
+        "the same, across a stream import",
+        f"pubsub {_FROM_HOME}",
+        msgs=100_000,
+        config=_IMPORTS,
+    ),
     _row("reqrep", "request/reply, 1 outstanding", "reqrep", msgs=2_000, latency=True),
     _row("reqrep-4x64", "request/reply, 4 x 64 outstanding", "reqrep --connections 4 --window 64"),
+    _row(
+        "reqrep-import",
+        "request/reply across an import, 1 outstanding",
+        f"reqrep {_FROM_AWAY}",
+        msgs=2_000,
+        latency=True,
+        config=_IMPORTS,
+    ),
+    _row(
+        "reqrep-4x64-import",
+        "the same, 4 x 64 outstanding",
+        f"reqrep --connections 4 --window 64 {_FROM_AWAY}",
+        config=_IMPORTS,
+    ),
     _row("jspub-1", "JetStream async, 1 publisher", "jspub"),
     _row("jspub-tls", "JetStream async under TLS", "jspub --tls", config=_TLS),
     _row("jspub-perm", "JetStream async of a user with lists", f"jspub {_AS_USER}", config=_PERMISSIONS),
+    _row("jspub-ws", "JetStream async over WebSocket", "jspub --ws", config=_WS),
+    _row("jspub-wsz", "the same, compressed", "jspub --deflate", config=_WS),
+    _row("jspub-jwt", "JetStream async, logged in with a token", "jspub --creds {creds}", config=_JWT),
+    _row("jspub-import", "JetStream async across a service import", f"jspub {_FROM_AWAY}", config=_IMPORTS),
     _row("jspub-4", "JetStream async, 4 publishers", "jspub --publishers 4"),
     _row("jspub-1k", "JetStream async, 1 KiB", "jspub --size 1024", msgs_max=2_000_000),
     _row(
@@ -130,5 +181,28 @@ ROWS = (
         msgs=200,
         latency=True,
         sync_always=True,
+    ),
+    _row(
+        "handshakes", "full TLS handshakes, 8 at once", "shake --tls --connections 8", msgs=300, config=_TLS
+    ),
+    _row(
+        "quiet-shakes",
+        "a quiet client during 1,000 of them",
+        "shake --tls --connections 8",
+        msgs=1_000,
+        msgs_max=1_000,
+        latency=True,
+        config="allow_non_tls: true\n" + _TLS,
+        quiet='CONNECT {"verbose":false}',
+    ),
+    _row(
+        "quiet-bcrypt",
+        "a quiet client during 100 wrong bcrypt logins a second",
+        "refused --user slow --password wrong --rate 100 --connections 200 --timeout 120",
+        msgs=200,
+        msgs_max=200,
+        latency=True,
+        config=_SLOW,
+        quiet=_QUIET,
     ),
 )

@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from certificate import with_certificate
-from driver_build import Driver, DriverFailed, build_driver
+from doors import arguments_of, config_of
+from driver_build import Driver, DriverFailed, build_driver, missing
+from quiet import Quiet
 from report import HEAD, Result, Round, machine_facts, summarize, table_line
 from rows import ROWS, Row
 from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_command, peer_command
@@ -40,9 +41,13 @@ class Bench:
 
     def _load(self, server: RunningServer, row: Row, msgs: int) -> Result:
         before = server.in_msgs() if row.arguments[0] == "pub" else None
-        result = self.driver.run(
-            [*row.arguments, "--port", str(server.port), "--msgs", str(msgs), "--server-pid", str(server.pid)]
-        )
+        arguments = [*arguments_of(row, server), "--msgs", str(msgs), "--server-pid", str(server.pid)]
+        if row.quiet:
+            with Quiet(server.port, row.quiet) as quiet:
+                result = self.driver.run(arguments)
+            result["latency_us"] = quiet.latencies_us()
+        else:
+            result = self.driver.run(arguments)
         if before is not None:
             counted = (server.in_msgs() or 0) - before
             if counted != msgs:
@@ -51,7 +56,7 @@ class Bench:
 
     def _server(self, side: str, row: Row) -> RunningServer:
         return RunningServer(
-            self.sides[side], base=self.base, sync_always=row.sync_always, config=with_certificate(row.config)
+            self.sides[side], base=self.base, sync_always=row.sync_always, config=config_of(row)
         )
 
     def calibrate(self, side: str, row: Row) -> int:
@@ -143,6 +148,11 @@ def _run_rows(bench: Bench, rows: list[Row], report: dict[str, Any]) -> bool:
     for row in rows:
         entry: dict[str, Any] = {"name": row.name, "about": row.about}
         report["rows"].append(entry)
+        lack = missing(row.arguments)
+        if lack:
+            entry["skipped"] = lack
+            print(f"{row.name:<15} SKIPPED: {lack}", flush=True)
+            continue
         try:
             rounds = bench.run_row(row)
         except (DriverFailed, ServerFailed) as error:

@@ -86,11 +86,13 @@ class RunningServer:
         self.home = Path(tempfile.mkdtemp(prefix="natsload-", dir=base))
         self.port = free_port()
         self.http_port = free_port()
+        self.ws_port = free_port()  # of a `config` that names {ws_port}
         self.ending_s = 0.0
         self._log = self.home / "log"
         self._config = self.home / "server.conf"
         interval = "always" if sync_always else command.sync_interval
         sync = f"  sync_interval: {interval}\n" if interval else ""
+        config = config.replace("{ws_port}", str(self.ws_port))
         self._config.write_text(
             f"listen: 127.0.0.1:{self.port}\nhttp: 127.0.0.1:{self.http_port}\n"
             f'jetstream {{\n  store_dir: "{self.home / "store"}"\n'

@@ -95,10 +95,11 @@ static const struct role SUBSCRIBER = {.on_msg = subscriber_msg, .on_turn = subs
 static void open_all(void) {
     publishers = must_alloc((size_t)opt->publishers * sizeof *publishers);
     subscribers = must_alloc((size_t)opt->subscribers * sizeof *subscribers);
+    struct options far = options_far(opt);
     for (int i = 0; i < opt->subscribers; i++) {
         struct subscriber *s = &subscribers[i];
         s->expected = must_alloc((size_t)opt->publishers * sizeof(uint64_t));
-        s->conn = conn_open(opt, &SUBSCRIBER, s);
+        s->conn = conn_open(&far, &SUBSCRIBER, s);
         conn_print(s->conn, "SUB bench.%s 1\r\n", opt->fresh ? ">" : "pubsub");
         conn_fence(s->conn);
     }

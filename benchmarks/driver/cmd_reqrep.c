@@ -87,7 +87,8 @@ int cmd_reqrep(const struct options *o) {
     struct requester *all = must_alloc(connections * sizeof *all);
     opt = o;
     window = o->window ? o->window : 1;
-    struct conn *responder = conn_open(o, &RESPONDER, NULL);
+    struct options far = options_far(o);
+    struct conn *responder = conn_open(&far, &RESPONDER, NULL);
     conn_print(responder, "SUB bench.service 1\r\n");
     conn_fence(responder);
     for (uint64_t i = 0; i < connections; i++) {

@@ -14,6 +14,8 @@ int cmd_bulk(const struct options *options);
 int cmd_mirror(const struct options *options);
 int cmd_source(const struct options *options);
 int cmd_direct(const struct options *options);
+int cmd_shake(const struct options *options);
+int cmd_refused(const struct options *options);
 int cmd_spawn(const struct options *options);
 
 #endif

@@ -1,9 +1,9 @@
 /* Connections to the server and the one epoll loop that drives them. */
 #include "conn.h"
 
-#include <arpa/inet.h>
+#include "login.h"
+
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,16 +19,13 @@
 static int epoll_fd = -1;
 static int timeout_ms;
 
-static int dial(const struct options *o) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->port)};
-    int on = 1;
-    if (inet_pton(AF_INET, o->host, &address.sin_addr) != 1)
-        fail("--host %s: an IPv4 address is needed", o->host);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
-        fail("connect to %s:%d: %s", o->host, o->port, strerror(errno));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    return fd;
+/* Send CONNECT; a token needs the nonce of INFO before. */
+static void log_in(struct conn *conn, const struct options *o) {
+    if (o->creds)
+        loop_until(&conn->greeted);
+    conn_add(conn, connect_line(o, conn->info, conn->info_len, conn_room(conn, CONNECT_MAX)));
+    free(conn->info);
+    conn->info = NULL;
 }
 
 struct conn *conn_open(const struct options *o, const struct role *role, void *state) {
@@ -36,9 +33,8 @@ struct conn *conn_open(const struct options *o, const struct role *role, void *s
     timeout_ms = o->timeout_s * 1000;
     if (epoll_fd < 0)
         epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    conn->fd = dial(o);
-    if (o->tls)
-        conn->tls = tls_open(conn->fd, timeout_ms);
+    conn->channel = channel_open(o);
+    conn->fd = channel_fd(conn->channel);
     conn->role = role;
     conn->state = state;
     conn->in_size = READ_SIZE;
@@ -48,11 +44,7 @@ struct conn *conn_open(const struct options *o, const struct role *role, void *s
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) != 0)
         fail("epoll_ctl: %s", strerror(errno));
-    conn_print(conn, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,"
-                     "\"protocol\":1,\"lang\":\"c\",\"name\":\"natsload\",\"version\":\"1\"");
-    if (o->user)
-        conn_print(conn, ",\"user\":\"%s\",\"pass\":\"%s\"", o->user, o->password ? o->password : "");
-    conn_print(conn, "}\r\n");
+    log_in(conn, o);
     conn_fence(conn);
     return conn;
 }
@@ -88,7 +80,9 @@ void conn_lend(struct conn *conn, const char *data, size_t size) {
     conn->loan_len = size;
 }
 
-bool conn_idle(const struct conn *conn) { return conn->out_start == conn->out_end && !conn->loan_len; }
+bool conn_idle(const struct conn *conn) {
+    return conn->out_start == conn->out_end && !conn->loan_len && !conn->unsent;
+}
 
 void conn_subscribe_inbox(struct conn *conn) { conn_print(conn, "SUB %s.* 1\r\n", conn->inbox); }
 
@@ -98,29 +92,19 @@ uint64_t conn_token(const struct conn *conn, const struct frame *f) {
     return token_read(f->subject + INBOX_LEN + 1, f->subject_len - INBOX_LEN - 1);
 }
 
-/* Send a piece; return how much left, 0 when the socket is full. */
-static size_t send_some(struct conn *conn, const char *data, size_t size) {
-    if (conn->tls)
-        return tls_send(conn->tls, data, size);
-    ssize_t n = send(conn->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n >= 0)
-        return (size_t)n;
-    if (errno != EAGAIN && errno != EINTR)
-        fail("send: %s", strerror(errno));
-    return 0;
-}
-
 static void flush(struct conn *conn) {
-    if (conn->out_start < conn->out_end) {
-        conn->out_start += send_some(conn, conn->out + conn->out_start, conn->out_end - conn->out_start);
-        if (conn->out_start < conn->out_end)
-            return;
-    }
-    if (conn->loan_len) {
-        size_t sent = send_some(conn, conn->loan, conn->loan_len);
+    conn->unsent = !channel_sent(conn->channel);
+    if (conn->unsent)
+        return;
+    if (conn->out_start < conn->out_end)
+        conn->out_start +=
+            channel_send(conn->channel, conn->out + conn->out_start, conn->out_end - conn->out_start);
+    if (conn->out_start == conn->out_end && conn->loan_len) {
+        size_t sent = channel_send(conn->channel, conn->loan, conn->loan_len);
         conn->loan += sent;
         conn->loan_len -= sent;
     }
+    conn->unsent = !channel_sent(conn->channel);
 }
 
 static void watch(struct conn *conn) {
@@ -153,6 +137,16 @@ void conn_turn(struct conn *conn) {
     watch(conn);
 }
 
+/* Keep the first INFO for CONNECT. */
+static void keep_info(struct conn *conn, const struct frame *f) {
+    if (conn->greeted)
+        return;
+    conn->greeted = true;
+    conn->info = must_alloc(f->line_len);
+    conn->info_len = f->line_len;
+    memcpy(conn->info, f->line, f->line_len);
+}
+
 static void handle(struct conn *conn, const struct frame *f) {
     if (f->op == OP_MSG && conn->role->on_msg)
         conn->role->on_msg(conn, f);
@@ -162,6 +156,8 @@ static void handle(struct conn *conn, const struct frame *f) {
         conn_print(conn, "PONG\r\n");
     else if (f->op == OP_PONG)
         conn->pong = true;
+    else if (f->op == OP_INFO)
+        keep_info(conn, f);
     else if (f->op == OP_ERR)
         fail("the server said %.*s", (int)f->line_len, f->line);
 }
@@ -169,7 +165,7 @@ static void handle(struct conn *conn, const struct frame *f) {
 /* Be woken when so many bytes are there, as a blocking reader of large messages would: not for each packet. */
 static void wait_for(struct conn *conn, size_t missing) {
     int least = missing < LARGE ? 1 : missing < LEAST_MAX ? (int)missing : LEAST_MAX;
-    if (least == conn->least || conn->tls)      /* records are smaller than messages */
+    if (least == conn->least || !channel_is_plain(conn->channel))   /* records are smaller than messages */
         return;
     conn->least = least;
     setsockopt(conn->fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
@@ -207,11 +203,10 @@ static void make_room(struct conn *conn) {
 
 static void read_some(struct conn *conn) {
     ssize_t n;
-    do {    /* again without an event: what OpenSSL holds already raises none */
+    do {    /* again without an event: decrypted or unframed bytes raise none */
         make_room(conn);
         size_t room = conn->in_size - conn->in_end;
-        n = conn->tls ? tls_read(conn->tls, conn->in + conn->in_end, room)
-                      : recv(conn->fd, conn->in + conn->in_end, room, MSG_DONTWAIT);
+        n = channel_read(conn->channel, conn->in + conn->in_end, room);
         if (n == 0)
             fail("the server closed the connection");
         if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -220,7 +215,7 @@ static void read_some(struct conn *conn) {
             conn->in_end += (size_t)n;
             cut_up(conn);
         }
-    } while (n > 0 && conn->tls && tls_holds(conn->tls));
+    } while (n > 0 && channel_holds(conn->channel));
 }
 
 void loop_until(const bool *done) {

@@ -7,9 +7,9 @@
 #ifndef CONN_H
 #define CONN_H
 
+#include "channel.h"
 #include "frame.h"
 #include "options.h"
-#include "tls.h"
 #include "util.h"
 
 struct conn;
@@ -22,12 +22,16 @@ struct role {
 
 struct conn {
     int fd;
-    struct tls *tls;        /* NULL: plain */
+    struct channel *channel;
     const struct role *role;
     void *state;            /* of the role */
     bool active;            /* on_turn is called only then */
     bool hungry;            /* set by on_turn: call again as soon as the socket takes more */
     bool pong;              /* a PONG came; cleared by whoever waits for one */
+    bool greeted;           /* INFO came, and is kept for CONNECT */
+    bool unsent;            /* the channel holds frames that the socket did not take */
+    char *info;
+    size_t info_len;
     uint32_t events;        /* what epoll watches */
     char inbox[INBOX_LEN + 1];
     char *in;

@@ -29,7 +29,8 @@ static void request(const struct options *o, const char *subject, const char *bo
     static struct conn *conn;
     char token[TOKEN_LEN];
     if (!conn) {
-        conn = conn_open(o, &CONTROL, NULL);
+        struct options far = options_far(o);
+        conn = conn_open(&far, &CONTROL, NULL);
         conn_subscribe_inbox(conn);
     }
     answered = false;

@@ -19,8 +19,11 @@ static const char USAGE[] =
     "  source  the same with a source                       --msgs --size --subjects\n"
     "  bulk    bulk reads of a stream filled first           --msgs --size --subjects --window BYTES --unchecked\n"
     "  direct  direct get of the last message of a subject  --msgs --size --subjects --connections --window\n"
+    "  shake   connect, TLS handshake, CONNECT, PONG, leave --msgs --connections --rate\n"
+    "  refused log in with a wrong password, be refused     --msgs --connections --rate\n"
     "  spawn   exec a server, time to its first PONG (--port 0: time to its exit)  -- COMMAND ARG...\n"
-    "common: --host --storage file|memory --keep --timeout SECONDS --server-pid PID --tls --user NAME --password P\n";
+    "common: --host --storage file|memory --keep --timeout SECONDS --server-pid PID --tls --ws --deflate\n"
+    "        --user NAME --password P --far-user NAME --creds FILE\n";
 
 static void usage(const char *what, const char *which) {
     fprintf(stderr, "natsload: %s%s\n%s", what, which, USAGE);
@@ -67,6 +70,12 @@ static bool set(struct options *o, const char *flag, const char *text) {
         o->user = text;
     else if (is(flag, "--password"))
         o->password = text;
+    else if (is(flag, "--far-user"))
+        o->far_user = text;
+    else if (is(flag, "--creds"))
+        o->creds = text;
+    else if (is(flag, "--rate"))
+        o->rate = (uint32_t)count_of(flag, text);
     else if (is(flag, "--timeout"))
         o->timeout_s = (int)count_of(flag, text);
     else if (is(flag, "--server-pid"))
@@ -81,6 +90,15 @@ static void check(const struct options *o) {
         usage("--size must be 16..8388608", "");
     if (o->publishers < 1 || o->subscribers < 1 || o->connections < 1 || !o->subjects || !o->batch || !o->msgs)
         usage("counts must be at least 1", "");
+    if (o->creds && o->tls)
+        usage("--creds with --tls: the nonce comes before TLS, where it is not read", "");
+}
+
+struct options options_far(const struct options *o) {
+    struct options far = *o;
+    if (o->far_user)
+        far.user = o->far_user;
+    return far;
 }
 
 void options_parse(struct options *o, int argc, char **argv) {
@@ -104,6 +122,10 @@ void options_parse(struct options *o, int argc, char **argv) {
             o->unchecked = true;
         else if (is(argv[i], "--tls"))
             o->tls = true;
+        else if (is(argv[i], "--ws"))
+            o->ws = true;
+        else if (is(argv[i], "--deflate"))
+            o->ws = o->deflate = true;
         else if (i + 1 == argc)
             usage("unknown flag or missing value: ", argv[i]);
         else if (!set(o, argv[i], argv[i + 1]))

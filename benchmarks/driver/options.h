@@ -21,15 +21,23 @@ struct options {
     const char *storage;     /* file or memory */
     const char *user;        /* of CONNECT, with `password`; NULL: none */
     const char *password;
+    const char *far_user;    /* of the responder, the subscribers and the JetStream API; NULL: `user` */
+    const char *creds;       /* file with a token and a seed; NULL: none */
     bool msg_id;             /* jspub: a distinct Nats-Msg-Id on each message */
     bool fresh;              /* pub, pubsub, jspub: each message has a subject that was never used before */
     bool keep;               /* leave the stream behind */
+    bool ws;                 /* WebSocket */
+    bool deflate;            /* WebSocket with compression */
     bool tls;                /* encrypt after INFO; any certificate is accepted */
     bool unchecked;          /* bulk: the server need not check the records */
     int timeout_s;           /* without a byte from the server */
+    uint32_t rate;           /* doors: visits that begin in a second, 0: as many as the connections allow */
     int server_pid;          /* its CPU and peak RSS are reported; 0: not measured */
     char **rest;             /* what follows "--" */
 };
+
+/* Return the options of the side that `far_user` is. */
+struct options options_far(const struct options *options);
 
 /* Parse the command line, or print what is wrong and leave with status 2. */
 void options_parse(struct options *options, int argc, char **argv);

@@ -3,10 +3,11 @@
 
 #include "util.h"
 
-#ifdef NATSLOAD_TLS
+#ifdef NATSLOAD_OPENSSL
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <string.h>
@@ -45,17 +46,23 @@ static void skip_info(int fd) {
     fail("an INFO of more than %d bytes", INFO_MAX);
 }
 
-struct tls *tls_open(int fd, int timeout_ms) {
+struct tls *tls_open(int fd, bool greets, int timeout_ms) {
     struct tls *tls = must_alloc(sizeof *tls);
     struct timeval limit = {.tv_sec = timeout_ms / 1000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    skip_info(fd);
+    if (greets)
+        skip_info(fd);
     tls->ssl = SSL_new(context());
     if (!tls->ssl || SSL_set_fd(tls->ssl, fd) != 1 || SSL_connect(tls->ssl) != 1)
         fail("TLS handshake: %s", ERR_reason_error_string(ERR_get_error()));
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0)
         fail("fcntl: %s", strerror(errno));
     return tls;
+}
+
+void tls_free(struct tls *tls) {
+    SSL_free(tls->ssl);
+    free(tls);
 }
 
 /* Return a result of OpenSSL as of send() and recv(). */
@@ -97,10 +104,12 @@ struct tls {
     int nothing;
 };
 
-struct tls *tls_open(int fd, int timeout_ms) {
-    (void)fd, (void)timeout_ms;
+struct tls *tls_open(int fd, bool greets, int timeout_ms) {
+    (void)fd, (void)greets, (void)timeout_ms;
     fail("the driver was built without OpenSSL: install its headers (libssl-dev) and remove build/benchmarks");
 }
+
+void tls_free(struct tls *tls) { (void)tls; }
 
 size_t tls_send(struct tls *tls, const char *data, size_t size) {
     (void)tls, (void)data;

@@ -8,8 +8,9 @@
 
 struct tls;
 
-/* Read INFO, finish the handshake, and leave `fd` non-blocking. Fails the run if the driver was built without OpenSSL. */
-struct tls *tls_open(int fd, int timeout_ms);
+/* Read INFO if the server `greets`, finish the handshake, and leave `fd` non-blocking. Fails the run if the driver was built without OpenSSL. */
+struct tls *tls_open(int fd, bool greets, int timeout_ms);
+void tls_free(struct tls *tls);
 /* Return how many bytes were taken, 0 when the socket is full. */
 size_t tls_send(struct tls *tls, const char *data, size_t size);
 /* Return how many bytes were read, 0 at the end of the stream, -1 with errno EAGAIN when there are none. */

@@ -22,8 +22,8 @@ from pyjs.server.system.config_file import read_file
 PROGRAM = "nats-server"  # in every line that tools for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is implemented
 
-# The dependencies of pyproject.toml, except pydantic, which only pyjs.models imports. Most are imported long after
-# the start, too late for a clear error.
+# The dependencies of pyproject.toml, except pydantic, which only pyjs.models imports, and those that a platform may
+# lack. Most are imported long after the start, too late for a clear error.
 PACKAGES = (
     "bcrypt",
     "cramjam",

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.core.account cimport Account
+from pyjs.core.auth.decisions cimport Decisions
 from pyjs.core.intake cimport Intake
 from pyjs.core.outbuf cimport OutBuf
 from pyjs.core.sink cimport Sink, Turn
@@ -59,6 +60,7 @@ cdef class ClientSession(Sink):
     cdef Intake input                   # the unparsed input
     cdef object replies                 # core.replies.Replies, None: no allow_responses
     cdef readonly object permissions    # core.permissions.Permissions of the user, None: everything is allowed
+    cdef Decisions decisions            # of `permissions` about publishing
     cdef list timers
 
     cdef void set_feature(self, unsigned int feature, bint on)

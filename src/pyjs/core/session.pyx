@@ -353,9 +353,10 @@ cdef class ClientSession(Sink):
     cdef bint refused(self, Msg* m) noexcept nogil:
         """Return whether publishing `m` is refused, and send the -ERR or the requested +OK."""
         cdef bint reserved = reserved_subject(m.subject, m.subject_len)
-        if self.features & GUARDED or reserved:
+        cdef bint guarded = self.features & GUARDED and not self.decisions.allow(m.subject, m.subject_len)
+        if guarded or reserved:
             with gil:
-                if (reserved and m.subject[1] != c'N') or (self.features & GUARDED and not self.may_publish(m)) \
+                if (reserved and m.subject[1] != c'N') or (guarded and not self.may_publish(m)) \
                         or (reserved and self.account is not self.host.system_account):
                     self.report(publish_violation(m.subject[:m.subject_len]))
                     return True
@@ -387,8 +388,7 @@ cdef class ClientSession(Sink):
         cdef bytes subject = m.subject[:m.subject_len]
         self.turn.extra_work += PERMISSION_WORK
         try:
-            return self.permissions.may_publish(subject) or (
-                self.replies is not None and self.replies.take(subject, self.turn.now))
+            return self.permissions.may_publish(subject) or self.replies and self.replies.take(subject, self.turn.now)
         except Exception as error:
             self.host.log.error(f"cid:{self.cid} - permission check failed: {error!r}")
             return False
@@ -496,6 +496,7 @@ cdef class ClientSession(Sink):
             self.replies = Replies(limits)      # nats-server forgets the pending ones too
         self.user = user
         self.permissions = permissions
+        self.decisions = None if permissions is None else permissions.decisions
         self.set_feature(GUARDED, permissions is not None and permissions.limits_publishing)
 
     def await_verdict(self) -> None:

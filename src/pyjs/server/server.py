@@ -155,7 +155,9 @@ class Server:
             options.jetstream.store_dir = self._scratch.path
         self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
-        self._workers = Workers(self.driver, {lane: IoThread(self.loop, lane.value) for lane in Lane})
+        self._workers = Workers(
+            self.driver, {lane: IoThread(self.loop, lane.value, lane is Lane.COMPUTE) for lane in Lane}
+        )
         self.driver.after_turn.append(self._workers.after_turn)
         if spin:
             self.driver.after_turn.append(Spin(self.driver).after_turn)

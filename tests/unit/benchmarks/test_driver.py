@@ -12,8 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from benchmarks.certificate import with_certificate
-from benchmarks.driver_build import Driver, DriverFailed, build_driver, has_openssl
+from benchmarks.doors import arguments_of, config_of
+from benchmarks.driver_build import LIBRARIES, Driver, DriverFailed, Library, build_driver, missing
+from benchmarks.quiet import Quiet
 from benchmarks.rows import ROWS, Row
 from benchmarks.servers import RunningServer, find_peer, free_port, our_command, peer_command
 
@@ -309,12 +310,98 @@ def test_one_wrong_chunk_fails_a_bulk_read(ours: RunningServer, driver: Driver, 
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.config], ids=lambda row: row.name)
-def test_the_driver_logs_in_and_encrypts_as_the_row_says(driver: Driver, row: Row) -> None:
-    with RunningServer(our_command(), config=with_certificate(row.config)) as server:
-        arguments = [*row.arguments, "--msgs", "2000", "--port", str(server.port)]
-        if "--tls" in arguments and not has_openssl():
-            with pytest.raises(DriverFailed, match="built without OpenSSL"):
-                driver.run(arguments)
-        else:
-            assert driver.run(arguments)["verified"]
+DOORS = {row.name: row for row in ROWS if row.config}
+
+
+def few(row: Row) -> str:
+    """Return a small number of messages of a row; of visits, a bcrypt check takes a tenth of a second."""
+    return "20" if row.arguments[0] in ("shake", "refused") else "2000"
+
+
+@pytest.mark.parametrize("row", DOORS.values(), ids=DOORS)
+def test_the_driver_comes_in_by_the_door_of_the_row(driver: Driver, row: Row) -> None:
+    if missing(row.arguments):
+        pytest.skip(missing(row.arguments))
+    with RunningServer(our_command(), config=config_of(row)) as server:
+        assert driver.run([*arguments_of(row, server), "--msgs", few(row)])["verified"]
+
+
+@pytest.mark.parametrize("size", [16, 4_000, 300_000])
+@pytest.mark.parametrize("name", ["1-1-ws", "1-1-wsz"])
+def test_messages_of_any_size_pass_a_websocket(driver: Driver, name: str, size: int) -> None:
+    row = DOORS[name]
+    if missing(row.arguments):
+        pytest.skip(missing(row.arguments))
+    with RunningServer(our_command(), config=config_of(row)) as server:
+        arguments = [*arguments_of(row, server), "--msgs", "100", "--size", str(size), "--subscribers", "2"]
+        assert driver.run(arguments)["verified"]
+
+
+def test_a_plain_port_is_no_websocket(ours: RunningServer, driver: Driver) -> None:
+    with pytest.raises(DriverFailed, match="closed the connection instead of an upgrade"):
+        driver.run(["pubsub", "--ws", "--msgs", "100", "--port", str(ours.port), "--timeout", "2"])
+
+
+def test_credentials_of_nobody_are_refused(driver: Driver, tmp_path: Path) -> None:
+    row = DOORS["1-1-jwt"]
+    if missing(row.arguments):
+        pytest.skip(missing(row.arguments))
+    file = tmp_path / "nobody.creds"
+    with RunningServer(our_command(), config=config_of(row)) as server:
+        arguments = arguments_of(row, server)
+        whole = Path(arguments[arguments.index("--creds") + 1]).read_text()
+        seed = whole[whole.index("\nSU") + 1 :].partition("\n")[0]
+        file.write_text(whole.replace(seed, seed[:20] + ("A" if seed[20] != "A" else "B") + seed[21:]))
+        arguments[arguments.index("--creds") + 1] = str(file)
+        with pytest.raises(DriverFailed, match=r"Authorization Violation|closed the connection"):
+            driver.run([*arguments, "--msgs", "100", "--timeout", "5"])
+
+
+def test_a_visitor_that_is_let_in_fails_a_run_of_refusals(ours: RunningServer, driver: Driver) -> None:
+    with pytest.raises(DriverFailed, match="a visitor waited 1 s for -ERR 'Auth"):
+        driver.run(["refused", "--msgs", "1", "--port", str(ours.port), "--timeout", "1"])
+
+
+def test_a_visitor_that_is_refused_fails_a_run_of_handshakes(driver: Driver) -> None:
+    row = DOORS["quiet-bcrypt"]
+    with RunningServer(our_command(), config=config_of(row)) as server:
+        arguments = ["shake", "--msgs", "1", "--port", str(server.port), "--timeout", "5"]
+        with pytest.raises(DriverFailed, match="a visitor heard no PONG"):
+            driver.run([*arguments, "--user", "quiet", "--password", "wrong"])
+
+
+def test_credentials_before_tls_are_refused_by_name(driver: Driver) -> None:
+    done = subprocess.run(
+        [driver.binary, "pub", "--tls", "--creds", "x"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "--creds with --tls" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["1-1-tls", "1-1-jwt", "1-1-wsz", "handshakes"])
+def test_a_row_without_its_library_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Library, "is_here", lambda self, compiler="": False)
+    assert missing(DOORS[name].arguments).startswith("the headers of ")
+    assert missing(("pubsub", "--ws")) == ""
+
+
+def test_a_driver_without_libraries_compiles_and_says_what_it_lacks(
+    ours: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.driver_build.LIBRARIES", ())
+    poor = Driver(build_driver(tmp_path / "natsload"))
+    port = ["--port", str(ours.port), "--msgs", "100"]
+    assert poor.run(["pubsub", *port])["verified"]
+    for flags, library in ((["--tls"], "OpenSSL"), (["--deflate"], "zlib")):
+        with pytest.raises(DriverFailed, match=f"built without {library}"):
+            poor.run(["pubsub", *flags, *port])
+    assert {library.name for library in LIBRARIES} == {"OpenSSL", "zlib"}
+
+
+def test_the_waits_of_a_quiet_client_are_latencies_in_microseconds(ours: RunningServer) -> None:
+    with Quiet(ours.port) as quiet:
+        pass
+    assert quiet.latencies_us() == {name: 1000 * quiet.result[name] for name in ("p50", "p99", "max")}
+    quiet.result["served"] = False
+    with pytest.raises(ConnectionError):
+        quiet.latencies_us()

@@ -12,14 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyjs.core.auth.decisions import Decisions
 from pyjs.subjects.sublist import Sublist, Subscription
 from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matches, subjects_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CACHE_MAX = 1024  # cached publish decisions
-CACHED_SIZE_MAX = 256  # bytes of their subjects
 FEW = 8  # a list of at most so many entries is compared one by one
 
 
@@ -103,7 +102,7 @@ class Permissions:
         self.subscribe_allow = Filters([_split(entry) for entry in subscribe_allow or ()])
         self.subscribe_deny = Filters([_split(entry) for entry in subscribe_deny])
         self.responses = responses
-        self._publish_cache: dict[bytes, bool] = {}
+        self.decisions = Decisions()  # about publishing
 
     def denying(self, subject: str) -> Permissions:
         """Return these permissions without the one to publish to `subject`."""
@@ -133,14 +132,11 @@ class Permissions:
 
     def may_publish(self, subject: bytes) -> bool:
         """Return whether the lists allow `subject`; the session checks allow_responses."""
-        allowed = self._publish_cache.get(subject)
+        allowed = self.decisions.get(subject)
         if allowed is None:
             allowed = self.publish_allow is None or self.publish_allow.match(subject)
             allowed = allowed and not self.publish_deny.match(subject)
-            if len(self._publish_cache) >= CACHE_MAX:
-                self._publish_cache.clear()
-            if len(subject) <= CACHED_SIZE_MAX:
-                self._publish_cache[subject] = allowed
+            self.decisions.put(subject, allowed)
         return allowed
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:

@@ -7,7 +7,10 @@ loop. Knows nothing of stores: it gets callables.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -20,12 +23,16 @@ if TYPE_CHECKING:
     Done = Callable[[Exception | None], None]  # runs on the loop
 
 
+YIELDING = 10  # niceness of a thread that computes
+
+
 class IoThread:
     """Runs jobs beside the event loop; started with the first one."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, yields: bool = False) -> None:
         self._loop = loop
         self._name = f"pyjs-{name}"
+        self._yields = yields  # its jobs compute: the event loop is to get a core before them
         self._jobs: SimpleQueue[tuple[Job, Done] | None]  # made with the thread
         self._thread: threading.Thread | None = None
         self.pending = 0  # jobs given whose `done` has not run
@@ -56,6 +63,9 @@ class IoThread:
         self.stop()
 
     def _work(self) -> None:
+        if self._yields and sys.platform == "linux":  # which gives each thread a priority of its own
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), YIELDING)
         while (item := self._jobs.get()) is not None:
             job, done = item
             try:

@@ -80,9 +80,14 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
         context.set_ecdh_curve(CURVES[options.curve])
     for certificate, key in options.certificates:
         _load_chain(context, certificate, key)
-    _load_authorities(context, options.ca_file)
+    context.num_tickets = 1  # as nats-server; OpenSSL sends two, each for a tenth of a handshake
     if verify:
+        _load_authorities(context, options.ca_file)
         context.verify_mode = ssl.CERT_REQUIRED
+    elif options.ca_file:
+        # Only to find its faults: OpenSSL would read a directory of authorities in every handshake, to add those of
+        # the server's own certificate to its chain.
+        _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), options.ca_file)
     return context
 
 

@@ -2,7 +2,7 @@
 
 It replaces asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first bytes may decide
 whether TLS is used. Both need the same time per byte (uvloop wraps the same OpenSSL object). Here the handshake runs
-in a thread, one step of one connection at a time, in the order of the requests.
+in a thread, one step of one connection at a time, in the order of the requests; a short last step runs on the loop.
 
     WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (plain: the Connection gets the loop's transport)
 
@@ -16,6 +16,7 @@ import enum
 import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
+from pyjs.server.threads.io_thread import result_of
 from pyjs.server.tls.channel import TlsChannel, TlsEnded
 
 if TYPE_CHECKING:
@@ -195,13 +196,16 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the handshake -----------------------------------------------------------------------------------------
     def _step(self) -> None:
-        """Continue the handshake in the thread, with the received input."""
+        """Continue the handshake with the received input: in the thread, or here if the rest is short."""
         if self._stepping:
+            return
+        self._channel.feed(b"".join(self._read))
+        self._read.clear()
+        if self._channel.is_short:
+            self._stepped(result_of(self._channel.shake_hands))
             return
         self._stepping = True
         self._below.pause_reading()
-        self._channel.feed(b"".join(self._read))
-        self._read.clear()
         self._port.thread.submit(self._shake, self._stepped)
 
     def _shake(self) -> None:
@@ -216,9 +220,10 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             return
         if self._phase is not Phase.SHAKING:
             return
-        output = self._channel.take_output()
-        if output:
-            self._below.write(output)
+        if failure is not None or not self._channel.has_tickets_only:
+            output = self._channel.take_output()
+            if output:
+                self._below.write(output)
         if failure is not None:
             self._fail(failure_text(failure))
         elif self._channel.shaken:

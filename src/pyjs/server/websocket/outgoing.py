@@ -1,7 +1,8 @@
 """Output of one WebSocket connection as frames: one message for each write of the session.
 
 Browsers get frames of at most 4 KiB, as from nats-server. Messages are compressed one by one, without the window of
-the one before (`server_no_context_takeover`), so that an idle connection holds no compressor.
+the one before (`server_no_context_takeover`), so that an idle connection holds no compressor. ISA-L compresses, zlib
+where it is not; both write the same format. What clients send is inflated by zlib only (inflate.py).
 
 Source: RFC 6455, section 5; RFC 7692, section 7.2.
 """
@@ -13,12 +14,17 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+try:
+    from isal import isal_zlib as packer  # 4 times as fast as zlib, and packs more
+except ImportError:  # not on every processor
+    packer = zlib  # type: ignore[misc]
+
 FIN = 0x80
 COMPRESSED = 0x40  # RSV1
 CONTINUATION, BINARY, PONG = 0, 2, 10
 FRAME_MAX_BROWSER = 4096  # bytes of a frame's payload
 COMPRESSED_MIN = 65  # bytes of a message from which compression pays
-# Bytes of a message up to which it does not delay other connections: some 2 ms.
+# Bytes of a message up to which it does not delay other connections: some 2 ms with zlib.
 COMPRESSED_MAX = 512 * 1024
 # Bytes that all connections of a port compress in one iteration of the loop, some 20 ms; later messages of the
 # iteration are not compressed: one message to a thousand subscribers must not stop everybody for a second.
@@ -96,7 +102,7 @@ def _messages(data: bytes, most: int) -> list[bytes]:
 
 
 def _compressed(pieces: list[bytes], terms: Terms) -> list[bytes]:
-    compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, -terms.window_bits)
+    compressor = packer.compressobj(LEVEL, zlib.DEFLATED, -terms.window_bits)
     packed = b"".join((*map(compressor.compress, pieces), compressor.flush(zlib.Z_SYNC_FLUSH)))
     packed = packed[:-SYNC_SIZE]
     most = 0 if terms.whole_compressed else terms.frame_max

@@ -1,6 +1,10 @@
 import asyncio
+import os
+import sys
 import threading
 import weakref
+
+import pytest
 
 from pyjs.server.threads.io_thread import IoThread
 
@@ -102,4 +106,22 @@ async def test_a_thread_that_waits_holds_nothing_of_its_last_job() -> None:
     await asyncio.wait_for(done, 5)
 
     assert await asyncio.to_thread(gone.wait, 5)
+    thread.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives each thread a priority of its own")
+async def test_a_thread_that_computes_lets_the_loop_have_a_core_first() -> None:
+    loop = asyncio.get_running_loop()
+    thread = IoThread(loop, "test", yields=True)
+    seen = loop.create_future()
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def look() -> None:
+        priority = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        loop.call_soon_threadsafe(seen.set_result, priority)
+
+    thread.submit(look, lambda _: None)
+
+    assert await asyncio.wait_for(seen, 5) > before
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
     thread.stop()

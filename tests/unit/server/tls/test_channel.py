@@ -16,8 +16,10 @@ from pyjs.server.tls.context import TlsFailed, read_tls_settings
 class Client:
     """The other end, without a socket."""
 
-    def __init__(self, folder: Path, authority: Authority) -> None:
+    def __init__(self, folder: Path, authority: Authority, version: ssl.TLSVersion | None = None) -> None:
         context = ssl.create_default_context(cafile=str(authority.ca_file))
+        if version is not None:
+            context.maximum_version = version
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.object = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 
@@ -45,15 +47,106 @@ def options_of(folder: Path, **others: object) -> Options:
     return options
 
 
+def channel_of(folder: Path, **others: object) -> TlsChannel:
+    settings = read_tls_settings(options_of(folder, **others))
+    assert settings is not None
+    return TlsChannel(settings.context)
+
+
+def step(channel: TlsChannel, client: Client) -> None:
+    """Do one step of the handshake on each side."""
+    channel.feed(client.shake_hands())
+    channel.shake_hands()
+    client.incoming.write(channel.take_output())
+
+
 def connected(folder: Path, authority: Authority) -> tuple[TlsChannel, Client]:
     settings = read_tls_settings(options_of(folder))
     assert settings is not None
     channel, client = TlsChannel(settings.context), Client(folder, authority)
     while not channel.shaken:
-        channel.feed(client.shake_hands())
-        channel.shake_hands()
-        client.incoming.write(channel.take_output())
+        step(channel, client)
     return channel, client
+
+
+def test_the_rest_of_a_handshake_is_short_after_the_answer_of_the_server(
+    tmp_path: Path, authority: Authority
+) -> None:
+    channel, client = channel_of(tmp_path), Client(tmp_path, authority)
+    seen = [channel.is_short]
+    # when
+    step(channel, client)
+    seen.append(channel.is_short)
+    step(channel, client)
+    # then
+    assert seen == [False, True]
+    assert channel.shaken
+
+
+def test_the_rest_is_not_short_if_the_server_asks_for_another_key_exchange(
+    tmp_path: Path, authority: Authority
+) -> None:
+    channel, client = channel_of(tmp_path, curve="CurveP256"), Client(tmp_path, authority)
+    seen = []
+    # when
+    while not channel.shaken:
+        seen.append(channel.is_short)
+        step(channel, client)
+    # then
+    assert seen == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "change", [{"verify": True, "ca_file": "ca.pem"}, {"version": ssl.TLSVersion.TLSv1_2}]
+)
+def test_the_rest_is_not_short_with_certificates_of_clients_and_before_tls_1_3(
+    change: dict[str, object], tmp_path: Path, authority: Authority
+) -> None:
+    client = Client(tmp_path, authority, version=change.pop("version", None))
+    if "ca_file" in change:
+        change["ca_file"] = str(authority.ca_file)
+    channel = channel_of(tmp_path, **change)
+    # when
+    step(channel, client)
+    # then
+    assert not channel.is_short
+
+
+def test_only_tickets_are_left_after_a_handshake_of_tls_1_3(tmp_path: Path, authority: Authority) -> None:
+    channel, client = channel_of(tmp_path), Client(tmp_path, authority)
+    step(channel, client)
+    channel.feed(client.shake_hands())
+    # when
+    channel.shake_hands()
+    client.incoming.write(channel.seal(b"PONG"))
+    # then
+    assert channel.has_tickets_only
+    assert client.object.read() == b"PONG"
+
+
+def test_the_output_of_tls_1_2_is_needed_by_the_client(tmp_path: Path, authority: Authority) -> None:
+    channel, client = channel_of(tmp_path), Client(tmp_path, authority, version=ssl.TLSVersion.TLSv1_2)
+    while not channel.shaken:
+        step(channel, client)
+    assert not channel.has_tickets_only
+
+
+@pytest.mark.parametrize("known", ["ca_file", "default"])
+def test_the_chain_is_that_of_the_file_whatever_authorities_are_known(
+    known: str, tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
+    settings = read_tls_settings(
+        options_of(tmp_path, ca_file=str(authority.ca_file) if known == "ca_file" else "")
+    )
+    assert settings is not None
+    channel, client = TlsChannel(settings.context), Client(tmp_path, authority)
+    # when
+    while not channel.shaken:
+        step(channel, client)
+    # then
+    assert len(client.object._sslobj.get_unverified_chain()) == 1
+    assert settings.context.num_tickets == 1
 
 
 def test_bytes_come_out_as_they_went_in(tmp_path: Path, authority: Authority) -> None:

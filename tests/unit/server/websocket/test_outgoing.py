@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
+from isal import isal_zlib
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
+from pyjs.server.websocket import outgoing
 from pyjs.server.websocket.outgoing import COMPRESSED_MAX, Packer, Terms, frames_of
 
 
@@ -41,8 +44,10 @@ def test_a_browser_gets_messages_of_4096_bytes() -> None:
     assert all(end for _, end, _ in found)
 
 
+@pytest.mark.parametrize("packer", [isal_zlib, zlib], ids=["ISA-L", "zlib"])
 @pytest.mark.parametrize("bits", [9, 12, 15])
-def test_a_message_is_compressed(bits: int) -> None:
+def test_a_message_is_compressed(bits: int, packer: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "packer", packer)
     payload = b"MSG orders.new 1 5\r\nhello\r\n" * 100
     frames = frames_of([payload[:7], payload[7:]], Terms(window_bits=bits))
     assert sum(map(len, frames)) < len(payload) / 5
@@ -89,3 +94,14 @@ def test_what_is_never_compressed_does_not_count() -> None:
     packer.frames_of([b"x" * (COMPRESSED_MAX + 1)], Terms(window_bits=15))
     packer.frames_of([b"x"], Terms(window_bits=15))
     assert later == []
+
+
+@pytest.mark.parametrize("bits", range(9, 16))
+def test_no_match_reaches_further_back_than_the_client_keeps(bits: int) -> None:
+    rng = random.Random(bits)
+    lines = [rng.randbytes(100) for _ in range(300)]
+    payload = b"".join(rng.choice(lines) for _ in range(3000))
+    # when
+    packed = frames_of([payload], Terms(window_bits=bits))[1]
+    # then
+    assert zlib.decompressobj(-bits).decompress(packed + b"\x00\x00\xff\xff") == payload

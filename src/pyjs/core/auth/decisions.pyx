@@ -1,0 +1,45 @@
+"""Decisions about publishing, by subject: what the lists of one user said about it.
+
+All sessions of the user share them. A full table is emptied: the subjects in use come back at once. Knows nothing
+of the lists.
+
+Compiled: every publish of a user with lists asks here (benchmarks/: 1-1-perm, jspub-perm).
+"""
+from pyjs.base.table cimport table_free, table_get, table_init, table_put
+
+cdef enum:
+    MAY = 1
+    MAY_NOT = 2
+    ENTRIES_MAX = 1024
+    SIZE_MAX = 256              # bytes of a subject; a longer one is decided again each time
+
+
+cdef class Decisions:
+    """The decisions for one user."""
+
+    def __cinit__(self):
+        table_init(&self.table, 2)
+
+    def __dealloc__(self):
+        table_free(&self.table)
+
+    def __len__(self) -> int:
+        """Return the number of remembered subjects."""
+        return self.table.used
+
+    cdef bint allow(self, const char* subject, size_t n) noexcept nogil:
+        return table_get(&self.table, subject, n) == <void*> MAY
+
+    def get(self, bytes subject) -> bool | None:
+        """Return the decision about `subject`; None: there is none."""
+        cdef void* found = table_get(&self.table, subject, len(subject))
+        return None if found == NULL else found == <void*> MAY
+
+    def put(self, bytes subject, bint allowed) -> None:
+        """Remember a decision."""
+        if len(subject) > SIZE_MAX:
+            return
+        if self.table.used >= ENTRIES_MAX:
+            table_free(&self.table)
+            table_init(&self.table, 2)
+        table_put(&self.table, subject, len(subject), <void*> MAY if allowed else <void*> MAY_NOT)
