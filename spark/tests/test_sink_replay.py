@@ -277,7 +277,7 @@ def test_what_was_stored_before_a_server_gave_a_silent_connection_up_is_not_sent
     tmp_path: Path, task: Task, kind: str, clients: list[Client]
 ) -> None:
     command = our_command_from_anywhere() if kind == "ours" else peer_or_skip()
-    config = 'jetstream: {store_dir: "<<store>>"}\nping_interval: "200ms"\nping_max: 1'
+    config = 'jetstream: {store_dir: "<<store>>"}\nping_interval: "900ms"\nping_max: 1'
     process = ServerProcess(command, config, tmp_path, with_http=False)
     process.start()
     filler = Filler(process.port, "OUT")

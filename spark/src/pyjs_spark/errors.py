@@ -109,7 +109,7 @@ class SparkMissing(SparkError):
 
 
 class BadStore(SparkError):
-    """A directory that is not a server's store, or one that this version cannot read."""
+    """A directory that is not a server's store, is damaged, or that this version cannot read."""
 
 
 class StoreKeyNeeded(SparkError):

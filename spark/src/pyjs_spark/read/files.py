@@ -1,14 +1,14 @@
 """Messages of one range of sequences from the files of a store directory, as Arrow batches.
 
 A segment at a time: its entries tell which messages are there and wanted, and pieces of about a megabyte are read and
-decoded, each record checked. Where one does not check out its whole segment is read by its records, as the server
-does, and what is damaged is lost: told and counted, or the end of the read (failOnDataLoss).
+decoded, each record checked. Where one does not check out its whole segment is read by its records: an index file
+that says something else counts for nothing, and damage ends the read.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report, ch
 from pyjs_spark.store import snapshot
 from pyjs_spark.store.api import info_of, snapshot_of
 from pyjs_spark.store.contents import Contents
+from pyjs_spark.store.directory import damaged_store
 from pyjs_spark.store.image import HeldImage, Image, Unusable, open_image
 from pyjs_spark.store.pieces import pieces
 from pyjs_spark.store.place import StoreDirectory
@@ -32,8 +33,6 @@ if fast.IS_THERE:
     from pyjs_spark_fast.entries import Decoder
 else:
     from pyjs_spark.decode.entries import Decoder  # type: ignore[assignment]
-
-LOG = logging.getLogger("pyjs_spark")
 
 
 def read_range(
@@ -52,8 +51,6 @@ def read_range(
     if not losses.of_stream(info, what.low):
         return
     assert found is not None
-    for lost in found.lost:
-        losses.damaged(lost.low, lost.high, lost.why)
     read = _Read(place, found, what, losses)
     maker = BatchMaker(what)
     for _ in read.batches():
@@ -90,37 +87,29 @@ class _Read:
 
     def _segment(self, segment: Contents) -> Iterator[None]:
         """Read what is wanted of one segment; again, by its records, where one of them does not check out."""
-        path = f"{self._found.stream.messages}/{segment.number:08d}.seg"
-        for is_doubted in (False, True):
+        path, problem = f"{self._found.stream.messages}/{segment.number:08d}.seg", ""
+        for attempt in range(snapshot.TRIES):
             try:
-                image = open_image(path, self._found.stream.metadata.key)
-            except (FileNotFoundError, Unusable):
-                self._removed(segment)
-                return
-            try:
-                if (yield from self._from_image(image, segment, is_doubted, path)):
-                    return
-            except (FileNotFoundError, Unusable):
-                self._removed(segment)
-                return
-            finally:
-                image.close()
-        self._losses.damaged(
-            self.decoder.last_seq + 1, segment.next_seq, f"{path}: its records do not follow"
-        )
+                with closing(open_image(path, self._found.stream.metadata.key)) as image:
+                    if (yield from self._from_image(image, segment.number, is_doubted=attempt > 0)):
+                        return
+                problem = f"{path} is damaged: its records do not follow"
+            except FileNotFoundError:
+                problem = ""
+                break
+            except Unusable as error:  # or it is being written
+                problem = str(error)
+        self._removed(segment)  # also where another stream has its place by now
+        if problem and not self._is_deleted:
+            raise damaged_store(self._found.stream.messages, problem)
 
-    def _from_image(
-        self, image: Image, segment: Contents, is_doubted: bool, path: str
-    ) -> Generator[None, None, bool]:
+    def _from_image(self, image: Image, number: int, is_doubted: bool) -> Generator[None, None, bool]:
         """Decode what is wanted of an open segment; return whether all of it checked out."""
-        stream = self._found.stream
         image = HeldImage(image) if is_doubted else image
-        contents = snapshot.contents_of(stream, image, segment.number, segment.base_seq, is_doubted)
-        self._check_erased(contents, path)
+        contents = snapshot.contents_of(self._found.stream, image, number, is_doubted)
+        self._check_erased(contents, image.path)
         rows = self._wanted(contents, image)
-        if is_doubted:
-            self._count_damage(segment, contents, path)
-        # What a scan takes by its rules, as a record whose checksum alone is damaged, is not doubted.
+        # What a scan has taken is checked.
         return (yield from self._rows(rows, image, check=not is_doubted))
 
     def _removed(self, segment: Contents) -> None:
@@ -132,8 +121,6 @@ class _Read:
             self._is_deleted = True
             self._losses.of_stream(info_of(again) if again is not None else None, low)
             return
-        for lost in again.lost:
-            self._losses.damaged(max(lost.low, low), min(lost.high, segment.next_seq), lost.why)
         if not self._found.is_consumed:
             high = min(segment.next_seq, self._what.high)
             self._losses.of_batch(info_of(again), low, high, segment.messages)
@@ -170,25 +157,13 @@ class _Read:
         return True
 
     def _check_erased(self, contents: Contents, path: str) -> None:
-        """Count messages that are overwritten although nothing says that they were removed."""
+        """Refuse messages that are overwritten although nothing says that they were removed. Raises BadStore."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
-        for seq in erased.tolist():
-            if not self._found.is_removed(seq):
-                self._losses.damaged(
-                    seq, seq + 1, f"{path}: message {seq} is overwritten but was never removed"
-                )
-
-    def _count_damage(self, segment: Contents, contents: Contents, path: str) -> None:
-        """Count the entries of the index file that have no record; `contents` is from the records."""
-        by_index = snapshot.load(self._found.stream, segment.number, segment.base_seq)
-        for problem in contents.problems:
-            LOG.warning("%s %s", path, problem)
-        if not contents.problems:
-            LOG.warning("%s is whole, and its index file says something else: that counts for nothing", path)
-            return
-        seqs = self._found.live(by_index.entries)["seq"]
-        gone = seqs[~np.isin(seqs, contents.entries["seq"])]
-        gone = gone[(gone > np.uint64(self.decoder.last_seq)) & (gone < np.uint64(self._what.high))]
-        if len(gone):
-            why = f"{path}: {'; '.join(contents.problems) or 'records are damaged'}"
-            self._losses.damaged(int(gone[0]), int(gone[0]) + len(gone), why)
+        doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
+        again = (
+            snapshot_of(self._place, self._what.stream) if doubted else None
+        )  # one that was removed just now
+        for seq in doubted:
+            if again is not None and not again.is_removed(seq):
+                what = f"{path} is damaged: message {seq} is overwritten but was never removed"
+                raise damaged_store(self._found.stream.messages, what)

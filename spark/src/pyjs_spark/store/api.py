@@ -6,7 +6,6 @@ planner works with and without a server.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +19,6 @@ from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark.store.snapshot import Snapshot
 from pyjs_spark.times import format_rfc3339, parse_rfc3339
 
-LOG = logging.getLogger("pyjs_spark")
 STREAM_NOT_FOUND = 10059
 NO_MESSAGE = 10037
 
@@ -30,7 +28,6 @@ class StoreApi:
 
     def __init__(self, place: StoreDirectory) -> None:
         self._place = place
-        self._told: set[str] = set()
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Answer one request. Raises ApiError, BadStore, StoreKeyNeeded, DataLoss."""
@@ -48,22 +45,17 @@ class StoreApi:
         found = snapshot_of(self._place, name)
         if found is None:
             raise ApiError(404, STREAM_NOT_FOUND, f"{self._place.path} has no stream {name}")
-        for problem in found.problems:
-            self._tell(f"stream {name}: {problem}")
         return found
-
-    def _tell(self, text: str) -> None:
-        """Log damage once; the loss itself is reported, or fails the read, where its messages are read."""
-        if text not in self._told:
-            self._told.add(text)
-            LOG.warning("%s", text)
 
     def _seq_at(self, name: str, at_ns: int) -> int:
         """Return the sequence of the first message stored at `at_ns` or later. Raises ApiError."""
         for _ in range(snapshot.TRIES):
             try:
                 return first_since(self._snapshot(name), at_ns)
-            except (FileNotFoundError, Unusable):  # changed since it was listed
+            except (
+                FileNotFoundError,
+                Unusable,
+            ):  # changed since it was listed; a snapshot refuses what is damaged
                 continue
         return first_since(self._snapshot(name), at_ns)
 
@@ -72,7 +64,7 @@ def first_since(found: Snapshot, at_ns: int) -> int:
     """Return the sequence of the first message stored at `at_ns` or later. Raises ApiError, FileNotFoundError."""
     for segment in found.segments:
         if segment.messages and segment.last_ts >= at_ns:
-            rows = found.live(snapshot.load(found.stream, segment.number, segment.base_seq).entries)
+            rows = found.live(snapshot.load(found.stream, segment.number).entries)
             late = np.flatnonzero(rows["ts"] >= at_ns)
             if len(late):
                 return int(rows["seq"][late[0]])

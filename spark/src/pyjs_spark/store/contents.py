@@ -1,15 +1,13 @@
-"""The contents of one segment, from its index file or its records: entries of messages, removals, damage."""
+"""The contents of one segment, from its index file or its records: entries of messages and removals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pyjs_spark.decode.entries import ENTRY
-
-Lost = tuple[int, int]  # first and last sequence of which some may have been messages
 
 
 @dataclass(slots=True)
@@ -31,9 +29,6 @@ class Contents:
     entries: Any  # of its messages, ascending, as ENTRY
     removals: Any  # sequences that its DELETES records name, as uint64
     names: list[bytes] | None = None  # of the entries' subject_id; None: these are not set
-    problems: list[str] = field(default_factory=list)  # what is damaged, and where
-    lost: list[Lost] = field(default_factory=list)
-    is_end_lost: bool = False  # the last record is damaged: it takes one sequence
     is_from_index: bool = False
 
     def summary(self) -> Contents:

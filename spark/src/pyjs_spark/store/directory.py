@@ -15,14 +15,10 @@ from pathlib import Path
 from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.errors import BadStore
 from pyjs_spark.store.envelope import Metadata, metadata_in
-from pyjs_spark.store.image import HEADER_SIZE, Unusable, header_in, open_image
 from pyjs_spark.store.place import StoreDirectory
-from pyjs_spark.store.scan import last_metadata
 
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$=+,@")
 NAME_SIZE_MAX = 180
-RECORD_HEAD_SIZE = 32
-CHECKSUM_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,15 @@ def segment_numbers(names: Iterable[str], suffix: str) -> list[int]:
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return sorted(
         int(stem) for stem in stems if stem.isascii() and stem.isdigit() and f"{int(stem):08d}" == stem
+    )
+
+
+def damaged_store(messages: str, what: str) -> BadStore:
+    """Return the error for a damaged stream, which has its segments in `messages`."""
+    root = messages.removesuffix("/").rsplit("/", 4)[0]
+    return BadStore(
+        f"{what}; a damaged stream is not read: see what pyjs-server fsck {root} says, mend it with fsck --repair "
+        "while no server uses it, or read the stream from a server"
     )
 
 
@@ -118,11 +123,7 @@ def _stream(directory: str, key: str) -> StreamPlace | None:
     messages = f"{directory}/msgs"
     numbers = segment_numbers(os.listdir(messages), ".seg") if os.path.isdir(messages) else []
     if not found and numbers:
-        found = list(_from_segments(messages, numbers, key))
-        if not found:
-            raise BadStore(
-                f"{directory}: no copy of the stream's metadata is whole; restore the directory from a backup"
-            )
+        raise damaged_store(messages, f"{directory}/meta.a and meta.b are damaged or missing")
     if not found:
         return None
     newest = max(found, key=lambda each: each.generation)
@@ -134,28 +135,3 @@ def _bytes_of(path: str) -> bytes:
         return Path(path).read_bytes()
     except FileNotFoundError:
         return b""
-
-
-def _from_segments(directory: str, numbers: list[int], key: str) -> Iterator[Metadata]:
-    """Yield the newest metadata that stand in segments."""
-    for number in reversed(numbers):
-        path = f"{directory}/{number:08d}.seg"
-        with open(path, "rb") as file:
-            header = header_in(file.read(HEADER_SIZE))
-            clear = file.read(header.body_at - HEADER_SIZE) if header is not None and header.cipher else b""
-        body = clear[RECORD_HEAD_SIZE:-CHECKSUM_SIZE] if clear else _last_in(path)
-        said = metadata_in(body, path, key)
-        if said is not None:
-            yield said
-            return
-
-
-def _last_in(path: str) -> bytes:
-    try:
-        image = open_image(path, None)
-    except Unusable:
-        return b""
-    try:
-        return last_metadata(image)
-    finally:
-        image.close()

@@ -60,7 +60,7 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
 def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
     """Return the filter of the purge in an envelope ("" for all) and the sequence below which it removes messages.
 
-    None: it is no whole envelope, so its purge had not begun, or does not say it, which the server takes as that.
+    None: it is no whole envelope of a purge, or does not say what is purged.
 
     Raises:
         BadStore: a newer version wrote it.
@@ -70,15 +70,9 @@ def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] |
         return None
     body = data[HEADER.size : -CHECKSUM_SIZE]
     if data[FLAGS_AT] & SEALED:
-        if len(body) < SEAL.size:
-            return None
         body = _opened_with(body, data[: HEADER.size], path, key)
-    msgpack = needed("msgpack", "store directories")
-    try:
-        said = msgpack.unpackb(body, strict_map_key=False)
-    except (ValueError, TypeError, msgpack.UnpackException):
-        return None
-    subject, before_seq = (said.get("subject"), said.get("before_seq")) if isinstance(said, dict) else (0, 0)
+    said = needed("msgpack", "store directories").unpackb(body, strict_map_key=False)
+    subject, before_seq = said.get("subject"), said.get("before_seq")
     if not isinstance(subject, str) or not isinstance(before_seq, int) or not 0 < before_seq < 1 << 64:
         return None
     return subject, before_seq

@@ -3,8 +3,7 @@
     file = header (64)  [META record]  body        with flags in the header; otherwise the file is the image
     body = image mark zeros*  |  table chunk* table table_at        encrypted if the flags name a cipher
 
-Bytes that the disk cannot read count as zeros, and a compressed chunk with a wrong checksum as bytes of 255: readers
-of the records in them find damage. Knows nothing of records.
+Bytes that the disk cannot read count as zeros: readers of the records in them find damage. Knows nothing of records.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -20,7 +19,6 @@ from itertools import accumulate
 from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.errors import BadStore, StoreKeyNeeded
 from pyjs_spark.store.keys import BLOCK_SIZES, StreamKey
-from pyjs_spark.store.mend import mended_header
 from pyjs_spark.store.packages import needed
 
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
@@ -28,12 +26,10 @@ HEADER_SIZE = HEADER.size
 CHECKED = HEADER_SIZE - 8  # bytes of a header that its checksum covers
 MAGIC = b"PYJSSEG\n"
 VERSION = 3  # no other is read
-NEEDS = (0, 1)  # the first server that reads it
 CIPHERS = 0xFF  # of the flags
 CODECS = 0xFF00
 ZSTD = 0x100
 MARK = b"\xff"
-DAMAGED = b"\xff"
 CHUNK_SIZE = 65536
 IMAGE_SIZE_MAX = 1 << 30
 TABLE = struct.Struct("<QII")
@@ -44,7 +40,7 @@ ZEROS_KEPT = 16  # so many zeros after the last byte may belong to the image whe
 
 
 class Unusable(Exception):
-    """A file with an unknown encoding or a damaged table; the text has the reason."""
+    """A damaged file, or one that is changed meanwhile; the text says where and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +90,23 @@ def unknown_format(header: Header, what: str) -> BadStore:
     return BadStore(f"{what} was written by a newer server: it needs version {header.needs} to read")
 
 
-def made_header(base_seq: int, number: int, incarnation: int) -> bytes:
-    """Return the header of a plain image."""
-    fields = (MAGIC, VERSION, *NEEDS, 0, base_seq, bytes(8), number, 0, incarnation, bytes(8), 0)
-    data = HEADER.pack(*fields)[:CHECKED]
-    return data + xxh64(data, 0).to_bytes(8, "little")
-
-
 class Image:
     """The image of a plain file, which owns the descriptor; the other images have the same methods."""
+
+    unit = "byte"  # of places in it
 
     header: Header | None = None  # the outer one, of a file that is not plain
     shift = 0  # where the image begins in the file, if it is not compressed
     marked = False  # the mark after the last byte that was written is there
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
+        self.path = path
         self.size = os.fstat(fd).st_size
+
+    def damage(self, at: int, what: str) -> Unusable:
+        """Return the error for damage at a place of the image."""
+        return Unusable(f"{self.path} is damaged at {self.unit} {self.shift + at}: {what}")
 
     def read(self, at: int, size: int) -> bytes:
         """Return up to `size` bytes of the image from `at`; fewer only at its end."""
@@ -128,8 +124,9 @@ class Image:
 class VeiledImage(Image):
     """The image of an encrypted file."""
 
-    def __init__(self, fd: int, header: Header, key: StreamKey) -> None:
+    def __init__(self, fd: int, path: str, header: Header, key: StreamKey) -> None:
         self._fd = fd
+        self.path = path
         self._key = key
         self.header = header
         self.shift = header.body_at
@@ -161,18 +158,19 @@ class PackedImage(Image):
     """The image of a compressed file, which may be encrypted as well."""
 
     marked = True
+    unit = "unpacked byte"
 
-    def __init__(self, fd: int, header: Header, key: StreamKey | None) -> None:
+    def __init__(self, fd: int, path: str, header: Header, key: StreamKey | None) -> None:
         """Read the table. Raises Unusable: both of its copies are damaged."""
         self._fd = fd
+        self.path = path
         self._key = key
         self.header = header
-        self.damaged: set[int] = set()  # numbers of chunks that do not check out
         self._last = (-1, b"")  # the chunk that was read last, which the next read often begins in
         body_size = os.fstat(fd).st_size - header.body_at
         found = self._table_at(body_size, 0) or self._table_at(body_size, None)
         if found is None:
-            raise Unusable("its table of chunks is damaged, twice")
+            raise self.damage(0, "both copies of its table of chunks")
         self.size, rows = found
         begins = accumulate(
             (size for size, _ in rows), initial=TABLE.size + len(rows) * ROW.size + 8
@@ -219,7 +217,7 @@ class PackedImage(Image):
         return self._last[1]
 
     def _unpacked(self, number: int) -> bytes:
-        """Return one chunk of the image; the header in a damaged first one is restored from the outer header."""
+        """Return one chunk of the image. Raises Unusable: it is damaged."""
         size = min(CHUNK_SIZE, self.size - number * CHUNK_SIZE)
         at, packed_size, checksum = self._places[number]
         packed = self._body(at, packed_size) if packed_size <= size else b""
@@ -227,11 +225,7 @@ class PackedImage(Image):
             plain = packed if packed_size == size else unzipped(packed, size)
             if plain is not None:
                 return plain
-        self.damaged.add(number)
-        header = self.header
-        assert header is not None
-        head = made_header(header.base_seq, header.number, header.incarnation) if number == 0 else b""
-        return head + DAMAGED * (size - len(head))
+        raise self.damage(number * CHUNK_SIZE, "a compressed chunk")
 
 
 class HeldImage(Image):
@@ -239,6 +233,7 @@ class HeldImage(Image):
 
     def __init__(self, image: Image) -> None:
         self._data = image.read(0, image.size)
+        self.path, self.unit = image.path, image.unit
         self.size = len(self._data)
         self.header = image.header
         self.shift = image.shift
@@ -269,7 +264,7 @@ def open_image(path: str, key: StreamKey | None) -> Image:
     Raises:
         BadStore: another version wrote it.
         StoreKeyNeeded: it is encrypted, and not with `key`.
-        Unusable: what tells its form is damaged.
+        Unusable: what tells its encoding is damaged.
         OSError: it cannot be opened.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -283,17 +278,15 @@ def open_image(path: str, key: StreamKey | None) -> Image:
 def _image(fd: int, path: str, key: StreamKey | None) -> Image:
     head = read_around(fd, 0, min(HEADER_SIZE, os.fstat(fd).st_size))
     header = header_in(head)
-    if header is None and len(head) == HEADER_SIZE:
-        header = header_in(mended_header(head))
     if header is not None and (header.version != VERSION or not _is_known(header)):
         raise unknown_format(header, path)
     if header is None or not header.flags:
-        return Image(fd)
+        return Image(fd, path)
     stream_key = _key_for(header, path, key)
     if header.codec:
-        return PackedImage(fd, header, stream_key)
+        return PackedImage(fd, path, header, stream_key)
     assert stream_key is not None
-    return VeiledImage(fd, header, stream_key)
+    return VeiledImage(fd, path, header, stream_key)
 
 
 def _is_known(header: Header) -> bool:

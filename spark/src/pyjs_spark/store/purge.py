@@ -18,7 +18,7 @@ from pyjs_spark.decode.entries import EXTENDED, HEAD_SIZE
 from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.directory import StreamPlace
 from pyjs_spark.store.envelope import purge_in
-from pyjs_spark.store.image import Image
+from pyjs_spark.store.image import Image, Unusable
 from pyjs_spark.subjects import is_match
 
 NAME = "purge"
@@ -33,14 +33,24 @@ class Purge:
 
 
 def purge_of(stream: StreamPlace) -> Purge | None:
-    """Return the unfinished purge, which a killed server may have left. Raises BadStore, StoreKeyNeeded."""
+    """Return the unfinished purge, which a killed server may have left.
+
+    Raises:
+        BadStore: a newer version wrote it.
+        StoreKeyNeeded: it is encrypted with another key than the stream.
+        Unusable: it is damaged, or was not written to its end.
+    """
     path = f"{os.path.dirname(stream.messages)}/{NAME}"
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
         return None
+    if not data.strip(b"\0"):
+        return None  # just made: its purge had not begun
     said = purge_in(data, path, stream.metadata.key)
-    return Purge(*said) if said is not None else None
+    if said is None:
+        raise Unusable(f"{path} is damaged or incomplete, from byte 0 on")
+    return Purge(*said)
 
 
 def matching(contents: Contents, rows: Any, image: Image, filters: list[list[bytes]]) -> Any:
