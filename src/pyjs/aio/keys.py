@@ -137,11 +137,11 @@ class WebSocketAuthorizationKeys(TypedDict, total=False):
     """The block `authorization`."""
 
     user: str
-    """The name of the single user of this port."""
+    """The name of the single user."""
     password: str
-    """Its password, or the bcrypt hash of it."""
+    """The password of the single user, or its bcrypt hash."""
     token: str
-    """The token of this port, or its bcrypt hash."""
+    """The token that every client must send, or its bcrypt hash."""
     timeout: Duration | float
     """How long a client may take to authenticate; a number counts seconds."""
 

@@ -164,12 +164,12 @@ class TlsOptions(Options):
 class WebSocketAuthorizationOptions(Options):
     """The block `authorization`."""
 
-    user: str | None = Field(default=None, description="The name of the single user of this port.")
+    user: str | None = Field(default=None, description="The name of the single user.")
     password: str | None = Field(
-        default=None, description="Its password, or the bcrypt hash of it.", repr=False
+        default=None, description="The password of the single user, or its bcrypt hash.", repr=False
     )
     token: str | None = Field(
-        default=None, description="The token of this port, or its bcrypt hash.", repr=False
+        default=None, description="The token that every client must send, or its bcrypt hash.", repr=False
     )
     timeout: Duration | float | None = Field(
         default=None, description="How long a client may take to authenticate; a number counts seconds."
