@@ -152,16 +152,26 @@ class Node(Host):
     def _share(self, options: Options) -> None:
         """Apply imports, exports and mappings of accounts where they have changed."""
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
+        if self.trust is not None:  # of accounts with tokens, `share` applies it
+            declared |= {name: self.exchanges.get(name, Exchange()) for name in self.trust.accounts}
         changed = [
             name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
         ]
         self.system_account = self.accounts.get(options.system_account)
         self.exchanges = declared
         if changed:
-            from pyjs.core.exchange.account_exchange import apply  # most servers need none of it
+            from pyjs.core.exchange.account_exchange import apply, importers  # most servers need none of it
 
             self.turn_state.now = self.clock.now_ns()
-            apply(self, declared, changed)
+            apply(self, declared, [*changed, *importers(declared, changed)])
+
+    def share(self, name: str, exchange: Exchange) -> None:
+        """Apply imports, exports and mappings of an account with a token."""
+        from pyjs.core.exchange.account_exchange import apply
+
+        self.exchanges[name] = exchange
+        self.turn_state.now = self.clock.now_ns()
+        apply(self, self.exchanges, (name,))
 
     def _add_account(self, name: str) -> Account:
         """Return an account, a new one if there is none of that name."""
@@ -180,6 +190,7 @@ class Node(Host):
         account = self._add_account(options.name)
         account.tag = tag or options.name
         account.limits = options.limits
+        account.trace_dest = options.msg_trace
         self.options.accounts[options.name] = options
         if options.name == self.options.system_account:
             self.system_account = account
@@ -190,6 +201,8 @@ class Node(Host):
     def disable_account(self, name: str) -> None:
         """Stop JetStream of an account and let in no clients."""
         self.apply_account(AccountOptions(name, limits=AccountLimits(0, 0, 0)), self.accounts[name].tag)
+        if name in self.exchanges:
+            self.share(name, replace(self.exchanges[name], imports=()))
 
     def start_trust(self) -> None:
         """Load the accounts that must be known before clients come: the system account, and those with streams.
