@@ -245,6 +245,8 @@ class ExportKeys(TypedDict, total=False):
     """How long a response may take."""
     latency: str | LatencyKeys
     """The subject of latency samples of the service, or their options."""
+    allow_trace: bool
+    """Traces of requests go on in this account."""
 
 
 class RemoteKeys(TypedDict, total=False):
@@ -269,6 +271,8 @@ class ImportKeys(TypedDict, total=False):
     """The subject in this account, with `$1` for the first `*` of the other one."""
     share: bool
     """The service learns which client sends a request."""
+    allow_trace: bool
+    """Traces of the stream's messages go on in this account."""
 
 
 class MapDestinationKeys(TypedDict, total=False):

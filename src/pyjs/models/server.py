@@ -296,6 +296,7 @@ class ExportOptions(Options):
     latency: str | LatencyOptions | None = Field(
         default=None, description="The subject of latency samples of the service, or their options."
     )
+    allow_trace: bool | None = Field(default=None, description="Traces of requests go on in this account.")
 
 
 class RemoteOptions(Options):
@@ -319,6 +320,9 @@ class ImportOptions(Options):
         default=None, description="The subject in this account, with `$1` for the first `*` of the other one."
     )
     share: bool | None = Field(default=None, description="The service learns which client sends a request.")
+    allow_trace: bool | None = Field(
+        default=None, description="Traces of the stream's messages go on in this account."
+    )
 
 
 class MapDestinationOptions(Options):

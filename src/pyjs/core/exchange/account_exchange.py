@@ -36,7 +36,7 @@ class AccountExchange:
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self._streams = StreamImports()
+        self._streams = StreamImports(account.name)
         self._services: dict[tuple[ServiceImport, ServiceExport], tuple[ServiceSink, Subscription]] = {}
         self._last_sid = 0
         # Reply subject -> (calls, token, sample) of measured requests.

@@ -33,6 +33,7 @@ class Source:
     forward: Rewrite | None  # from there to here
     backward: Rewrite | None
     local: bytes  # a literal subject that all messages get here; b"": none
+    allow_trace: bool
 
     @classmethod
     def of(cls, declared: StreamImport, account: Account) -> Source:
@@ -47,6 +48,7 @@ class Source:
             None if local.transform is None else Rewrite(local.transform),
             None if local.backward is None else Rewrite(local.backward),
             pattern if fixed else b"",
+            declared.allow_trace,
         )
 
     def shadowed(self, subject: bytes) -> bytes | None:
@@ -77,7 +79,8 @@ def narrowed(subject: bytes, pattern: bytes) -> bytes:
 class StreamImports:
     """The stream imports of one account."""
 
-    def __init__(self) -> None:
+    def __init__(self, importer: str) -> None:
+        self._importer = importer  # the name of the account
         self._sources: dict[StreamImport, Source] = {}
         self._shadows: dict[int, list[tuple[Source, Subscription]]] = {}  # by id of the subscription
 
@@ -106,7 +109,8 @@ class StreamImports:
             subject = source.shadowed(sub.subject)
             if subject is None:
                 continue
-            shadow = Subscription(Shadow(sub, source.forward, source.local), subject, sub.queue, sub.sid)
+            sink = Shadow(sub, source.forward, source.local, self._importer, source.allow_trace)
+            shadow = Subscription(sink, subject, sub.queue, sub.sid)
             shadow.filtered = sub.filtered
             source.account.add_plain(shadow)
             shadows.append((source, shadow))
