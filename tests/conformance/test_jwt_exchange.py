@@ -542,3 +542,24 @@ def events_of_its_own(scene: Scene) -> Any:
 def test_a_change_of_tokens_reaches_connected_clients(look: Callable[[Scene], Any], tmp_path: Path) -> None:
     peer, ours = of_both(tmp_path, CONFIG, lambda server: look(Scene(server)))
     assert ours == peer
+
+
+def test_the_page_of_an_account_shows_its_imports_and_exports(tmp_path: Path) -> None:
+    def look(server: ServerProcess) -> Any:
+        scene = Scene(server)
+        revoked = stream("r.>", token_req=True, revocations={B.public: NOW})
+        scene.set(A, exports=[stream("s.>"), stream("p.>", token_req=True), revoked, service("help")])
+        scene.set(
+            B, imports=[from_a(stream, "s.>"), from_a(stream, "p.>"), from_a(service, "help", share=True)]
+        )
+        scene.client(B)
+        shown = []
+        for account in (A, B):
+            answer = scene._admin.request(b"$SYS.REQ.ACCOUNT.%b.INFO" % account.public.encode())
+            page = json.loads(answer)["data"]
+            lists = [sorted(page.get(name, []), key=json.dumps) for name in ("exports", "imports")]
+            shown.append((page["complete"], [sorted(each.items()) for entries in lists for each in entries]))
+        return [(complete, sorted(entries, key=repr)) for complete, entries in shown]
+
+    peer, ours = of_both(tmp_path, CONFIG, look)
+    assert ours == peer
