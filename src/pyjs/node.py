@@ -166,15 +166,25 @@ class Node(Host):
         from pyjs.config.exchange.declared import Exchange
 
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
+        if self.trust is not None:  # of accounts with tokens, `share` applies it
+            declared |= {name: self.exchanges.get(name, Exchange()) for name in self.trust.accounts}
         changed = [
             name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
         ]
         self.exchanges = declared
         if changed:
-            from pyjs.core.exchange.account_exchange import apply
+            from pyjs.core.exchange.account_exchange import apply, importers
 
             self.turn_state.now = self.clock.now_ns()
-            apply(self, declared, changed)
+            apply(self, declared, [*changed, *importers(declared, changed)])
+
+    def share(self, name: str, exchange: Exchange) -> None:
+        """Apply imports, exports and mappings of an account with a token."""
+        from pyjs.core.exchange.account_exchange import apply
+
+        self.exchanges[name] = exchange
+        self.turn_state.now = self.clock.now_ns()
+        apply(self, self.exchanges, (name,))
 
     def _add_account(self, name: str) -> Account:
         """Return an account, a new one if there is none of that name."""
@@ -195,6 +205,7 @@ class Node(Host):
         account = self._add_account(options.name)
         account.tag = tag or options.name
         account.limits = options.limits
+        account.trace_dest = options.msg_trace
         self.options.accounts[options.name] = options
         if options.name == self.options.system_account:
             self.system_account = account
@@ -205,6 +216,8 @@ class Node(Host):
     def disable_account(self, name: str) -> None:
         """Stop JetStream of an account, and refuse its clients."""
         self.apply_account(AccountOptions(name, limits=AccountLimits(0, 0, 0)), self.accounts[name].tag)
+        if name in self.exchanges:
+            self.share(name, replace(self.exchanges[name], imports=()))
 
     def start_trust(self) -> None:
         """Load the accounts that must be known before clients come: the system account, and those with streams.

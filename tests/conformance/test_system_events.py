@@ -28,7 +28,7 @@ system_account: SYS
 STATSZ = b".STATSZ"
 TIMES = {"id", "timestamp", "time", "start", "stop"}  # of each run
 # Compared in test_system_account.py; and nats-server knows a round trip before the first PONG.
-LEFT_OUT = {"ver", "feature_flags", "seq", "flags", "jetstream", "host", "rtt"}
+LEFT_OUT = {"ver", "feature_flags", "seq", "jetstream", "host", "rtt"}
 Scene = Callable[[int], None]
 
 

@@ -33,8 +33,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("account", "closed", "host", "scheduler"),
         ("tracing",),
         ("session",),
-        ("trust",),
-        ("exchange",),
+        ("trust", "exchange"),
     ),
     "store": (
         ("crypt", "index", "open_files", "sync_set"),

@@ -29,7 +29,7 @@ def masked(data: bytes) -> str:
 class AccountClient(RawClient):
     """A client of the account of `user`, whose password is its name."""
 
-    def __init__(self, port: int, user: str, inbox: bytes = b"", **fields: object) -> None:
+    def __init__(self, port: int, user: str, /, inbox: bytes = b"", **fields: object) -> None:
         options = {"user": user, "pass": user, "verbose": False, "headers": True, "no_responders": True}
         text = json.dumps(options | {"protocol": 1} | fields).encode()
         self._kept = b""  # what arrived while `do` waited

@@ -137,11 +137,11 @@ class WebSocketAuthorizationKeys(TypedDict, total=False):
     """The block `authorization`."""
 
     user: str
-    """The name of the single user of this port."""
+    """The name of the single user."""
     password: str
-    """Its password, or the bcrypt hash of it."""
+    """The password of the single user, or its bcrypt hash."""
     token: str
-    """The token of this port, or its bcrypt hash."""
+    """The token that every client must send, or its bcrypt hash."""
     timeout: Duration | float
     """How long a client may take to authenticate; a number counts seconds."""
 
@@ -281,6 +281,8 @@ class ExportKeys(TypedDict, total=False):
     """How long a response may take."""
     latency: str | LatencyKeys
     """The subject of latency samples of the service, or their options."""
+    allow_trace: bool
+    """Traces of requests go on in this account."""
 
 
 class RemoteKeys(TypedDict, total=False):
@@ -305,6 +307,8 @@ class ImportKeys(TypedDict, total=False):
     """The subject in this account, with `$1` for the first `*` of the other one."""
     share: bool
     """The service learns which client sends a request."""
+    allow_trace: bool
+    """Traces of the stream's messages go on in this account."""
 
 
 class MapDestinationKeys(TypedDict, total=False):

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyjs.claims.exchange import Export, Import, export_issues, import_issues, read_exports, read_imports
+from pyjs.claims.exchange import (
+    WHOLE,
+    Export,
+    Import,
+    MappedTo,
+    export_issues,
+    import_issues,
+    mapping_issues,
+    read_exports,
+    read_imports,
+    read_mappings,
+)
 from pyjs.claims.fields import (
     Head,
     Issue,
@@ -103,6 +114,14 @@ class UserScope:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceClaims:
+    """Where traces of messages with a W3C `traceparent` go."""
+
+    subject: str
+    sampling: int = WHOLE  # percent
+
+
+@dataclass(frozen=True, slots=True)
 class AccountClaims:
     """An account."""
 
@@ -115,9 +134,9 @@ class AccountClaims:
     default_permissions: PermissionLists = field(default_factory=PermissionLists)
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
-    mappings: tuple[str, ...] = ()  # the subjects that are mapped
+    mappings: Mapping[str, tuple[MappedTo, ...]] = field(default_factory=dict)
     authorization: ExternalAuthorization = ExternalAuthorization()
-    trace_subject: str = ""
+    trace: TraceClaims | None = None
     cluster_traffic: str = ""
     description: str = ""
     info_url: str = ""
@@ -136,7 +155,6 @@ def account_of(token: Token) -> AccountClaims:
     if token.kind != "account":
         raise TokenFault("not account claim")
     nats = token.nats
-    trace = block(nats, "trace")
     return AccountClaims(
         head_of(token),
         _read_limits(block(nats, "limits"), token.version),
@@ -145,9 +163,9 @@ def account_of(token: Token) -> AccountClaims:
         read_permissions(block(nats, "default_permissions")),
         read_exports(nats),
         read_imports(nats),
-        tuple(block(nats, "mappings")),
+        read_mappings(nats),
         _read_authorization(block(nats, "authorization")),
-        text(trace, "dest"),
+        _read_trace(nats),
         text(nats, "cluster_traffic"),
         text(nats, "description"),
         text(nats, "info_url"),
@@ -205,6 +223,27 @@ def _read_signing_keys(fields: Map) -> dict[str, UserScope | None]:
     return keys
 
 
+def _read_trace(fields: Map) -> TraceClaims | None:
+    if fields.get("trace") is None:
+        return None
+    trace = block(fields, "trace")
+    return TraceClaims(text(trace, "dest"), number(trace, "sampling") or WHOLE)
+
+
+def _trace_issues(trace: TraceClaims) -> list[Issue]:
+    issues = [
+        Issue(f"the account Trace.Destination {each.description}")
+        for each in subject_issues(trace.subject)[:1]
+    ]
+    if has_wildcards(trace.subject):
+        wrong = f'subject "{trace.subject}" is not a valid publish subject'
+        issues.append(Issue(f"the account Trace.Destination {wrong}"))
+    if not 0 <= trace.sampling <= WHOLE:
+        wrong = f"value '{trace.sampling}' is not valid, should be in the range [1..100]"
+        issues.append(Issue(f"the account Trace.Sampling {wrong}"))
+    return issues
+
+
 def _read_authorization(fields: Map) -> ExternalAuthorization:
     return ExternalAuthorization(
         texts(fields, "auth_users"), texts(fields, "allowed_accounts"), text(fields, "xkey")
@@ -219,9 +258,9 @@ def account_issues(account: AccountClaims, now_s: int) -> list[Issue]:
     if "" in dict(account.limits.tiers):
         issues.append(Issue('Tiered JetStream Limits can not contain a blank "" tier name'))
     issues += permissions_issues(account.default_permissions)
-    for subject in account.mappings:
-        issues += subject_issues(subject)
+    issues += mapping_issues(account.mappings)
     issues += _authorization_issues(account.authorization)
+    issues += [] if account.trace is None else _trace_issues(account.trace)
     issues += _count_issues(account)
     for key, scope in account.signing_keys.items():
         if public_key(key, ACCOUNT) is None:

@@ -1,8 +1,10 @@
-"""Exports and imports in the claims of an account, and the activation token that a private import needs."""
+"""Exports, imports and mappings in the claims of an account, and the activation token that a private import needs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from pyjs.claims.fields import (
@@ -27,11 +29,16 @@ from pyjs.claims.token import TokenFault, decode
 from pyjs.wire.nkeys import ACCOUNT, public_key
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyjs.claims.fields import Map
     from pyjs.claims.token import Token
 
 STREAM, SERVICE = "stream", "service"
 RESPONSES = ("", "Singleton", "Stream", "Chunked")
+WHOLE = 100  # percent
+DECLARED_MAX = 2048  # exports, imports or mappings of one account
+COMPARED_MAX = 512  # subjects that are compared with each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,15 @@ class Import:
     local_subject: str = ""
     share: bool = False
     allow_trace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MappedTo:
+    """One destination of a mapping."""
+
+    subject: str
+    weight: int = WHOLE  # percent
+    cluster: str = ""  # which it is for; "": every server
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +134,18 @@ def read_imports(fields: Map) -> tuple[Import, ...]:
     )
 
 
+def read_mappings(fields: Map) -> dict[str, tuple[MappedTo, ...]]:
+    """Return the mappings of an account: the destinations of each subject."""
+    given = block(fields, "mappings")
+    return {
+        source: tuple(
+            MappedTo(text(each, "subject"), number(each, "weight") or WHOLE, text(each, "cluster"))
+            for each in blocks(given, source)
+        )
+        for source in given
+    }
+
+
 def _kind(fields: Map, name: str) -> str:
     kind = text(fields, name)
     if name in fields and kind not in (STREAM, SERVICE):
@@ -150,7 +178,9 @@ def _read_export(fields: Map) -> Export:
 
 
 def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
-    """Return the faults in the exports of an account."""
+    """Return what is wrong with the exports of an account."""
+    if len(exports) > DECLARED_MAX:
+        return [Issue(f"the account contains more than {DECLARED_MAX} exports")]
     issues = [issue for export in exports for issue in _issues_of_export(export)]
     for kind, subjects in (
         (SERVICE, [each.subject for each in exports if each.kind == SERVICE]),
@@ -162,20 +192,14 @@ def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
 
 def _covered(kind: str, subjects: list[str]) -> list[Issue]:
     """Return an issue for each subject that covers another one; with very many subjects, for equal ones only."""
-    if len(subjects) > COMPARED_MAX:
-        twice = (
-            {subject for subject in subjects if subjects.count(subject) > 1} if len(subjects) < 4096 else ()
-        )
-        return [Issue(f'{kind} export subject "{each}" already exports "{each}"') for each in sorted(twice)]
     found: dict[str, str] = {}
-    for at, inner in enumerate(subjects):
-        for other_at, outer in enumerate(subjects):
-            if at != other_at and outer not in found and is_contained(inner, outer):
+    if len(subjects) > COMPARED_MAX:
+        found = {subject: subject for subject, count in Counter(subjects).items() if count > 1}
+    else:
+        for inner, outer in permutations(subjects, 2):
+            if outer not in found and is_contained(inner, outer):
                 found[outer] = inner
     return [Issue(f'{kind} export subject "{key}" already exports "{inner}"') for key, inner in found.items()]
-
-
-COMPARED_MAX = 512
 
 
 def _issues_of_export(export: Export) -> list[Issue]:
@@ -226,8 +250,33 @@ def _issues_of_position(export: Export) -> list[Issue]:
     return []
 
 
+def mapping_issues(mappings: Mapping[str, tuple[MappedTo, ...]]) -> list[Issue]:
+    """Return what is wrong with the mappings of an account."""
+    if len(mappings) > DECLARED_MAX:
+        return [Issue(f"the account contains more than {DECLARED_MAX} mappings")]
+    issues: list[Issue] = []
+    for source, destinations in mappings.items():
+        issues += subject_issues(source)
+        totals: dict[str, int] = {}
+        for each in destinations:
+            issues += subject_issues(each.subject)
+            if each.weight > WHOLE:
+                issues.append(Issue(f'Mapping "{source}" has a weight {each.weight} that exceeds 100'))
+            totals[each.cluster] = totals.get(each.cluster, 0) + each.weight
+            if each.cluster and totals[each.cluster] > WHOLE:
+                where = f'in cluster "{each.cluster}"'
+                issues.append(
+                    Issue(f'Mapping "{source}" {where} exceeds 100% among all of it\'s weighted to mappings')
+                )
+        if totals.get("", 0) > WHOLE:
+            issues.append(Issue(f'Mapping "{source}" exceeds 100% among all of it\'s weighted to mappings'))
+    return issues
+
+
 def import_issues(imports: tuple[Import, ...], account: str) -> list[Issue]:
-    """Return the faults in the imports of `account`."""
+    """Return what is wrong with the imports of `account`."""
+    if len(imports) > DECLARED_MAX:
+        return [Issue(f"the account contains more than {DECLARED_MAX} imports")]
     issues: list[Issue] = []
     seen: dict[str, list[str]] = {}
     for each in imports:

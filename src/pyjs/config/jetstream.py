@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from pyjs.base.units import INT64_MAX
 from pyjs.config import unsupported
-from pyjs.config.accounts import read_switch
 from pyjs.config.errors import Refused, suggestion
 from pyjs.config.kinds import (
     BOOL,
@@ -26,6 +25,7 @@ from pyjs.config.kinds import (
     positive_duration,
     read_lower,
     read_map,
+    read_switch,
 )
 from pyjs.config.options import BatchLimits, JetStreamLimits, JetStreamOptions, Options
 from pyjs.config.table import Key, Kind, Reading, Table, read_block

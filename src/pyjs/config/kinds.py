@@ -11,9 +11,9 @@ from functools import partial
 
 from pyjs.base.gotext import NS_PER_S, duration_text
 from pyjs.base.units import INT64_MAX, parse_duration_ns, parse_number
-from pyjs.config.errors import Refused
+from pyjs.config.errors import Refused, suggestion
 from pyjs.config.table import Key, Kind, Reading, wrong_type
-from pyjs.config.values import ConfigMap, Value
+from pyjs.config.values import ConfigMap, Value, describe
 
 INT32_MAX = (1 << 31) - 1
 
@@ -151,6 +151,19 @@ def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
 def read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
     """Read a string without regard to case and to space around it."""
     return read_string(reading, key, value, target).strip().lower()
+
+
+def read_switch(key: Key, value: Value) -> bool:
+    """Read true, false, "enabled" or "disabled"."""
+    if isinstance(value.data, bool):
+        return value.data
+    words = {"enabled": True, "enable": True, "disabled": False, "disable": False}
+    if not isinstance(value.data, str):
+        raise wrong_type(key, value, "true, false or a map", f"write {key.name}: enabled")
+    if value.data.lower() in words:
+        return words[value.data.lower()]
+    cause = f'"{key.name}" is {describe(value)}, which is neither enabled nor disabled'
+    raise Refused(value.place, cause, suggestion(value.data, words, f"write {key.name}: enabled"))
 
 
 BOOL = Kind("bool", _read_bool, "bool")

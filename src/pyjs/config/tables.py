@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from pyjs.base.units import INT64_MAX
 from pyjs.config import unsupported
-from pyjs.config.accounts import (
+from pyjs.config.access.accounts import (
     ACCOUNT,
     ACCOUNT_JETSTREAM,
     ACCOUNT_LIMITS,
-    AUTHORIZATION,
-    CALLOUT,
     MSG_TRACE,
-    PERMISSIONS,
-    RESPONSES,
-    USER,
     read_accounts,
-    read_authorization,
 )
+from pyjs.config.access.authorization import AUTHORIZATION, CALLOUT, read_authorization
+from pyjs.config.access.operators import OPERATOR_KEYS, RESOLVER
+from pyjs.config.access.permissions import PERMISSIONS, RESPONSES
+from pyjs.config.access.users import USER
 from pyjs.config.errors import Refused, suggestion
 from pyjs.config.exchange.read import DESTINATION, EXPORT, IMPORT, LATENCY, MAPPINGS, REMOTE
 from pyjs.config.jetstream import (
@@ -52,7 +50,6 @@ from pyjs.config.kinds import (
     read_listen,
     read_map,
 )
-from pyjs.config.operators import OPERATOR_KEYS, RESOLVER
 from pyjs.config.options import NS_PER_S, Options
 from pyjs.config.ports.cluster import CLUSTER, CLUSTER_LOGIN, read_cluster
 from pyjs.config.ports.websocket import LOGINS, WEBSOCKET, read_websocket

@@ -1,7 +1,7 @@
 """Keys of nats-server 2.15 that are refused by name because they would change nothing here yet.
 
 Data only. One row for each key, with all its names and the reason that the message gives. A key moves from
-here to tables.py or accounts.py together with the code that makes it effective.
+here to its table together with the code that makes it effective.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from pyjs.core.auth.users import Authenticator
 from pyjs.core.sink import Turn
 
 if TYPE_CHECKING:
+    from pyjs.config.exchange.declared import Exchange
     from pyjs.config.options import AccountOptions
     from pyjs.core.account import Account
     from pyjs.core.link import Peer
@@ -114,6 +115,10 @@ class Host(ABC):
     @abstractmethod
     def apply_account(self, options: AccountOptions, tag: str) -> None:
         """Add an account, or change its limits and JetStream; `tag` is its name for people."""
+
+    @abstractmethod
+    def share(self, name: str, exchange: Exchange) -> None:
+        """Apply what an account may share, which was checked; an account that it imports from has been applied."""
 
     @abstractmethod
     def disable_account(self, name: str) -> None:

@@ -164,12 +164,12 @@ class TlsOptions(Options):
 class WebSocketAuthorizationOptions(Options):
     """The block `authorization`."""
 
-    user: str | None = Field(default=None, description="The name of the single user of this port.")
+    user: str | None = Field(default=None, description="The name of the single user.")
     password: str | None = Field(
-        default=None, description="Its password, or the bcrypt hash of it.", repr=False
+        default=None, description="The password of the single user, or its bcrypt hash.", repr=False
     )
     token: str | None = Field(
-        default=None, description="The token of this port, or its bcrypt hash.", repr=False
+        default=None, description="The token that every client must send, or its bcrypt hash.", repr=False
     )
     timeout: Duration | float | None = Field(
         default=None, description="How long a client may take to authenticate; a number counts seconds."
@@ -334,6 +334,7 @@ class ExportOptions(Options):
     latency: str | LatencyOptions | None = Field(
         default=None, description="The subject of latency samples of the service, or their options."
     )
+    allow_trace: bool | None = Field(default=None, description="Traces of requests go on in this account.")
 
 
 class RemoteOptions(Options):
@@ -357,6 +358,9 @@ class ImportOptions(Options):
         default=None, description="The subject in this account, with `$1` for the first `*` of the other one."
     )
     share: bool | None = Field(default=None, description="The service learns which client sends a request.")
+    allow_trace: bool | None = Field(
+        default=None, description="Traces of the stream's messages go on in this account."
+    )
 
 
 class MapDestinationOptions(Options):

@@ -14,7 +14,7 @@ from pyjs.monitor.subsz import sublist_stats
 
 if TYPE_CHECKING:
     from pyjs.core.account import Account
-    from pyjs.core.trust.accounts import TrustedAccounts
+    from pyjs.core.trust.accounts import TrustedAccount, TrustedAccounts
     from pyjs.monitor.state import Monitored
 
 
@@ -46,7 +46,7 @@ def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
         detail["update_time"] = time_text(trusted.updated_ns)
     return detail | {
         "expired": trusted is not None and trusted.is_expired,
-        "complete": True,
+        "complete": trusted is None or _is_complete(monitored, trusted),
         "jetstream_enabled": account.jetstream is not None,
         "leafnode_connections": 0,
         "client_connections": len(account.sessions),
@@ -55,6 +55,12 @@ def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
         **_of_token(monitored.node.trust, account, now_ns),
         "sublist_stats": sublist_stats([account]),
     }
+
+
+def _is_complete(monitored: Monitored, trusted: TrustedAccount) -> bool:
+    """Return whether all imports of a token have an effect."""
+    shared = monitored.node.exchanges.get(trusted.name)
+    return len(trusted.claims.imports) == (0 if shared is None else len(shared.imports))
 
 
 def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> JsonDict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.gotext import NS_PER_S, time_text
 from pyjs.config.exchange.declared import (
     CHUNKED,
     SINGLETON,
@@ -68,6 +69,10 @@ def _export(export: Export) -> JsonDict:
         shown["response_type"] = _RESPONSE_TYPES[export.response_type]
         if export.latency is not None:
             shown["service_latency"] = _latency(export.latency)
+    if export.activation_required:
+        shown["token_req"] = True
+    if export.revocations:
+        shown["revoked_activations"] = {name: time_text(at * NS_PER_S) for name, at in export.revocations}
     return shown | ({"approved_accounts": [*export.accounts]} if export.accounts else {})
 
 

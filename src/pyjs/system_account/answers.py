@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     Given = dict[str, Any]
     Data = Generator[None, None, JsonDict]
 
-WITH_JETSTREAM = 1  # flag of a server; the others are of clusters
+WITH_JETSTREAM = (
+    7  # flags of a server: JetStream, binary snapshots and Raft traffic in accounts, which clusters use
+)
 PLACE = re.compile(r" at offset \d+$")  # which only the JetStream API tells
 NOT_A_PROFILE = "profiles are not supported yet"
 NOT_AN_EXPVAR = "expvars are not supported yet"

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
-from pyjs.claims.account import account_issues, account_of
+from pyjs.claims.account import account_issues
 from pyjs.claims.fields import head_of
 from pyjs.claims.token import TokenFault, decode
 from pyjs.core.job import Job, Lane
+from pyjs.core.trust.convert import account_token
 from pyjs.core.trust.directory import DirectoryFault
 from pyjs.core.trust.resolvers import DirectoryResolver
 from pyjs.wire.nkeys import ACCOUNT, public_key
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyjs.claims.account import AccountClaims
     from pyjs.core.account import Account
     from pyjs.core.sink import Request
+    from pyjs.core.trust.convert import AccountToken
     from pyjs.core.trust.directory import TokenDirectory
     from pyjs.node import Node
     from pyjs.system_account.answers import Answers
@@ -43,8 +45,7 @@ class Outcome:
     account: str = ""
     message: str = ""
     error: str = ""  # "": it succeeded
-    claims: AccountClaims | None = None  # to apply, if the account is known
-    text: str = ""  # the token of the claims
+    token: AccountToken | None = None  # to apply, if the account is known
     deleted: list[str] = field(default_factory=list)
     texts: list[bytes] | None = None  # the answers, in place of `message`
     names: list[str] | None = None  # the answer, in place of `message`
@@ -134,14 +135,14 @@ class ClaimsRequests:
         failed = "jwt update resulted in error"
         text = data.decode("utf-8", "replace")
         try:
-            claims = account_of(decode(text))
+            token = account_token(text, self._now_s)
         except TokenFault as fault:
             return Outcome(named, failed, str(fault))
-        if claims.head.subject != named:
+        if token.claims.head.subject != named:
             return Outcome(named, failed, "subject does not match jwt content")
         if named not in known:
             return Outcome(named, "jwt update skipped")
-        return Outcome(named, "jwt updated", claims=claims, text=text)
+        return Outcome(named, "jwt updated", token=token)
 
     def _stored_update(self, data: bytes, named: str, known: frozenset[str]) -> Outcome:
         """Check a token and store it; a cache stores those of known accounts."""
@@ -149,9 +150,10 @@ class ClaimsRequests:
         failed = f"jwt update{cache} resulted in error"
         text = data.decode("utf-8", "replace")
         try:
-            claims = account_of(decode(text))
+            token = account_token(text, self._now_s)
         except TokenFault as fault:
             return Outcome(named if cache and named else "n/a", failed, str(fault))
+        claims = token.claims
         subject = claims.head.subject
         issues = [each.description for each in account_issues(claims, self._now_s) if each.blocking]
         invalid = f"validation errors: [{' '.join(issues)}]" if issues else ""
@@ -172,7 +174,7 @@ class ClaimsRequests:
             changed = directory.save(subject, text)
         except DirectoryFault as fault:
             return Outcome(subject, failed, str(fault))
-        return Outcome(subject, f"jwt updated{cache}", claims=claims if changed else None, text=text)
+        return Outcome(subject, f"jwt updated{cache}", token=token if changed else None)
 
     def _needs_signing_key(self, claims: AccountClaims) -> bool:
         operators = self._node.options.operators
@@ -265,8 +267,8 @@ class ClaimsRequests:
 
     # -- answers -----------------------------------------------------------------------------------------------
     def _answer(self, reply: bytes, outcome: Outcome) -> None:
-        if outcome.claims is not None:
-            self._apply(outcome, outcome.claims)
+        if outcome.token is not None:
+            self._apply(outcome, outcome.token)
         trust = self._node.trust
         for name in outcome.deleted:
             assert trust is not None
@@ -295,14 +297,14 @@ class ClaimsRequests:
                 yield
             self._system.send(reply, text)
 
-    def _apply(self, outcome: Outcome, claims: AccountClaims) -> None:
+    def _apply(self, outcome: Outcome, token: AccountToken) -> None:
         """Apply a new token to its account, if that is known."""
         trust, name = self._node.trust, outcome.account
         assert trust is not None
         if name not in trust.accounts:
             return
         try:
-            trust.apply(name, outcome.text, claims)
+            trust.apply(name, token)
         except TokenFault as fault:
             if self._directory is None:
                 outcome.message, outcome.error = "jwt update resulted in error", str(fault)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from unittest.mock import Mock
 
 from tests.unit.config.effects import KEY, Effect
 from tests.unit.monitor.conftest import Site
 
+from pyjs.core.host import SessionEvents
+
+TRACED = b"NATS/1.0\r\nNats-Trace-Dest: t\r\n\r\n"
 BLOCK = b"NATS/1.0\r\nb3: 1\r\n\r\n"
 
 
@@ -25,6 +29,19 @@ def exchanged(site: Site) -> object:
             service.send(b"PUB %b 2\r\nok\r\nPUB %b 2\r\nno\r\n" % (reply, reply))
         seen += [asked, client.take(), service.take()]
     return [re.sub(rb"_R_\.[\w.]+", b"_R_", each) for each in seen]
+
+
+def followed(site: Site) -> object:
+    """Return the events in the traces of a request and a stream's message."""
+    found: list[list[object]] = []
+    events = Mock(SessionEvents)
+    events.traced.side_effect = lambda trace: found.append([event["type"] for event in trace.events])
+    site.fixture.node.events = events
+    service, client = site.client(user="s"), site.client(user="u")
+    client.send(b"SUB a.* 1\r\n")
+    service.send(b"SUB help.* 1\r\nHPUB a.U %d %d\r\n%b\r\n" % (len(TRACED), len(TRACED), TRACED))
+    client.send(b"HPUB help.U inbox %d %d\r\n%b\r\n" % (len(TRACED), len(TRACED), TRACED))
+    return found
 
 
 def accounts(exports: str, imports: str, key: str, without: str = "") -> Effect:
@@ -81,6 +98,9 @@ EXCHANGE_EFFECTS: dict[str, list[Effect]] = {
     "accounts.*.exports.*/response_type": [exported("service: help.*, response_type: stream")],
     "accounts.*.exports.*/response_threshold": [exported('service: help.*, response_threshold: "2s"')],
     "accounts.*.exports.*/latency": [exported("service: help.*, latency: lat")],
+    "accounts.*.exports.*/allow_trace": [
+        exported("service: help.*, allow_trace: true")._replace(observe=followed)
+    ],
     "accounts.*.exports.*.latency/sampling": [
         latency("sampling: headers, subject: lat", "sampling: 100, subject: lat")
     ],
@@ -90,6 +110,9 @@ EXCHANGE_EFFECTS: dict[str, list[Effect]] = {
     "accounts.*.imports.*/prefix": [imported(f"{STREAM}, prefix: p", STREAM)],
     "accounts.*.imports.*/to": [imported(f"{SERVICE}, to: far.$1", SERVICE)],
     "accounts.*.imports.*/share": [imported(f"{SERVICE}, share: true", SERVICE)],
+    "accounts.*.imports.*/allow_trace": [
+        imported(f"{STREAM}, allow_trace: true", STREAM)._replace(observe=followed)
+    ],
     "accounts.*.imports.*.stream/account": [
         imported("stream: {account: S, subject: a.*}", "service: {account: S, subject: help.*}")
     ],

@@ -8,9 +8,10 @@ Source: rules, their order and texts of nats-server 2.15.1 (tests/conformance/te
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyjs.config.exchange.declared import (
+    ANY,
     SINGLETON,
     Exchange,
     Export,
@@ -25,7 +26,7 @@ from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_has_wildca
 from pyjs.subjects.transform import TransformError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 
 @dataclass(slots=True)
@@ -40,28 +41,32 @@ class ExchangeProblem:
 
 @dataclass(slots=True)
 class Check:
-    """A check of the declarations of all accounts together."""
+    """A check of the declarations of accounts together; single accounts may be checked again."""
 
     declared: Mapping[str, Exchange]
-    problems: list[ExchangeProblem] = field(default_factory=list)
+    now_s: int = 0  # when activations must be valid
     # Accepted imports by account, in the order of the check: cycles are looked for among these.
     streams: dict[str, list[StreamImport]] = field(default_factory=dict)
     services: dict[str, list[ServiceImport]] = field(default_factory=dict)
 
     def run(self) -> list[ExchangeProblem]:
-        """Return the problems: exports first, since imports need them."""
-        self._each("exports", self._export_fault)
-        self._each("imports", self._import_fault)
-        return self.problems
-
-    def _each(self, kind: str, fault: Callable[[str, Any], str]) -> None:
+        """Return the problems of all accounts: exports first, since imports need them."""
+        problems = []
         for name, exchange in self.declared.items():
-            for index, each in enumerate(getattr(exchange, kind)):
-                cause = fault(name, each)
-                if cause:
-                    self.problems.append(ExchangeProblem(name, kind, index, cause))
+            faults = [self.export_fault(name, each) for each in exchange.exports]
+            problems += _problems(name, "exports", faults)
+        for name, exchange in self.declared.items():
+            faults = [self.accept(name, each) for each in exchange.imports]
+            problems += _problems(name, "imports", faults)
+        return problems
 
-    def _export_fault(self, name: str, export: Export) -> str:
+    def forget(self, name: str) -> None:
+        """Take back the imports of an account, to check them again."""
+        self.streams.pop(name, None)
+        self.services.pop(name, None)
+
+    def export_fault(self, name: str, export: Export) -> str:
+        """Return what is wrong with an export of an account; "": nothing."""
         kind = "stream" if isinstance(export, StreamExport) else "service"
         for account in export.accounts:
             if account not in self.declared:
@@ -73,10 +78,11 @@ class Check:
         ):
             return f'Error adding {kind} export "{export.subject}": sublist: invalid subject'
         if isinstance(export, ServiceExport) and export.latency is not None:
-            return self._latency_fault(name, export, export.latency)
+            return self.latency_fault(name, export, export.latency)
         return ""
 
-    def _latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
+    def latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
+        """Return what is wrong with the measuring of a service; "": nothing."""
         results = latency.subject.encode()
         own = [each for each in self.declared[name].exports if isinstance(each, ServiceExport)]
         looped = any(is_subset(results, each.subject.encode()) for each in own)
@@ -85,7 +91,8 @@ class Check:
             return f"{start}: invalid publish subject"
         return "" if export.response_type == SINGLETON else f"{start}: bad service response type"
 
-    def _import_fault(self, name: str, wanted: Import) -> str:
+    def accept(self, name: str, wanted: Import) -> str:
+        """Accept an import of an account, or return why not."""
         kind = "stream" if isinstance(wanted, StreamImport) else "service"
         exporter = self.declared.get(wanted.account)
         if exporter is None:
@@ -95,7 +102,7 @@ class Check:
             return start + (
                 "stream import not authorized" if kind == "stream" else "sublist: invalid subject"
             )
-        if not authorized(exporter.export_of(wanted), name, wanted.subject):
+        if not authorized(exporter, exporter.export_of(wanted), name, wanted, self.now_s):
             return f"{start}{kind} import not authorized"
         if isinstance(wanted, StreamImport):
             cause = self._stream_fault(name, wanted)
@@ -160,15 +167,34 @@ class Check:
         return False
 
 
-def authorized(export: Export | None, importer: str, subject: str) -> bool:
-    """Return whether `importer` may import `subject` by `export`."""
+def authorized(exporter: Exchange, export: Export | None, importer: str, wanted: Import, now_s: int) -> bool:
+    """Return whether `importer` may import what it wants by an export of `exporter`, which covers it."""
     if export is None:
         return False
-    position = export.account_token_position
+    position, subject = export.account_token_position, wanted.subject
     if position:
         tokens = subject.split(".") if subject != export.subject else []
         return position <= len(tokens) and tokens[position - 1] == importer
+    if export.activation_required:
+        return wanted.activation is not None and _is_active(exporter, export, importer, wanted, now_s)
     return not export.accounts or importer in export.accounts
+
+
+def _is_active(exporter: Exchange, export: Export, importer: str, wanted: Import, now_s: int) -> bool:
+    """Return whether the activation of an import is for it, by the right key, in time, and not revoked."""
+    given = wanted.activation
+    assert given is not None
+    signed = given.issuer == wanted.account if not given.issuer_account else given.issuer in exporter.signers
+    if given.issuer_account not in ("", wanted.account) or given.importer != importer or not signed:
+        return False
+    revoked = dict(export.revocations)
+    return given.is_valid(now_s) and all(
+        revoked.get(each, given.issued_at - 1) < given.issued_at for each in (importer, ANY)
+    )
+
+
+def _problems(name: str, kind: str, faults: list[str]) -> list[ExchangeProblem]:
+    return [ExchangeProblem(name, kind, index, cause) for index, cause in enumerate(faults) if cause]
 
 
 def _met(imports: list[StreamImport], subject: str) -> Iterator[tuple[StreamImport, str]]:

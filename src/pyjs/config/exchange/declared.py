@@ -8,8 +8,8 @@ Source: nats.docs "Accounts".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from pyjs.subjects.local_subject import LocalSubject, numbered, of_service_import, of_stream_import
 from pyjs.subjects.tokens import is_subset
@@ -19,7 +19,24 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 THRESHOLD_NS = 120 * NS_PER_S  # time limit of a response, unless the export has another one
+ANY = "*"  # every importer, in revocations
 SINGLETON, STREAM, CHUNKED = "Singleton", "Stream", "Chunked"  # response types
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """The permission to import a private export, given by a key of the exporting account; times in seconds."""
+
+    importer: str
+    issuer: str
+    issuer_account: str = ""  # "": the issuer is the exporting account itself
+    issued_at: int = 0
+    not_before: int = 0
+    expires: int = 0  # 0: never
+
+    def is_valid(self, now_s: int) -> bool:
+        """Return whether it holds at a time."""
+        return self.not_before <= now_s and not 0 < self.expires <= now_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +46,8 @@ class StreamExport:
     subject: str
     accounts: tuple[str, ...] = ()  # who may import it; (): every account
     account_token_position: int = 0  # the token of the import's subject that is the importer's name; 0: none
+    activation_required: bool = False  # an importer needs an activation
+    revocations: tuple[tuple[str, int], ...] = ()  # importer, or ANY: activations issued up to then are void
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,9 @@ class ServiceExport:
     response_type: str = SINGLETON
     response_threshold_ns: int = THRESHOLD_NS
     latency: Latency | None = None
+    allow_trace: bool = False  # a trace follows the request into the exporting account
+    activation_required: bool = False
+    revocations: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +80,8 @@ class StreamImport:
     account: str
     subject: str
     to: str = ""  # the subject here, with $1 for the first `*` of `subject`; "": the same
+    allow_trace: bool = False  # a trace follows the message into this account
+    activation: Activation | None = None
 
     def local(self) -> LocalSubject:
         """Return the subject here. Raises TransformError."""
@@ -72,6 +96,7 @@ class ServiceImport:
     subject: str
     to: str = ""  # the subject here; "": the same
     share: bool = False  # the service learns who asks
+    activation: Activation | None = None
 
     def local(self) -> LocalSubject:
         """Return the subject here. Raises TransformError."""
@@ -102,6 +127,16 @@ class SubjectMapping:
         return found
 
 
+Declared = TypeVar("Declared", "StreamExport", "ServiceExport", "StreamImport", "ServiceImport")
+
+
+def without_rules(declared: Declared) -> Declared:
+    """Return an export or import without what only its check needs: equal ones work alike."""
+    if isinstance(declared, StreamImport | ServiceImport):
+        return replace(declared, activation=None)
+    return replace(declared, accounts=(), account_token_position=0, activation_required=False, revocations=())
+
+
 Export: TypeAlias = "StreamExport | ServiceExport"
 Import: TypeAlias = "StreamImport | ServiceImport"
 
@@ -113,6 +148,7 @@ class Exchange:
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
     mappings: tuple[SubjectMapping, ...] = ()
+    signers: frozenset[str] = frozenset()  # the keys that may sign its activations besides its own
 
     def stream_imports(self) -> list[StreamImport]:
         """Return the imports of streams."""

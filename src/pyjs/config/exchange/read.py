@@ -38,7 +38,6 @@ from pyjs.subjects.transform import TransformError, check_mapping
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_NO_TRACE = "message tracing is not there yet"
 _RESPONSES = {
     "single": SINGLETON, "singleton": SINGLETON, "stream": STREAM, "chunk": CHUNKED, "chunked": CHUNKED
 }  # fmt: skip
@@ -55,6 +54,7 @@ class ExportBlock:
     response_type: str = SINGLETON
     response_threshold_ns: int = THRESHOLD_NS
     latency: Latency | None = None
+    allow_trace: bool = False
 
 
 @dataclass(slots=True)
@@ -82,6 +82,7 @@ class ImportBlock:
     prefix: str = ""
     to: str = ""
     share: bool = False
+    allow_trace: bool = False
 
 
 @dataclass(slots=True)
@@ -175,8 +176,8 @@ EXPORT = Table(
             Kind("string or map", _read_latency, "str | {}", LATENCY),
             "The subject of latency samples of the service, or their options.",
         ),
+        Key("allow_trace", BOOL, "Traces of requests go on in this account."),
     ),
-    (Unsupported(("allow_trace",), _NO_TRACE),),
 )
 
 
@@ -214,11 +215,13 @@ def _read_export(reading: Reading, key: Key, value: Value) -> Export:
             block.response_type,
             block.response_threshold_ns,
             block.latency,
+            block.allow_trace,
         )
     for entry in entries.values():
         known = EXPORT.key_by_name.get(entry.key.lower())
-        name = "" if known is None else known.name.partition("_")[0]
-        if name in ("response", "latency"):
+        name = "" if known is None else known.name
+        name = name if name == "allow_trace" else name.partition("_")[0]
+        if name in ("response", "latency", "allow_trace"):
             cause = f"Detected {name} directive on non-service"
             raise Refused(entry.place, cause, "remove it, or export a service")
     return StreamExport(block.stream, block.accounts, block.account_token_position)
@@ -264,28 +267,34 @@ IMPORT = Table(
         Key("prefix", STRING, "Tokens before the subject of a stream in this account."),
         Key("to", STRING, "The subject in this account, with `$1` for the first `*` of the other one."),
         Key("share", BOOL, "The service learns which client sends a request."),
+        Key("allow_trace", BOOL, "Traces of the stream's messages go on in this account."),
     ),
-    (Unsupported(("allow_trace",), _NO_TRACE),),
 )
 
 
 def _read_import(reading: Reading, key: Key, value: Value) -> Import:
     block, before = ImportBlock(), len(reading.problems)
-    read_block(reading, IMPORT, read_map(key, value, 'stream: {account: A, subject: "a.>"}'), block)
+    entries = read_map(key, value, 'stream: {account: A, subject: "a.>"}')
+    read_block(reading, IMPORT, entries, block)
     if (block.stream is None) == (block.service is None):
         _no_single_kind(reading, value.place, block.stream, before)
     if block.service is not None:
+        for entry in entries.values():
+            if entry.key.lower() == "allow_trace":
+                cause = "Detected allow_trace directive on a non-stream"
+                raise Refused(entry.place, cause, "remove it; the export of the service has it")
         return ServiceImport(block.service.account, block.service.subject, block.to, block.share)
     remote = block.stream or RemoteBlock()
     if not block.prefix:
-        return StreamImport(remote.account, remote.subject, block.to)
+        return StreamImport(remote.account, remote.subject, block.to, block.allow_trace)
     if block.to:
         cause = "Stream import can not have a 'prefix' and a 'to' property"
         raise Refused(value.place, cause, "keep one of the two")
     if subject_has_wildcard(block.prefix.encode()):
         cause = f'Error adding stream import "{remote.subject}": stream import prefix can not contain wildcard tokens'
         raise Refused(value.place, cause, "use literal tokens")
-    return StreamImport(remote.account, remote.subject, f"{block.prefix.removesuffix('.')}.{remote.subject}")
+    local = f"{block.prefix.removesuffix('.')}.{remote.subject}"
+    return StreamImport(remote.account, remote.subject, local, block.allow_trace)
 
 
 # Mappings

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from pyjs.base.gotext import quoted
-from pyjs.config.accounts import read_auth_timeout
+from pyjs.config.access.authorization import single_login_keys
 from pyjs.config.errors import Place, Problem, Refused
 from pyjs.config.kinds import (
     BOOL,
@@ -72,19 +72,7 @@ def _check_headers(reading: Reading, key: Key, value: Value, data: object) -> No
             raise Refused(value.place, cause, "use another name, and one line of text")
 
 
-LOGINS = Table(
-    "websocket.authorization",
-    (
-        Key("user", STRING, "The name of the single user of this port.", ("username",)),
-        Key("password", STRING, "Its password, or the bcrypt hash of it.", ("pass",), secret=True),
-        Key("token", STRING, "The token of this port, or its bcrypt hash.", secret=True),
-        Key(
-            "timeout",
-            Kind("duration", read_auth_timeout, "Duration | float"),
-            "How long a client may take to authenticate; a number counts seconds.",
-        ),
-    ),
-)
+LOGINS = Table("websocket.authorization", single_login_keys(reloadable=False))
 WEBSOCKET = Table(
     "websocket",
     (

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.config.exchange.declared import Exchange, ServiceExport, ServiceImport
+from pyjs.config.exchange.declared import Exchange, ServiceExport, ServiceImport, without_rules
 from pyjs.core.exchange.info import Describer
 from pyjs.core.exchange.latency import Meter, Tracked
 from pyjs.core.exchange.responses import Responses, ServiceCalls
 from pyjs.core.exchange.service import ServiceSink
-from pyjs.core.exchange.stream_imports import Source, StreamImports
+from pyjs.core.exchange.stream_imports import StreamImports
 from pyjs.subjects.mappings import Destinations, Mappings
 from pyjs.subjects.rewrite import Rewrite
 from pyjs.subjects.sublist import Subscription
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyjs.base.rng import Rng
-    from pyjs.config.exchange.declared import SubjectMapping
+    from pyjs.config.exchange.declared import StreamImport, SubjectMapping
     from pyjs.core.account import Account
     from pyjs.core.host import Host
 
@@ -36,7 +36,7 @@ class AccountExchange:
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self._streams = StreamImports()
+        self._streams = StreamImports(account.name)
         self._services: dict[tuple[ServiceImport, ServiceExport], tuple[ServiceSink, Subscription]] = {}
         self._last_sid = 0
         # Reply subject -> (calls, token, sample) of measured requests.
@@ -109,9 +109,9 @@ class AccountExchange:
         self.account.add_plain(sub)
         return sink, sub
 
-    def set_streams(self, sources: list[Source]) -> None:
-        """Replace the stream imports."""
-        self._streams.apply(self.account, sources)
+    def set_streams(self, wanted: list[tuple[StreamImport, Account]]) -> None:
+        """Replace the stream imports; unchanged ones stay."""
+        self._streams.apply(self.account, wanted)
 
 
 def responses_of(account: Account, rng: Rng) -> Responses:
@@ -122,19 +122,19 @@ def responses_of(account: Account, rng: Rng) -> Responses:
     return account.responses
 
 
-def apply(host: Host, declared: Mapping[str, Exchange], changed: Iterable[str] | None = None) -> None:
-    """Apply declarations, which were checked, to the accounts of `host`.
-
-    `changed` names the accounts whose declarations differ from those at work (None: all); the accounts that import
-    from them are applied again too.
-    """
-    names = set(declared if changed is None else changed)
-    affected = [
+def importers(declared: Mapping[str, Exchange], names: Iterable[str]) -> list[str]:
+    """Return the other accounts, which import from those of `names`."""
+    exporters = set(names)
+    return [
         name
         for name, exchange in declared.items()
-        if name in names or any(each.account in names for each in exchange.imports)
+        if name not in exporters and any(each.account in exporters for each in exchange.imports)
     ]
-    for name in affected:
+
+
+def apply(host: Host, declared: Mapping[str, Exchange], names: Iterable[str]) -> None:
+    """Apply the declarations of some accounts of `host`; all of `declared` were checked together."""
+    for name in names:
         _apply_one(host, host.accounts[name], declared)
 
 
@@ -146,13 +146,24 @@ def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -
         if not exchange.imports and not exchange.exports:
             return
         at_work = account.exchange = AccountExchange(account)
-    at_work.set_streams([Source.of(each, host.accounts[each.account]) for each in exchange.stream_imports()])
+    at_work.set_streams(
+        [(without_rules(each), host.accounts[each.account]) for each in exchange.stream_imports()]
+    )
     services = []
-    for each in exchange.service_imports():
-        export = declared[each.account].export_of(each)
+    for wanted in exchange.service_imports():
+        export = declared[wanted.account].export_of(wanted)
         assert isinstance(export, ServiceExport)
-        services.append((each, host.accounts[each.account], export))
+        services.append((without_rules(wanted), host.accounts[wanted.account], without_rules(export)))
     at_work.set_services(host, services)
+    if isinstance(account.responses, Responses):
+        _forget_exports(account.responses, exchange)
+
+
+def _forget_exports(responses: Responses, exchange: Exchange) -> None:
+    """Forget the exports that an account does not have any more."""
+    present = {without_rules(each) for each in exchange.exports if isinstance(each, ServiceExport)}
+    for export in [each for each in responses.exports if each not in present]:
+        del responses.exports[export]
 
 
 def mappings_of(declared: Iterable[SubjectMapping], rng: Rng) -> Mappings | None:

@@ -23,10 +23,13 @@ cdef class ServiceSink(Sink):
     cdef const char* text               # of `to`; NULL: b""
     cdef uint32_t text_len
     cdef bint share
+    cdef object trace                   # of the request that is delivered just now, None: none
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
     cdef int send_request(self, Msg* m, Envelope* e) noexcept nogil
+    cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil
+    cdef void end_traced(self, Pending* p) noexcept nogil
     cdef int set_subject(self, Msg* m, Envelope* e) noexcept nogil
     cdef int describe(self, Msg* m, Envelope* e) noexcept nogil
     cdef int describe_again(self, Msg* m, Envelope* e, const char* info, uint32_t n) noexcept

@@ -17,6 +17,7 @@ from pyjs.core.exchange.infos cimport Info, Infos
 from pyjs.core.exchange.pending cimport Pending
 from pyjs.core.exchange.responses cimport Hop, Responses, ServiceCalls, hop_on, is_ack, may_hop
 from pyjs.core.sink cimport Sink
+from pyjs.core.tracing.fan_out cimport fan_out
 from pyjs.subjects.rewrite cimport Rewrite
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
@@ -42,8 +43,13 @@ cdef class ServiceSink(Sink):
         self.extend = extend
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        # The trace ends here; a trace-only message goes no further.
-        return 1 if trace.only else self.deliver(m, t)
+        cdef int taken
+        self.trace = trace
+        try:
+            taken = self.deliver(m, t)
+        finally:
+            self.trace = None
+        return taken
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         cdef Envelope e
@@ -123,7 +129,7 @@ cdef class ServiceSink(Sink):
             receivers = 0
         else:
             mapped = self.exporter.map_subject(&e.m)
-            receivers = self.exporter.publish(&e.m)
+            receivers = self.exporter.publish(&e.m) if self.trace is None else self.publish_traced(m, &e.m)
             if mapped != NULL:
                 e.m.subject = NULL
                 free(mapped)
@@ -133,7 +139,27 @@ cdef class ServiceSink(Sink):
                 self.calls.waiting.forget(p)
             elif receivers == 0:
                 self.calls.end(p, 503)
+            elif self.trace is not None:
+                self.end_traced(p)
         return receivers
+
+    cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil:
+        """As Account.publish, for a message with a trace; without permission for it the trace ends here."""
+        with gil:
+            try:
+                self.trace.imported(self.exporter.name, m.subject[:m.subject_len], sent.subject[:sent.subject_len])
+                if self.calls.export.allow_trace:
+                    return fan_out(self.exporter, sent, self.trace)
+                return 1 if self.trace.only else self.exporter.publish(sent)
+            except Exception as error:
+                self.calls.host.log.error(f"trace failed: {error!r}")
+                return 0
+
+    cdef void end_traced(self, Pending* p) noexcept nogil:
+        """End a request that only the trace has seen: nobody answers it."""
+        with gil:
+            if self.trace.only:
+                self.calls.end(p, 0)
 
     cdef Pending* add_measured(self, Msg* m) noexcept:
         """As ServiceCalls.add, for a request that is measured; NULL: it is not, or has no reply."""

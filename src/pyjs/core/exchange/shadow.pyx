@@ -19,16 +19,32 @@ from pyjs.wire.ops cimport Msg
 cdef class Shadow(Sink):
     """Passes messages on to the receiver of a subscription in another account."""
 
-    def __cinit__(self, Subscription real not None, Rewrite rewrite, bytes local not None):
+    def __cinit__(self, Subscription real not None, Rewrite rewrite, bytes local not None, str importer not None,
+                  bint allow_trace):
         self.real = real
+        self.importer = importer
+        self.allow_trace = allow_trace
         self.rewrite = rewrite
         self.local = local
         self.text = <const char*> local if local else NULL
         self.text_len = <uint32_t> len(local)
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        # The trace ends here; a trace-only message goes no further.
-        return 1 if trace.only else self.deliver(m, t)
+        cdef Target target = t[0]
+        cdef Msg renamed = m[0]
+        cdef bytes subject = m.subject[:m.subject_len]
+        if m.via != NULL or t.sub.closed or self.real.state.closed:
+            return 0
+        subject = self.local or (subject if self.rewrite is None else self.rewrite.subject(subject))
+        if subject is None:
+            return 0
+        trace.exported(self.importer, subject)
+        if not self.allow_trace:
+            return 1 if trace.only else self.deliver(m, t)      # what happens there is not told
+        target.sink = self.real.state.sink
+        target.head, target.head_len = NULL, 0
+        renamed.subject, renamed.subject_len = subject, <uint32_t> len(subject)
+        return (<Sink> target.sink).deliver_traced(&renamed, &target, trace)
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         cdef Target target

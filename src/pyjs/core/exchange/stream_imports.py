@@ -17,11 +17,13 @@ from pyjs.subjects.sublist import Subscription
 from pyjs.subjects.tokens import is_subset, subjects_overlap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyjs.config.exchange.declared import StreamImport
     from pyjs.core.account import Account
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """One stream import, ready for subscriptions."""
 
@@ -31,6 +33,7 @@ class Source:
     forward: Rewrite | None  # from there to here
     backward: Rewrite | None
     local: bytes  # a literal subject that all messages get here; b"": none
+    allow_trace: bool
 
     @classmethod
     def of(cls, declared: StreamImport, account: Account) -> Source:
@@ -45,6 +48,7 @@ class Source:
             None if local.transform is None else Rewrite(local.transform),
             None if local.backward is None else Rewrite(local.backward),
             pattern if fixed else b"",
+            declared.allow_trace,
         )
 
     def shadowed(self, subject: bytes) -> bytes | None:
@@ -75,39 +79,55 @@ def narrowed(subject: bytes, pattern: bytes) -> bytes:
 class StreamImports:
     """The stream imports of one account."""
 
-    def __init__(self) -> None:
-        self._sources: list[Source] = []
-        self._shadows: dict[int, list[tuple[Account, Subscription]]] = {}  # by id of the subscription
+    def __init__(self, importer: str) -> None:
+        self._importer = importer  # the name of the account
+        self._sources: dict[StreamImport, Source] = {}
+        self._shadows: dict[int, list[tuple[Source, Subscription]]] = {}  # by id of the subscription
 
-    def apply(self, account: Account, sources: list[Source]) -> None:
-        """Replace the imports of `account`, also for its present subscriptions."""
-        for key in list(self._shadows):
-            self._drop(key)
-        self._sources = sources
-        for sub in account.subs.subscriptions() if sources else ():
-            self.joined(sub)
+    def apply(self, account: Account, wanted: list[tuple[StreamImport, Account]]) -> None:
+        """Replace the imports of `account`, also for its present subscriptions; unchanged ones stay."""
+        present = {each for each, _ in wanted}
+        removed = {source for each, source in self._sources.items() if each not in present}
+        self._sources = {each: source for each, source in self._sources.items() if each in present}
+        if removed:
+            for key in list(self._shadows):
+                self._drop(key, removed)
+        added = [(each, Source.of(each, exporter)) for each, exporter in wanted if each not in self._sources]
+        self._sources.update(added)
+        for sub in account.subs.subscriptions() if added else ():
+            self._join(sub, [source for _, source in added])
 
     def joined(self, sub: Subscription) -> None:
         """Add the shadows of a new subscription."""
+        self._join(sub, self._sources.values())
+
+    def _join(self, sub: Subscription, sources: Iterable[Source]) -> None:
         if getattr(sub.sink, "internal", False):
             return  # service imports and responses
         shadows = []
-        for source in self._sources:
+        for source in sources:
             subject = source.shadowed(sub.subject)
             if subject is None:
                 continue
-            shadow = Subscription(Shadow(sub, source.forward, source.local), subject, sub.queue, sub.sid)
+            sink = Shadow(sub, source.forward, source.local, self._importer, source.allow_trace)
+            shadow = Subscription(sink, subject, sub.queue, sub.sid)
             shadow.filtered = sub.filtered
             source.account.add_plain(shadow)
-            shadows.append((source.account, shadow))
+            shadows.append((source, shadow))
         if shadows:
-            self._shadows[id(sub)] = shadows
+            self._shadows.setdefault(id(sub), []).extend(shadows)
 
     def left(self, sub: Subscription) -> None:
         """Remove the shadows of a subscription that ended."""
         if id(sub) in self._shadows:
-            self._drop(id(sub))
+            self._drop(id(sub), None)
 
-    def _drop(self, key: int) -> None:
-        for account, shadow in self._shadows.pop(key):
-            account.remove_plain(shadow)
+    def _drop(self, key: int, removed: set[Source] | None) -> None:
+        """Remove the shadows of a subscription, those of `removed` imports or all."""
+        shadows = self._shadows.pop(key)
+        stay = [each for each in shadows if removed is not None and each[0] not in removed]
+        for source, shadow in shadows:
+            if removed is None or source in removed:
+                source.account.remove_plain(shadow)
+        if stay:
+            self._shadows[key] = stay

@@ -89,6 +89,14 @@ class Trace:
         system = self._session.host.system_account
         self._add("si", acc="" if system is None else system.name, **{"from": _text(subject)}, to=_text(dest))
 
+    def imported(self, account: str, subject: bytes, to: bytes) -> None:
+        """Record the passage to a service of another account."""
+        self._add("si", acc=account, **{"from": _text(subject)}, to=_text(to))
+
+    def exported(self, account: str, to: bytes) -> None:
+        """Record the passage to an account that imports a stream of this one."""
+        self._add("se", acc=account, to=_text(to))
+
     def enter_stream(self, name: str) -> None:
         """Record that a stream took the message."""
         self.stream = self._add("js", stream=name)

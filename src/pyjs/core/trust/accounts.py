@@ -9,7 +9,8 @@ Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_updates.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
@@ -17,7 +18,10 @@ from pyjs.claims.account import AccountClaims, account_issues, account_of
 from pyjs.claims.fields import Head, are_blocking
 from pyjs.claims.token import TokenFault, decode
 from pyjs.core.job import Job, Lane
-from pyjs.core.trust.convert import account_options, permissions_of
+from pyjs.core.session import ClientSession
+from pyjs.core.trust.convert import account_token, permissions_of
+from pyjs.core.trust.exchanges import TokenExchanges
+from pyjs.core.trust.gathering import Gathering
 from pyjs.core.trust.login import TokenLogin
 from pyjs.core.trust.resolvers import DirectoryResolver, MemoryResolver, ResolverFault
 from pyjs.wire.nkeys import ACCOUNT, public_key
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from pyjs.core.auth.permissions import Permissions
     from pyjs.core.auth.users import User
     from pyjs.core.host import Host
-    from pyjs.core.session import ClientSession
+    from pyjs.core.trust.convert import AccountToken
     from pyjs.core.trust.directory import TokenDirectory
     from pyjs.core.trust.resolvers import Resolver
 
@@ -60,6 +64,15 @@ class TrustedAccount:
     is_expired: bool = False
     updated_ns: int = 0
     timer: Timer | None = None  # of the expiry
+    exporters: tuple[str, ...] = ()  # the accounts that it imports from
+    gathering: Gathering | None = None  # the fetch of these, while it lasts
+    is_gathered: bool = True
+    waiting: list[Known] = field(default_factory=list)  # for the gathering
+
+    @property
+    def label(self) -> str:
+        """Its key and its name for people."""
+        return f"{self.name}/{self.claims.head.name}" if self.claims.head.name else self.name
 
     def knows(self, issuer: str) -> bool:
         """Return whether `issuer` may sign users of the account."""
@@ -74,17 +87,16 @@ class AccountFetch(Job):
     def __init__(self, trust: TrustedAccounts, name: str) -> None:
         self._trust = trust
         self._name = name
-        self._text = ""
-        self._claims: AccountClaims | None = None
+        self._now_s = trust.now_s
+        self._token: AccountToken | None = None
 
     def run(self) -> None:
-        """Fetch and decode the token. An error reaches `finish`."""
-        self._text = self._trust.resolver.fetch(self._name)
-        self._claims = account_of(decode(self._text))
+        """Do both; an error reaches `finish`."""
+        self._token = account_token(self._trust.resolver.fetch(self._name), self._now_s)
 
     def finish(self, failure: Exception | None) -> None:
-        """Apply the claims, and answer all waiting logins."""
-        self._trust.fetched(self._name, self._text, self._claims, failure)
+        """Apply the claims, and answer all that wait."""
+        self._trust.fetched(self._name, self._token, failure)
 
 
 class DirectoryLook(Job):
@@ -115,7 +127,8 @@ class TrustedAccounts:
         self.resolver = resolver
         self.accounts: dict[str, TrustedAccount] = {}
         self.pinned_failures = 0  # logins of accounts that are not pinned
-        self._waiting: dict[str, list[Known]] = {}
+        self._waiting: dict[str, tuple[list[Known], Timer]] = {}  # by account that is fetched; the time limit
+        self._exchanges = TokenExchanges(host)
 
     def log_in(self, session: ClientSession, decided: Callable[[User | None], None]) -> TokenLogin:
         """Return the login of a client; it calls `decided`."""
@@ -124,7 +137,8 @@ class TrustedAccounts:
 
     # -- lookup ------------------------------------------------------------------------------------------------
     @property
-    def _now_s(self) -> int:
+    def now_s(self) -> int:
+        """The wall time in seconds."""
         return self._host.clock.wall_ns() // NS_PER_S
 
     def is_pinned(self, name: str) -> bool:
@@ -133,6 +147,34 @@ class TrustedAccounts:
         return not pinned or name in pinned or name == self.options.system_account
 
     def find(self, name: str, then: Known) -> None:
+        """As `fetch`, and the accounts that it imports from are there too, unless they cannot be fetched."""
+        self.fetch(name, lambda account: self._gather_for(account, then))
+
+    def _gather_for(self, account: TrustedAccount | None, then: Known) -> None:
+        if account is None or account.is_gathered:
+            then(account)
+            return
+        account.waiting.append(then)
+        if account.gathering is None:
+            self._gather(account)
+
+    def _gather(self, account: TrustedAccount) -> None:
+        gathering = Gathering(self, account, lambda: self._gathered(account, gathering))
+        account.gathering = gathering
+        gathering.begin()
+
+    def _gathered(self, account: TrustedAccount, gathering: Gathering) -> None:
+        if account.gathering is not gathering:
+            return  # another token has come
+        account.gathering, account.is_gathered = None, True
+        for name in account.exporters:
+            if name not in self.accounts:
+                self._host.log.error(f"Can't locate account [{name}] for imports of {account.label}")
+        waiting, account.waiting = account.waiting, []
+        for then in waiting:
+            then(None if account.is_expired else account)
+
+    def fetch(self, name: str, then: Known) -> None:
         """Call `then` with the account, now or in a later turn; None: there is none, or it has expired."""
         account = self.accounts.get(name)
         if account is not None and not account.is_expired:
@@ -146,25 +188,21 @@ class TrustedAccounts:
             self._host.log.warn("Account fetch failed: will only fetch valid account keys")
             then(None)
             return
-        waiting = self._waiting.get(name)
-        if waiting is not None:
-            waiting.append(then)
+        if name in self._waiting:
+            self._waiting[name][0].append(then)
         elif len(self._waiting) >= FETCHES_MAX:
             self._host.log.warn("Account fetch failed: too many accounts are being fetched")
             then(None)
         else:
-            self._waiting[name] = [then]
             given = self.options.resolver
             due_ns = now_ns + (FETCH_NS if given is None else given.timeout_ns)
-            self._host.timers.at(due_ns, lambda: self._give_up(name))
+            self._waiting[name] = [then], self._host.timers.at(due_ns, lambda: self._give_up(name))
             self._host.turn_state.jobs.append(AccountFetch(self, name))
 
     def _give_up(self, name: str) -> None:
-        """Answer the logins that wait for a fetch that takes too long; its result still serves later logins."""
-        waiting = self._waiting.pop(name, [])
-        if waiting:
-            self._host.log.warn("Account fetch failed: fetching jwt timed out")
-        for then in waiting:
+        """Answer those that wait for a fetch that takes too long; its result still counts for later ones."""
+        self._host.log.warn("Account fetch failed: fetching jwt timed out")
+        for then in self._waiting.pop(name)[0]:
             then(None)
 
     def refresh(self, names: list[str]) -> None:
@@ -180,27 +218,35 @@ class TrustedAccounts:
             due_ns = self._host.clock.now_ns() + max(resolver.options.interval_ns, NS_PER_S)
             self._host.timers.at(due_ns, self._look)
 
-    def fetched(self, name: str, text: str, claims: AccountClaims | None, failure: Exception | None) -> None:
+    def fetched(self, name: str, token: AccountToken | None, failure: Exception | None) -> None:
         """Take the result of a fetch."""
         found: TrustedAccount | None = None
-        if claims is None:
+        if token is None:
             reason = failure if isinstance(failure, ResolverFault | TokenFault) else f"{failure!r}"
             self._host.log.warn(f"Account fetch failed: {reason}")
         else:
             try:
-                found = self.apply(name, text, claims)
+                found = self.apply(name, token)
             except TokenFault as fault:
                 self._host.log.debug(f"Account JWT lookup error: {fault}")
         if found is not None and found.is_expired:
             found = None
-        for then in self._waiting.pop(name, ()):
-            then(found)
+        waiting = self._waiting.pop(name, None)
+        if waiting is not None:
+            waiting[1].cancel()
+            for then in waiting[0]:
+                then(found)
 
     def load(self, name: str) -> TrustedAccount | None:
-        """Fetch an account at once, which may block; for the start of the server."""
+        """Fetch an account at once, which may block; for the start of the server, and a reload."""
         try:
-            text = self.resolver.fetch(name)
-            return self.apply(name, text, account_of(decode(text)))
+            text, before = self.resolver.fetch(name), self.accounts.get(name)
+            if before is not None and before.text == text:
+                return before
+            account = self.apply(name, account_token(text, self.now_s))
+            if not account.is_gathered and account.gathering is None:
+                self._gather(account)
+            return account
         except (ResolverFault, TokenFault) as fault:
             self._host.log.debug(f"Account [{name}] is not there yet: {fault}")
             return None
@@ -223,7 +269,7 @@ class TrustedAccounts:
 
     def _log_preload_issues(self) -> None:
         for name, text in self.options.resolver_preload.items():
-            issues = account_issues(account_of(decode(text)), self._now_s)
+            issues = account_issues(account_of(decode(text)), self.now_s)
             if are_blocking(issues, times=True):
                 self._host.log.warn(f"Account [{name}] has validation issues:")
                 for issue in issues:
@@ -238,30 +284,34 @@ class TrustedAccounts:
             for name in list(self.accounts):
                 self.load(name)
 
-    def apply(self, name: str, text: str, claims: AccountClaims) -> TrustedAccount:
-        """Verify claims and apply them to the account and its clients.
+    def apply(self, name: str, token: AccountToken) -> TrustedAccount:
+        """Verify claims and apply them to the account, its clients, and the accounts that import from it.
 
         Raises:
             TokenFault: no operator signed them, or they are invalid.
         """
-        before = self.accounts.get(name)
-        if before is not None and before.text == text and text:
+        before, claims = self.accounts.get(name), token.claims
+        if before is not None and before.text == token.text:
             return before
         if claims.head.issuer not in self.options.operator_keys or claims.head.subject != name:
             raise TokenFault(VALIDATION)
-        if are_blocking(account_issues(claims, self._now_s), times=True):
+        if not token.is_valid:
             raise TokenFault(VALIDATION)
         self._host.log.debug(f"Updating account claims: {name}/{claims.head.name}")
-        self._warn_of_exchange(claims)
-        account = before or TrustedAccount(name, claims, text, {})
+        account = before or TrustedAccount(name, claims, token.text, {})
         old_keys, old_permissions = account.keys, account.default_permissions
-        account.claims, account.text = claims, text
+        account.claims, account.text = claims, token.text
         account.keys = self._keys_of(claims)
         account.updated_ns = self._host.clock.now_ns()
         account.default_permissions = permissions_of(claims.default_permissions)
         self.accounts[name] = account
         self._set_expiry(account)
-        self._host.apply_account(account_options(claims), claims.head.name)
+        self._host.apply_account(token.options, claims.head.name)
+        self._exchanges.change(name, replace(token.options.exchange(), signers=frozenset(account.keys)))
+        account.exporters = tuple(dict.fromkeys(each.account for each in claims.imports))
+        account.is_gathered = not account.exporters
+        if before is not None and account.exporters:
+            self._gather(account)
         self._apply_to_sessions(account, old_keys, old_permissions)
         return account
 
@@ -275,24 +325,11 @@ class TrustedAccounts:
         )
         return keys if strict else keys | {claims.head.subject: None}
 
-    def _warn_of_exchange(self, claims: AccountClaims) -> None:
-        parts = {
-            "imports": claims.imports,
-            "exports": [each for each in claims.exports if not each.token_required],
-            "private exports": [each for each in claims.exports if each.token_required],
-            "mappings": claims.mappings,
-            "trace": claims.trace_subject,
-        }
-        given = [name for name, value in parts.items() if value]
-        if given:
-            named = f"{claims.head.subject}/{claims.head.name}"
-            self._host.log.warn(f"Account [{named}]: {', '.join(given)} in its token have no effect yet")
-
     def _set_expiry(self, account: TrustedAccount) -> None:
         if account.timer is not None:
             account.timer.cancel()
             account.timer = None
-        expires, now_s = account.claims.head.expires, self._now_s
+        expires, now_s = account.claims.head.expires, self.now_s
         account.is_expired = 0 < expires <= now_s
         if expires > now_s:
             due_ns = self._host.clock.now_ns() + (expires - now_s) * NS_PER_S
@@ -327,7 +364,8 @@ class TrustedAccounts:
         account = self._host.accounts.get(name)
         if account is None or not account.sessions:
             return []
-        return [session for session in self._host.sessions.values() if session.account is account]
+        clients = [session for session in account.sessions if isinstance(session, ClientSession)]
+        return sorted(clients, key=attrgetter("cid"))
 
     def _apply_to_sessions(
         self,

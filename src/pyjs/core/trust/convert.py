@@ -1,24 +1,71 @@
-"""Claims as the options and permissions that the rest of the server uses."""
+"""Claims as the options and permissions that the rest of the server uses.
+
+Claims of an account are converted in a thread, together with the check of its token: `account_token`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyjs.claims.account import account_issues, account_of
+from pyjs.claims.exchange import STREAM, activation_of
+from pyjs.claims.fields import are_blocking
+from pyjs.claims.token import decode
+from pyjs.config.exchange.declared import (
+    SINGLETON,
+    THRESHOLD_NS,
+    Activation,
+    Latency,
+    MapDestination,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+    SubjectMapping,
+)
+from pyjs.config.exchange.read import mapping_fault
 from pyjs.config.options import (
     NS_PER_S,
     AccountJetStreamOptions,
     AccountLimits,
     AccountOptions,
+    TraceDest,
 )
 from pyjs.core.auth.permissions import Permissions, ResponsePermission
+from pyjs.subjects.tokens import is_valid_subject
 
 if TYPE_CHECKING:
-    from pyjs.claims.account import AccountClaims, JetStreamClaims
+    from collections.abc import Mapping
+
+    from pyjs.claims.account import AccountClaims, JetStreamClaims, TraceClaims
+    from pyjs.claims.exchange import Export, Import, MappedTo
     from pyjs.claims.user import PermissionLists
 
 TIER = "R1"  # of streams with one replica: the only ones
 RESPONSES_MAX, RESPONSES_NS = 1, 120 * NS_PER_S  # where the claims have 0
 INT32_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class AccountToken:
+    """The token of an account, decoded."""
+
+    text: str
+    claims: AccountClaims
+    options: AccountOptions
+    is_valid: bool  # at the time of the decoding
+
+
+def account_token(text: str, now_s: int) -> AccountToken:
+    """Decode and check the token of an account; half a millisecond, and as much for each activation in it.
+
+    Raises:
+        TokenFault: it is not the token of an account.
+    """
+    claims = account_of(decode(text))
+    is_valid = not are_blocking(account_issues(claims, now_s), times=True)
+    return AccountToken(text, claims, account_options(claims, with_exchange=is_valid), is_valid)
 
 
 def permissions_of(lists: PermissionLists) -> Permissions | None:
@@ -44,14 +91,76 @@ def limit_of(claimed: int) -> int:
     return max(-1, min(claimed, INT32_MAX))
 
 
-def account_options(claims: AccountClaims) -> AccountOptions:
-    """Return limits and JetStream of an account."""
+def account_options(claims: AccountClaims, *, with_exchange: bool = True) -> AccountOptions:
+    """Return the limits of an account, its JetStream, and what it shares; the latter of valid claims only."""
     limits = claims.limits
-    return AccountOptions(
+    options = AccountOptions(
         claims.head.subject,
         jetstream=_jetstream(claims) if limits.has_jetstream else None,
         limits=AccountLimits(limit_of(limits.connections), limit_of(limits.subs), limit_of(limits.payload)),
     )
+    if with_exchange:
+        options.exports = tuple(_export(each) for each in claims.exports)
+        options.imports = tuple(_import(each) for each in claims.imports)
+        options.mappings = _mappings(claims.mappings)
+        options.msg_trace = None if claims.trace is None else _trace_dest(claims.trace)
+    return options
+
+
+def _trace_dest(trace: TraceClaims) -> TraceDest | None:
+    """Return the destination of traces; None: nobody can publish to it."""
+    subject = trace.subject.encode()
+    return TraceDest(trace.subject, trace.sampling) if is_valid_subject(subject) else None
+
+
+def _export(claimed: Export) -> StreamExport | ServiceExport:
+    if claimed.kind == STREAM:
+        return StreamExport(
+            claimed.subject,
+            account_token_position=max(0, claimed.account_token_position),
+            activation_required=claimed.token_required,
+            revocations=claimed.revocations,
+        )
+    return ServiceExport(
+        claimed.subject,
+        account_token_position=max(0, claimed.account_token_position),
+        response_type=claimed.response_type or SINGLETON,
+        response_threshold_ns=claimed.response_threshold_ns or THRESHOLD_NS,
+        latency=None if claimed.latency is None else Latency(claimed.latency[1], claimed.latency[0]),
+        allow_trace=claimed.allow_trace,
+        activation_required=claimed.token_required,
+        revocations=claimed.revocations,
+    )
+
+
+def _import(claimed: Import) -> StreamImport | ServiceImport:
+    activation = _activation(claimed.token) if claimed.token else None
+    subject, to = claimed.subject, claimed.local_subject
+    if claimed.kind == STREAM:
+        if claimed.to:  # once a prefix
+            to = f"{claimed.to.removesuffix('.')}.{subject}"
+        return StreamImport(claimed.account, subject, to, claimed.allow_trace, activation)
+    if claimed.to and not to:  # once the subject of the exporting account
+        subject, to = claimed.to, subject
+    return ServiceImport(claimed.account, subject, to, claimed.share, activation)
+
+
+def _activation(text: str) -> Activation:
+    claims = activation_of(decode(text))
+    head = claims.head
+    return Activation(
+        head.subject, head.issuer, claims.issuer_account, head.issued_at, head.not_before, head.expires
+    )
+
+
+def _mappings(claimed: Mapping[str, tuple[MappedTo, ...]]) -> tuple[SubjectMapping, ...]:
+    """Return those mappings that are possible; as in nats-server, others have no effect."""
+    found = []
+    for source, given in claimed.items():
+        destinations = tuple(MapDestination(each.subject, each.weight) for each in given if not each.cluster)
+        if is_valid_subject(source.encode()) and not mapping_fault(source, destinations):
+            found.append(SubjectMapping(source, destinations))
+    return tuple(found)
 
 
 def _jetstream(claims: AccountClaims) -> AccountJetStreamOptions:

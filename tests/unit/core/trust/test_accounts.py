@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pyjs.core.trust.accounts import TrustedAccount
 from pyjs.testing import RawClient, VirtualNode
 from pyjs.testing.jwt import Key, account_token, user_token
 
 OPERATOR = Key("operator", b"o" * 32)
-A, USER = Key("account", b"a" * 32), Key("user", b"u" * 32)
+A, B, USER = Key("account", b"a" * 32), Key("account", b"b" * 32), Key("user", b"u" * 32)
 START_S = 1_700_000_000  # of the virtual clock
 
 
@@ -63,11 +64,30 @@ def test_the_clients_of_an_account_are_closed_when_it_expires() -> None:
         assert log_in(fixture).link.closed
 
 
-def test_an_account_with_imports_works_and_is_named_in_the_log() -> None:
-    imports = [{"subject": "a", "account": USER.public, "type": "stream"}]
+def test_an_account_that_imports_from_nobody_works_and_is_named_in_the_log() -> None:
+    imports = [{"subject": "a", "account": B.public, "type": "stream"}]
     with node(imports=imports) as fixture:
         assert not log_in(fixture).link.closed
-        assert "imports in its token have no effect yet" in str(fixture.log.lines)
+        line = f"Can't locate account [{B.public}] for imports of {A.public}/A"
+        assert ("ERR", line) in fixture.log.lines
+
+
+def test_a_fetch_that_succeeded_does_not_time_out_the_next_one() -> None:
+    with node() as fixture:
+        trust = fixture.node.trust
+        found: list[TrustedAccount | None] = []
+        assert trust is not None
+        trust.find(B.public, found.append)
+        fixture.turn()
+        fixture.advance(seconds=1)
+        fixture.hold_jobs = True
+        trust.find(B.public, found.append)
+        fixture.advance(seconds=1)
+        assert found == [None]
+        assert "timed out" not in str(fixture.log.lines)
+        fixture.hold_jobs = False
+        fixture.turn()
+        assert found == [None, None]
 
 
 def test_a_reload_applies_new_tokens_of_the_file() -> None:
@@ -83,7 +103,8 @@ def test_a_reload_applies_new_tokens_of_the_file() -> None:
 
 def test_many_logins_share_one_fetch() -> None:
     with node() as fixture:
-        trust, found = fixture.node.trust, []
+        trust = fixture.node.trust
+        found: list[TrustedAccount | None] = []
         assert trust is not None
         for _ in range(3):
             trust.find(A.public, found.append)

@@ -12,15 +12,14 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pyjs.base.units import parse_duration_ns
 from pyjs.claims.account import account_of
 from pyjs.claims.operator import operator_of, version_parts
 from pyjs.claims.token import TokenFault, decode, undecorated
 from pyjs.claims.user import Grant, user_of
 from pyjs.config.errors import Place, Problem, Refused
-from pyjs.config.kinds import BOOL, INT, STRING, STRINGS, read_map
+from pyjs.config.kinds import BOOL, DURATION, INT, STRING, STRINGS, read_map
 from pyjs.config.options import OperatorOptions, Options, ResolverOptions
-from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
+from pyjs.config.table import Key, Kind, Reading, Table, read_block
 from pyjs.wire.nkeys import ACCOUNT, OPERATOR, public_key
 
 if TYPE_CHECKING:
@@ -74,17 +73,6 @@ def _read_trusted(reading: Reading, key: Key, value: Value, target: object) -> o
     return keys
 
 
-def _read_duration(reading: Reading, key: Key, value: Value, target: object) -> int:
-    if not isinstance(value.data, str):
-        raise wrong_type(key, value, "a duration", 'write a duration such as "2s"')
-    try:
-        return parse_duration_ns(value.data)
-    except ValueError as error:
-        cause = f'"{key.name}" is no duration: {error} in "{value.data}"'
-        raise Refused(value.place, cause, 'write a duration such as "2s"') from None
-
-
-RESOLVER_DURATION = Kind("duration", _read_duration, "Duration")
 RESOLVER = Table(
     "resolver",
     (
@@ -93,9 +81,9 @@ RESOLVER = Table(
         Key("allow_delete", BOOL, "Accounts may be removed by a request."),
         Key("hard_delete", BOOL, "Remove files of removed accounts; otherwise they are renamed."),
         Key("limit", INT, "The most files."),
-        Key("ttl", RESOLVER_DURATION, "`cache`: how long an unused file stays."),
-        Key("interval", RESOLVER_DURATION, "`full`: how often changed files are looked for."),
-        Key("timeout", RESOLVER_DURATION, "How long fetching an account may take."),
+        Key("ttl", DURATION, "`cache`: how long an unused file stays."),
+        Key("interval", DURATION, "`full`: how often changed files are looked for."),
+        Key("timeout", DURATION, "How long fetching an account may take."),
     ),
 )
 

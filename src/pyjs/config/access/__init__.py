@@ -1,0 +1,1 @@
+"""Accounts, users and permissions, in the configuration file and by operators."""

@@ -1,0 +1,228 @@
+"""The block accounts: users, limits, JetStream and traces of each account, and what accounts share.
+
+Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from pyjs.base.units import INT64_MAX
+from pyjs.config import unsupported
+from pyjs.config.access.permissions import PERMISSION_BLOCK, is_subject, share_permissions
+from pyjs.config.access.users import USERS
+from pyjs.config.errors import Place, Refused
+from pyjs.config.exchange.read import EXPORTS, IMPORTS, MAPPINGS, check_exchanges
+from pyjs.config.kinds import BOOL, INT, INT32_MAX, SIZE, STRING, Between, read_map, read_switch
+from pyjs.config.options import (
+    GLOBAL_ACCOUNT,
+    AccountJetStreamOptions,
+    AccountLimits,
+    AccountOptions,
+    Options,
+    TraceDest,
+)
+from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
+from pyjs.config.values import Value, describe
+
+_limit = Between(-1, INT32_MAX, "use a number from 0, or -1 for no limit")
+_size_limit = Between(-1, INT64_MAX, "use a size, or -1 for no limit")
+
+
+ACCOUNT_LIMITS = Table(
+    "account.limits",
+    (
+        Key(
+            "max_connections",
+            INT,
+            "The most connections of the account; -1: no limit.",
+            ("max_conn",),
+            _limit,
+        ),
+        Key(
+            "max_subscriptions",
+            INT,
+            "The most subscriptions of one connection; -1: no limit.",
+            ("max_subs",),
+            _limit,
+        ),
+        Key("max_payload", SIZE, "Bytes of the largest message; -1: no limit.", ("max_pay",), _limit),
+    ),
+    unsupported.ACCOUNT_LIMITS,
+)
+
+ACCOUNT_JETSTREAM = Table(
+    "account.jetstream",
+    (
+        Key(
+            "max_mem",
+            SIZE,
+            "Bytes of the account's memory streams together; -1: no limit.",
+            ("max_memory", "mem", "memory"),
+            _size_limit,
+            attrs=("max_memory",),
+        ),
+        Key(
+            "max_file",
+            SIZE,
+            "Bytes of the account's file streams together; -1: no limit.",
+            ("max_store", "max_disk", "store", "disk"),
+            _size_limit,
+            attrs=("max_storage",),
+        ),
+        Key("max_streams", INT, "The most streams; -1: no limit.", ("streams",), _limit),
+        Key("max_consumers", INT, "The most consumers of one stream; -1: no limit.", ("consumers",), _limit),
+        Key(
+            "max_bytes_required",
+            BOOL,
+            "Refuse streams without `max_bytes`.",
+            ("max_stream_bytes", "max_bytes"),
+        ),
+        Key(
+            "mem_max_stream_bytes",
+            SIZE,
+            "The largest `max_bytes` of one memory stream; -1: no limit.",
+            ("memory_max_stream_bytes",),
+            _size_limit,
+        ),
+        Key(
+            "disk_max_stream_bytes",
+            SIZE,
+            "The largest `max_bytes` of one file stream; -1: no limit.",
+            ("store_max_stream_bytes",),
+            _size_limit,
+        ),
+        Key(
+            "max_ack_pending", INT, "The largest `max_ack_pending` of a consumer; -1: no limit.", check=_limit
+        ),
+    ),
+    unsupported.ACCOUNT_JETSTREAM,
+)
+
+
+def _read_account_jetstream(
+    reading: Reading, key: Key, value: Value, target: object
+) -> AccountJetStreamOptions | None:
+    if isinstance(value.data, dict):
+        limits = AccountJetStreamOptions()
+        read_block(reading, ACCOUNT_JETSTREAM, read_map(key, value, ""), limits)
+        return limits
+    return AccountJetStreamOptions() if read_switch(key, value) else None
+
+
+def _read_account_limits(reading: Reading, key: Key, value: Value, target: object) -> AccountLimits:
+    limits = AccountLimits()
+    read_block(reading, ACCOUNT_LIMITS, read_map(key, value, "max_connections: 100"), limits)
+    return limits
+
+
+def _check_trace_dest(reading: Reading, key: Key, value: Value, target: object) -> None:
+    assert isinstance(value.data, str)
+    if not is_subject(value.data) or {"*", ">"} & {*value.data.split(".")}:
+        cause = f'"{key.name}" is {describe(value)}, which is not a subject to publish to'
+        raise Refused(value.place, cause, "write a subject without wildcards")
+
+
+def _read_sampling(reading: Reading, key: Key, value: Value, target: object) -> int:
+    data = value.data
+    if isinstance(data, str):
+        text = data.removesuffix("%")
+        data = int(text) if text.isdecimal() and text.isascii() else data
+    if isinstance(data, bool) or not isinstance(data, int) or not 1 <= data <= 100:
+        cause = f'"sampling" is {describe(value)}, which is not a percentage from 1 to 100'
+        raise Refused(value.place, cause, "write sampling: 100")
+    return data
+
+
+MSG_TRACE = Table(
+    "account.msg_trace",
+    (
+        Key("dest", STRING, "The subject to which the traces go.", check=_check_trace_dest),
+        Key(
+            "sampling",
+            Kind("percentage", _read_sampling, "int | str"),
+            "Percent of the messages with a sampled `traceparent` that are traced.",
+        ),
+    ),
+)
+
+
+def _read_msg_trace(reading: Reading, key: Key, value: Value, target: object) -> TraceDest:
+    trace = TraceDest()
+    if isinstance(value.data, str):
+        _check_trace_dest(reading, key, value, target)
+        trace.dest = value.data
+        return trace
+    read_block(reading, MSG_TRACE, read_map(key, value, "dest: traces"), trace)
+    if not trace.dest:
+        reading.warn(
+            value.place, '"sampling" has no effect without a "dest"', "add the subject of the traces"
+        )
+    return trace
+
+
+ACCOUNT = Table(
+    "account",
+    (
+        Key("users", USERS, "The users of the account."),
+        Key(
+            "jetstream",
+            Kind("bool or map", _read_account_jetstream, "bool | {}", ACCOUNT_JETSTREAM),
+            "JetStream in this account: on, off, or its limits.",
+        ),
+        Key(
+            "default_permissions",
+            PERMISSION_BLOCK,
+            "The permissions of users without their own.",
+        ),
+        Key(
+            "limits",
+            Kind("map", _read_account_limits, "{}", ACCOUNT_LIMITS),
+            "Limits of the account's connections.",
+        ),
+        Key("exports", EXPORTS, "Streams and services that other accounts may import."),
+        Key("imports", IMPORTS, "Streams and services of other accounts."),
+        Key(
+            "mappings",
+            MAPPINGS,
+            "Subjects that change when a client publishes, each with its destination or weighted ones.",
+            ("maps",),
+        ),
+        Key(
+            "msg_trace",
+            Kind("subject or map", _read_msg_trace, "str | {}", MSG_TRACE),
+            "The subject for traces of messages with a W3C `traceparent` header, or this and the sampling.",
+            ("trace_dest",),
+        ),
+    ),
+    unsupported.ACCOUNT,
+)
+
+
+def read_accounts(reading: Reading, key: Key, value: Value, target: object) -> dict[str, AccountOptions]:
+    """Read the accounts block: a map of accounts, or a list of names."""
+    assert isinstance(target, Options)
+    accounts: dict[str, AccountOptions] = {}
+    if isinstance(value.data, list):
+        for element in value.data:
+            if not isinstance(element.data, str):
+                raise wrong_type(key, element, "the name of an account", "put it in quotes")
+            _add_account(accounts, element.data, element.place)
+        return accounts
+    for name, entry in read_map(key, value, "A { users: [ {user: alice, password: secret} ] }").items():
+        if entry.used:
+            continue
+        account = _add_account(accounts, name, entry.place)
+        block = Key(name, key.kind, "")
+        read_block(reading, ACCOUNT, read_map(block, entry.value, "users: []"), account)
+        share_permissions(account.users, account.default_permissions)
+    check_exchanges(reading, {name: account.exchange() for name, account in accounts.items()})
+    return accounts
+
+
+def _add_account(accounts: dict[str, AccountOptions], name: str, place: Place) -> AccountOptions:
+    if name == GLOBAL_ACCOUNT:
+        fix = "name users without an account in authorization { users: [] }"
+        raise Refused(place, f'"{name}" is a reserved account', fix)
+    if name in accounts or not name:
+        raise Refused(place, f'the account "{name}" is named twice', "remove one of them")
+    accounts[name] = AccountOptions(name)
+    return accounts[name]

@@ -1,0 +1,53 @@
+"""The fetch of all accounts that one account imports from, and of those that these import from.
+
+A client is let in after that, so that its first message finds the imports of its account. The number of accounts is
+bounded; one that cannot be fetched leaves its imports without effect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.core.trust.accounts import TrustedAccount, TrustedAccounts
+
+GATHERED_MAX = 1024  # accounts
+
+
+class Gathering:
+    """One fetch of several accounts; calls `done` once, now or in a later turn."""
+
+    def __init__(self, trust: TrustedAccounts, account: TrustedAccount, done: Callable[[], None]) -> None:
+        self._trust = trust
+        self._seen = {account.name}
+        self._found = [account]  # whose exporters are not looked at yet
+        self._num_open = 0  # fetches
+        self._is_busy = False  # in `_go_on`
+        self._done = done
+
+    def begin(self) -> None:
+        """Start."""
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Fetch the exporters of found accounts; an account that is there already is found at once."""
+        if self._is_busy:
+            return
+        self._is_busy = True
+        while self._found:
+            for name in self._found.pop().exporters:
+                if name not in self._seen and len(self._seen) < GATHERED_MAX:
+                    self._seen.add(name)
+                    self._num_open += 1
+                    self._trust.fetch(name, self._fetched)
+        self._is_busy = False
+        if not self._num_open:
+            self._done()
+
+    def _fetched(self, account: TrustedAccount | None) -> None:
+        self._num_open -= 1
+        if account is not None:
+            self._found.append(account)
+        self._go_on()
