@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 from pyjs.base.gotext import quoted
-from pyjs.config.accounts import read_auth_timeout
+from pyjs.config.access.authorization import read_auth_timeout
 from pyjs.config.errors import Place, Problem, Refused
 from pyjs.config.kinds import BOOL, INT, STRING, port_in_range, read_listen, read_map
 from pyjs.config.options import ClusterLogin, ClusterOptions, Options, RouteUrl, is_bcrypt
