@@ -45,7 +45,7 @@ FOR_TESTS = {
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
 REFUSED = dict.fromkeys(
-    ("allow_batched", "allow_msg_schedules", "persist_mode"),
+    ("allow_msg_schedules", "persist_mode"),
     "an option that is read by its declaration, and then refused",
 )
 KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS | REFUSED

@@ -135,10 +135,8 @@ class StreamConfig(Options):
     )
     allow_msg_counter: bool = Field(default=False, description="A message adds to a number.")
     allow_atomic: bool = Field(default=False, description="Batches are published as a whole.")
+    allow_batched: bool = Field(default=False, description="Batches are published with few acknowledgements.")
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
-    allow_batched: bool = Field(
-        default=False, description="Batches are published without acknowledgements; not supported yet."
-    )
     allow_msg_schedules: bool = Field(
         default=False, description="Messages are published later; not supported yet."
     )

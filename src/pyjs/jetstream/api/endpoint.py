@@ -95,6 +95,7 @@ class Endpoint:
     type_prefix: str = TYPE_PREFIX  # of the response's `type`
     response: str = ""  # the rest of `type`; by default made of the words: "stream_info_response"
     counted: bool = True  # whether success counts in `api.total` and is audited
+    errors_counted: bool = True  # whether errors do
     changes: bool = True  # whether the handler has exclusive access to the stream between two steps
     # Other consumers of the stream may change meanwhile; the handler checks for that.
     beside: bool = False

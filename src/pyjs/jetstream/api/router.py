@@ -114,8 +114,10 @@ class Router:
             self._count(failed=False)
 
     def _refuse(self, request: Request, endpoint: Endpoint, error: ApiError) -> None:
-        self._count(failed=True)
-        self._reply(request, endpoint, {"error": error.as_json()} | endpoint.on_error)
+        if endpoint.errors_counted:
+            self._count(failed=True)
+        fields = {"error": error.as_json()} | endpoint.on_error
+        self._reply(request, endpoint, fields, endpoint.errors_counted)
 
     def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | Steps | None:
         errcodes.REQUIRED_API_LEVEL.raise_if(needs_higher_level(request.headers))

@@ -40,7 +40,7 @@ API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
-BATCHED, SCHEDULES = "batch publish is", "message schedules are"
+SCHEDULES = "message schedules are"
 PERSIST_ASYNC = "persist mode async is"
 
 
@@ -189,6 +189,7 @@ class StreamConfig:
     )
     allow_msg_counter: bool = option(BOOL, "A message adds to a number.", level=2, updatable=False)
     allow_atomic: bool = option(BOOL, "Batches are published as a whole.", level=2)
+    allow_batched: bool = option(BOOL, "Batches are published with few acknowledgements.", level=4)
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
@@ -218,9 +219,6 @@ class StreamConfig:
 class UnsupportedOptions:
     """Options of nats-server that are decoded, so that wrong types get the usual error, and then refused."""
 
-    allow_batched: bool = option(
-        BOOL, "Batches are published without acknowledgements.", level=4, refused=BATCHED
-    )
     allow_msg_schedules: bool = option(BOOL, "Messages are published later.", level=2, refused=SCHEDULES)
     persist_mode: str = option(
         enum("default", "async"),

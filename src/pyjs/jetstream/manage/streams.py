@@ -178,8 +178,7 @@ def update(
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
-    if not config.allow_atomic:
-        stream.special.drop_batches()
+    stream.special.drop_disabled()
     _set_subjects(js, stream)
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
     if config.retention == INTEREST and old.retention != INTEREST:

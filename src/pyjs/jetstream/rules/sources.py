@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pyjs.base.bounds import TIME_NS
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.stream import (
-    BATCHED,
     SCHEDULES,
     SourceConsumer,
     StreamConfig,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 API_PREFIX = "$JS.API"
 _NOT_ON_MIRRORS = {
-    BATCHED: errcodes.MIRROR_WITH_BATCH_PUBLISH,
     SCHEDULES: errcodes.MIRROR_WITH_MSG_SCHEDULES,
 }
 
@@ -108,6 +106,7 @@ def _checked_mirror(
     errcodes.MIRROR_WITH_SOURCES.raise_if(config.sources)
     errcodes.MIRROR_WITH_COUNTERS.raise_if(config.allow_msg_counter)
     errcodes.MIRROR_WITH_ATOMIC_PUBLISH.raise_if(config.allow_atomic)
+    errcodes.MIRROR_WITH_BATCH_PUBLISH.raise_if(config.allow_batched)
     for feature, error in _NOT_ON_MIRRORS.items():
         if feature in unsupported:
             raise error.error()

@@ -56,6 +56,7 @@ class BatchUsage:
     def __init__(self) -> None:
         self.count = 0
         self.bytes = 0
+        self.fast_count = 0  # of fast batches, which hold no messages
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 from libc.stdint cimport uint64_t
 
 from pyjs.core.sink cimport Sink
+from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.wire.ops cimport Msg
@@ -10,9 +11,9 @@ cdef class SpecialPublishes(Sink):
     cdef Stream stream
     cdef object server              # engine.Shared
     cdef object batches             # batches.AtomicBatches
+    cdef FastPublishes fast
 
     cdef bint is_refused(self, Msg* m) noexcept nogil
-    cdef void fast_batched(self, Msg* m) except *
     cdef void batched(self, Msg* m) except *
     cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *
     cdef uint64_t append_batch(self, list messages) except? 0

@@ -10,8 +10,10 @@ Source: order of checks probed on nats-server 2.15.1 (tests/conformance/scenario
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from pyjs.jetstream.stream.features.fast_batches cimport FastBatches
+from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.answers cimport LONG_ACK, REFUSAL
-from pyjs.jetstream.stream.limits cimport KEEPS_INTEREST, NO_ACK
+from pyjs.jetstream.stream.limits cimport DISCARD_NEW, KEEPS_INTEREST, NO_ACK
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport StreamStore
@@ -38,16 +40,18 @@ cdef class SpecialPublishes(Sink):
         self.stream = stream
         self.server = server
         self.batches = AtomicBatches(server.options.limits.batch, server.batches, server.timers, self.tell_abandoned)
+        self.fast = FastPublishes(
+            stream, self, FastBatches(server.options.limits.batch, server.batches, server.timers))
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         """Take, stage or refuse one message; `t` is not used."""
         cdef PubHeaders h
+        if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            return self.fast.deliver(m, t)
         scan_pub_headers(m.body, m.header_len, &h)
         with gil:
             try:
-                if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
-                    self.fast_batched(m)
-                elif h.batch_id.n:
+                if h.batch_id.n:
                     self.batched(m)
                 else:
                     self.add_up(m, &h)
@@ -62,10 +66,6 @@ cdef class SpecialPublishes(Sink):
         return self.stream.usage_refused(m) or self.stream.is_too_large(m)
 
     # -- batches -----------------------------------------------------------------------------------------------
-    cdef void fast_batched(self, Msg* m) except *:
-        if not self.is_refused(m):
-            raise errcodes.BATCH_PUBLISH_DISABLED.error()
-
     cdef void batched(self, Msg* m) except *:
         """Stage a message, or commit its batch; a staged one is answered with an empty message."""
         if self.is_refused(m):
@@ -81,6 +81,8 @@ cdef class SpecialPublishes(Sink):
     cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *:
         """Check all messages of a batch, and store them; the PubAck of the last one is that of the batch."""
         cdef uint64_t seq
+        if self.stream.limits.features & DISCARD_NEW:
+            self.stream.makes_room()            # evictions of this turn count no more
         checks = BatchChecks(self)
         messages = [checks.checked(each) for each in messages]
         size = sum([each.size for each in messages])
@@ -124,14 +126,22 @@ cdef class SpecialPublishes(Sink):
             return self.stream.store.skip()
         return self.stream.keep(m) if self.stream.republisher is None else self.stream.keep_and_republish(m)
 
-    def drop_batches(self) -> None:
-        """Forget the open batches: the stream is closed, or has no batches any more."""
-        self.batches.drop_all()
+    def drop_disabled(self) -> None:
+        """Forget the open batches of the kinds that the stream's configuration does not allow."""
+        if not self.stream.config.allow_atomic:
+            self.batches.drop_all()
+        if not self.stream.config.allow_batched:
+            self.fast.batches.close_all()
+
+    def lost(self, uint64_t kept_seq) -> None:
+        """End fast batches that have messages after `kept_seq`: these were not written."""
+        self.fast.batches.close_lost(kept_seq)
 
     def close(self) -> None:
-        """Forget the open batches and the callback to this object: a cycle would outlive the stream."""
-        self.drop_batches()
-        self.batches = None
+        """Forget the open batches and the references to this object: a cycle would outlive the stream."""
+        self.batches.drop_all()
+        self.fast.batches.close_all()
+        self.batches = self.fast.state = None
 
     def tell_abandoned(self, bytes batch_id, str reason) -> None:
         """Publish the advisory of an abandoned batch."""
