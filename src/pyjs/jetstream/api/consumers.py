@@ -9,12 +9,19 @@ nats-server 2.15.1.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import INT64
 from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps, needs_cluster
+from pyjs.jetstream.api.endpoint import (
+    ANY_ARGS,
+    ApiCall,
+    Endpoint,
+    JsonDict,
+    MaybeSteps,
+    Steps,
+    needs_cluster,
+)
 from pyjs.jetstream.config.consumer_requests import (
     OFFSET_REQUEST,
     PAUSE_REQUEST,
@@ -30,11 +37,6 @@ from pyjs.jetstream.manage import consumers
 from pyjs.jetstream.manage.engine import consumer_gate
 from pyjs.jetstream.manage.stream_info import know_subjects
 from pyjs.jetstream.rules.consumer import search_filters
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from pyjs.core.chore import Step
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
@@ -136,7 +138,7 @@ def unpin(call: ApiCall) -> JsonDict:
     return {}
 
 
-def reset(call: ApiCall) -> Generator[Step, None, JsonDict | None]:
+def reset(call: ApiCall) -> MaybeSteps:
     """Start a consumer again with a sequence; as on nats-server, an unknown consumer gets no answer."""
     stream = call.js.streams.get(call.args[0])
     consumer = None if stream is None else stream.consumers.get(call.args[1])

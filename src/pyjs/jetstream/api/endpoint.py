@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 JsonDict: TypeAlias = "dict[str, Any]"
 Steps: TypeAlias = "Generator[Step, None, JsonDict]"
+MaybeSteps: TypeAlias = "Generator[Step, None, JsonDict | None]"  # None: no answer
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -86,7 +87,7 @@ class Endpoint:
     """One API subject, with its handler and its rules."""
 
     words: str  # of the subject, after "$JS.API."
-    handle: Callable[[ApiCall], JsonDict | Steps | None]
+    handle: Callable[[ApiCall], JsonDict | MaybeSteps | None]
     min_args: int = 1  # tokens after the words
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # extra fields of an error response

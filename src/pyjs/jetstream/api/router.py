@@ -18,7 +18,7 @@ from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
-from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, Steps
+from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, MaybeSteps
 from pyjs.jetstream.api.table import ENDPOINTS
 from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.errcodes import ApiError
@@ -119,7 +119,9 @@ class Router:
         fields = {"error": error.as_json()} | endpoint.on_error
         self._reply(request, endpoint, fields, endpoint.errors_counted)
 
-    def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | Steps | None:
+    def _answer(
+        self, endpoint: Endpoint, args: tuple[str, ...], request: Request
+    ) -> JsonDict | MaybeSteps | None:
         errcodes.REQUIRED_API_LEVEL.raise_if(needs_higher_level(request.headers))
         if self._js is None:
             raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()
