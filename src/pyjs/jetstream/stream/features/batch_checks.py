@@ -79,6 +79,13 @@ class BatchChecks:
             raise errcodes.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH.error(header=_LAST_ID.decode())
         return self.accepted(message)
 
+    def plain(self, message: Staged) -> Staged:
+        """Like `checked`, for a message whose headers need no check beyond their size."""
+        errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(message.headers) > HEADERS_SIZE_MAX)
+        self._count(message)
+        self._last_seq += 1
+        return message
+
     def accepted(self, message: Staged) -> Staged:
         """Like `checked`, but Nats-Expected-Last-Msg-Id has no effect."""
         headers, subject = message.headers, message.subject

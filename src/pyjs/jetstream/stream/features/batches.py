@@ -36,7 +36,7 @@ SEQUENCE_DIGITS_MAX = 20
 TIMEOUT, LARGE, INCOMPLETE, UNSUPPORTED = "timeout", "large", "incomplete", "unsupported"  # reasons of an end
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Staged:
     """One message of a batch."""
 

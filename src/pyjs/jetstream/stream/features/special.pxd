@@ -16,6 +16,7 @@ cdef class SpecialPublishes(Sink):
     cdef bint is_refused(self, Msg* m) noexcept nogil
     cdef void batched(self, Msg* m) except *
     cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *
+    cdef bint is_plain(self, bytes headers) except -1
     cdef uint64_t append_batch(self, list messages) except? 0
     cdef uint64_t keep(self, Msg* m) noexcept
     cdef void add_up(self, Msg* m, PubHeaders* h) except *

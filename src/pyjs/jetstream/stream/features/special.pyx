@@ -13,7 +13,7 @@ from libc.string cimport memcmp
 from pyjs.jetstream.stream.features.fast_batches cimport FastBatches
 from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.answers cimport LONG_ACK, REFUSAL
-from pyjs.jetstream.stream.limits cimport DISCARD_NEW, KEEPS_INTEREST, NO_ACK
+from pyjs.jetstream.stream.limits cimport COUNTS, DISCARD_NEW, KEEPS_INTEREST, NO_ACK
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport StreamStore
@@ -84,13 +84,21 @@ cdef class SpecialPublishes(Sink):
         if self.stream.limits.features & DISCARD_NEW:
             self.stream.makes_room()            # evictions of this turn count no more
         checks = BatchChecks(self)
-        messages = [checks.checked(each) for each in messages]
+        messages = [checks.plain(each) if self.is_plain(each.headers) else checks.checked(each) for each in messages]
         size = sum([each.size for each in messages])
         usage, share = self.stream.usage.account, len(messages) * self.stream.store.catalogue.overhead
         errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size + share)
         seq = self.append_batch(messages)
         shown = orjson.dumps(batch_id.decode("utf-8", "replace"))
         self.answer(m, seq, b',"batch":%b,"count":%d' % (shown, len(messages)))
+
+    cdef bint is_plain(self, bytes headers) except -1:
+        """Return whether no header of a message of a batch needs a check."""
+        cdef PubHeaders h
+        scan_pub_headers(headers, len(headers), &h)
+        return not (h.later or h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
+                    or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
+                    or self.stream.limits.features & COUNTS)
 
     cdef uint64_t append_batch(self, list messages) except? 0:
         """Append messages so that a crash leaves all of them or none; return the last sequence."""
