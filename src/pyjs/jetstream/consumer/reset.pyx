@@ -3,7 +3,7 @@
 Nothing is delivered from the new position before the snapshot with it is durable, so that a kill cannot bring back
 acknowledgements of deliveries that the reset took back. Waiting pull requests, the pin and flow control go on.
 
-Compiled only because it changes fields of compiled objects.
+Compiled because it changes fields of compiled objects (benchmarks/: pull 500).
 Source: rules and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/consumer/reset.txt).
 """
 from libc.stdint cimport uint64_t
