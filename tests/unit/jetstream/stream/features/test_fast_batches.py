@@ -5,12 +5,14 @@ Order and texts of the replies are in tests/conformance/scenarios/fast.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 import orjson
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
+from pyjs.base.disk import OsDisk
 from pyjs.jetstream.stream.features.fast_batches import parse
 
 S = 1_000_000_000
@@ -119,3 +121,34 @@ def test_a_deleted_stream_forgets_its_fast_batches(js: JetStreamFixture) -> None
     told(js)
     put(js, "b.3.fail", 2)
     assert [each["error"]["err_code"] for each in told(js)] == [10208]  # type: ignore[index]
+
+
+class FullDisk(OsDisk):
+    """A disk without space while `full`."""
+
+    full = False
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_at(fd, data, offset)
+
+
+def test_a_batch_without_gaps_ends_when_a_message_is_not_written() -> None:
+    disk = FullDisk()
+    js = JetStreamFixture(disk=disk)
+    js.add("S", subjects=["s"], allow_batched=True, storage="file")
+    js.user.send(b"SUB in.> 9\r\n")
+    put(js, "b.1.fail", 1, 0)
+    put(js, "c.1.ok", 1, 0)
+    told(js)
+    disk.full = True
+    put(js, "b.1.fail", 2)
+    put(js, "c.1.ok", 2)
+    disk.full = False
+    errors = [each["error"]["err_code"] for each in told(js)]  # type: ignore[index]
+    assert set(errors) == {10077}
+    assert js.stream("S").store.msgs == 2
+    put(js, "b.1.fail", 3)
+    assert [each["error"]["err_code"] for each in told(js)] == [10208]  # type: ignore[index]
+    js.node.stop()
