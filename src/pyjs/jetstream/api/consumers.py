@@ -16,6 +16,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import (
     ANY_ARGS,
     ApiCall,
+    Counted,
     Endpoint,
     JsonDict,
     MaybeSteps,
@@ -218,8 +219,7 @@ ENDPOINTS = (
         2,
         2,
         on_error={"reset_seq": 0},
-        counted=False,
-        errors_counted=False,
+        counted=Counted.NONE,
         of_consumer=True,
     ),
     Endpoint("CONSUMER.LEADER.STEPDOWN", needs_cluster, 2, 2),

@@ -11,6 +11,7 @@ Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nat
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,14 @@ class ApiCall:
         return self.read(fields)
 
 
+class Counted(Enum):
+    """The requests that count in `api.total` and are audited."""
+
+    ALL = 1
+    ERRORS = 2
+    NONE = 3
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Endpoint:
     """One API subject, with its handler and its rules."""
@@ -95,8 +104,7 @@ class Endpoint:
     unsynced: ErrorCode | None = None
     type_prefix: str = TYPE_PREFIX  # of the response's `type`
     response: str = ""  # the rest of `type`; by default made of the words: "stream_info_response"
-    counted: bool = True  # whether success counts in `api.total` and is audited
-    errors_counted: bool = True  # whether errors do
+    counted: Counted = Counted.ALL
     changes: bool = True  # whether the handler has exclusive access to the stream between two steps
     # Other consumers of the stream may change meanwhile; the handler checks for that.
     beside: bool = False
