@@ -15,7 +15,6 @@ NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_GENERAL: "a defect of ours: tests/unit/jetstream/test_faults.py plants some",
     errcodes.STREAM_SNAPSHOT: "snapshots are refused by name",
-    errcodes.CONSUMER_INVALID_RESET: "the reset of consumers is refused by name",
     errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH: "the names were compared with the subject before",
     errcodes.MESSAGE_COUNTER_BROKEN: (
         "a counter stores only numbers: tests/unit/jetstream/stream/features/test_counting.py has others"

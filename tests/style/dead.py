@@ -44,11 +44,7 @@ FOR_TESTS = {
     ),
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
-REFUSED = dict.fromkeys(
-    ("allow_batched",),
-    "an option that is read by its declaration, and then refused",
-)
-KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS | REFUSED
+KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS
 
 BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum)\b\s*(\w*)")
 DECLARED = re.compile(r"(?:cdef|cpdef)\s[^=(]*?\b(\w+)\s*\([^:]*$")  # a function in a .pxd

@@ -57,7 +57,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("record",),
         ("state_keeper",),
         ("consumer",),
-        ("info", "replay"),
+        ("info", "replay", "reset"),
     ),
     "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),
     "server": (

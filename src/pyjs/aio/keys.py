@@ -375,11 +375,11 @@ class JetStreamBatchKeys(TypedDict, total=False):
     """The block `batch`."""
 
     max_inflight_per_stream: int
-    """The most open batches of a stream."""
+    """The most open batches of a stream, of each kind; fast ones: 1000 by default."""
     max_inflight_total: int
-    """The most open batches of the server."""
+    """The most open batches of the server, of each kind; fast ones: 50000 by default."""
     max_msgs: int
-    """The most messages of a batch."""
+    """The most messages of an atomic batch."""
     timeout: Duration
     """How long a batch may wait for its next message."""
 
@@ -396,7 +396,7 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     default_max_consumers: int
     """The `max_consumers` of a stream without this option; -1: no limit."""
     batch: JetStreamBatchKeys
-    """Limits for atomic batches."""
+    """Limits for batches."""
 
 
 class JetStreamKeys(TypedDict, total=False):

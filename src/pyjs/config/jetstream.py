@@ -100,8 +100,13 @@ def _read_limits(reading: Reading, key: Key, value: Value, target: object) -> Je
 
 
 def _read_batch(reading: Reading, key: Key, value: Value, target: object) -> BatchLimits:
-    limits = BatchLimits()
+    default = BatchLimits()
+    limits = BatchLimits(max_inflight_per_stream=0, max_inflight_total=0)
     read_block(reading, JETSTREAM_BATCH, read_map(key, value, "max_msgs: 1000"), limits)
+    limits.max_fast_per_stream = limits.max_inflight_per_stream or default.max_fast_per_stream
+    limits.max_fast_total = limits.max_inflight_total or default.max_fast_total
+    limits.max_inflight_per_stream = limits.max_inflight_per_stream or default.max_inflight_per_stream
+    limits.max_inflight_total = limits.max_inflight_total or default.max_inflight_total
     return limits
 
 
@@ -111,18 +116,20 @@ JETSTREAM_BATCH = Table(
         Key(
             "max_inflight_per_stream",
             INT,
-            "The most open batches of a stream.",
+            "The most open batches of a stream, of each kind; fast ones: 1000 by default.",
             check=_or_default,
             zero_is_default=True,
         ),
         Key(
             "max_inflight_total",
             INT,
-            "The most open batches of the server.",
+            "The most open batches of the server, of each kind; fast ones: 50000 by default.",
             check=_or_default,
             zero_is_default=True,
         ),
-        Key("max_msgs", INT, "The most messages of a batch.", check=_or_default, zero_is_default=True),
+        Key(
+            "max_msgs", INT, "The most messages of an atomic batch.", check=_or_default, zero_is_default=True
+        ),
         Key(
             "timeout",
             DURATION,
@@ -161,7 +168,7 @@ JETSTREAM_LIMITS = Table(
             check=_or_none,
             zero_is_default=True,
         ),
-        Key("batch", Kind("map", _read_batch, "{}", JETSTREAM_BATCH), "Limits for atomic batches."),
+        Key("batch", Kind("map", _read_batch, "{}", JETSTREAM_BATCH), "Limits for batches."),
     ),
     unsupported.JETSTREAM_LIMITS,
 )

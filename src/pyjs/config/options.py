@@ -169,10 +169,12 @@ class AccountOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class BatchLimits:
-    """Limits of the server for atomic batches."""
+    """Limits of the server for atomic and fast batches; without a limit of open ones, more fast ones are allowed."""
 
     max_inflight_per_stream: int = 50
     max_inflight_total: int = 1000
+    max_fast_per_stream: int = 1000
+    max_fast_total: int = 50_000
     max_msgs: int = 1000
     timeout_ns: int = 10 * NS_PER_S
 

@@ -429,10 +429,14 @@ class JetStreamBatchOptions(Options):
     """The block `batch`."""
 
     max_inflight_per_stream: int | None = Field(
-        default=None, description="The most open batches of a stream."
+        default=None,
+        description="The most open batches of a stream, of each kind; fast ones: 1000 by default.",
     )
-    max_inflight_total: int | None = Field(default=None, description="The most open batches of the server.")
-    max_msgs: int | None = Field(default=None, description="The most messages of a batch.")
+    max_inflight_total: int | None = Field(
+        default=None,
+        description="The most open batches of the server, of each kind; fast ones: 50000 by default.",
+    )
+    max_msgs: int | None = Field(default=None, description="The most messages of an atomic batch.")
     timeout: Duration | None = Field(
         default=None, description="How long a batch may wait for its next message."
     )
@@ -453,7 +457,7 @@ class JetStreamLimitsOptions(Options):
     default_max_consumers: int | None = Field(
         default=None, description="The `max_consumers` of a stream without this option; -1: no limit."
     )
-    batch: JetStreamBatchOptions | None = Field(default=None, description="Limits for atomic batches.")
+    batch: JetStreamBatchOptions | None = Field(default=None, description="Limits for batches.")
 
 
 class JetStreamOptions(Options):

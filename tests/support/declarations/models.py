@@ -19,7 +19,7 @@ from pyjs.config.tables import TOP
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.declared import Option, options_of
 from pyjs.jetstream.config.json_strict import Kind, Struct
-from pyjs.jetstream.config.stream import StreamConfig, UnsupportedOptions
+from pyjs.jetstream.config.stream import StreamConfig
 
 from .pages import ROOT
 from .requests import SCHEMAS
@@ -132,8 +132,7 @@ def _collect(of: type[DataclassInstance], found: dict[str, type[DataclassInstanc
 
 
 def _options_model(of: type[DataclassInstance]) -> str:
-    more = options_of(UnsupportedOptions) if of is StreamConfig else ()
-    fields = "".join(_option_field(each) for each in (*options_of(of), *more))
+    fields = "".join(_option_field(each) for each in options_of(of))
     doc = (
         (of.__doc__ or "")
         .partition("\n")[0]
@@ -144,7 +143,7 @@ def _options_model(of: type[DataclassInstance]) -> str:
 
 def _option_field(each: Option) -> str:
     python, default = _type(each.kind), each.default if isinstance(each.default, int | str) else each.zero
-    doc = f"{each.doc[:-1]}; not supported yet." if each.refused else each.doc
+    doc = each.doc
     if isinstance(default, tuple | dict):
         start = f"default_factory={'dict' if isinstance(default, dict) else 'list'}"
     elif each.kind.struct is not None and default is not None:
@@ -202,7 +201,7 @@ def _state_model(of: Struct) -> str:
 
 def _request_model(schema: str, struct: Struct) -> str:
     name = "".join(word.capitalize() for word in schema.split("_"))
-    ours = {each.name for of in (StreamConfig, UnsupportedOptions) for each in options_of(of)}
+    ours = {each.name for each in options_of(StreamConfig)}
     is_stream = ours <= set(struct.fields)
     fields = {field: kind for field, kind in struct.fields.items() if not (is_stream and field in ours)}
     base = "StreamConfig" if is_stream else "Options"

@@ -26,7 +26,6 @@ from pyjs.jetstream.config.stream import (
     StreamConfig,
     StreamSource,
     SubjectTransformConfig,
-    UnsupportedOptions,
 )
 from pyjs.jetstream.config.stream_requests import (
     DELETE_MSG_REQUEST,
@@ -49,7 +48,7 @@ TABLES: dict[str, type[DataclassInstance]] = {
     each.__name__: each
     for each in (
         *(StreamConfig, StreamSource, ExternalStream, SubjectTransformConfig, RepublishConfig, Placement),
-        *(ConsumerLimits, UnsupportedOptions, ConsumerConfig),
+        *(ConsumerLimits, ConsumerConfig),
     )
 }
 SCHEMAS = {

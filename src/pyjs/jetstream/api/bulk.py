@@ -13,7 +13,7 @@ from pyjs.base.errors import NotNow
 from pyjs.base.gotext import time_text
 from pyjs.core.session import ClientSession
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
+from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, JsonDict
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.errcodes import ApiError
@@ -143,7 +143,7 @@ ENDPOINTS = (
         "PYJS.BULK.READ",
         read,
         type_prefix=TYPE_PREFIX,
-        counted=False,
+        counted=Counted.ERRORS,
         changes=False,
         response="bulk_read_response",
     ),

@@ -13,10 +13,20 @@ from dataclasses import replace
 from pyjs.base.bounds import INT64
 from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps, needs_cluster
+from pyjs.jetstream.api.endpoint import (
+    ANY_ARGS,
+    ApiCall,
+    Counted,
+    Endpoint,
+    JsonDict,
+    MaybeSteps,
+    Steps,
+    needs_cluster,
+)
 from pyjs.jetstream.config.consumer_requests import (
     OFFSET_REQUEST,
     PAUSE_REQUEST,
+    RESET_REQUEST,
     UNPIN_REQUEST,
     CreateRequest,
     read_create,
@@ -129,13 +139,24 @@ def unpin(call: ApiCall) -> JsonDict:
     return {}
 
 
-def reset(call: ApiCall) -> JsonDict | None:
-    """Refuse a reset, which is not implemented yet; as on nats-server, an unknown consumer gets no answer."""
+def reset(call: ApiCall) -> MaybeSteps:
+    """Start a consumer again with a sequence; as on nats-server, an unknown consumer gets no answer."""
     stream = call.js.streams.get(call.args[0])
-    if stream is None or call.args[1] not in stream.consumers:
+    consumer = None if stream is None else stream.consumers.get(call.args[1])
+    if stream is None or consumer is None:
         return None
-    text = f"{call.request.subject.decode()} is not supported yet by pyjs-server"
-    raise errcodes.CONSUMER_INVALID_RESET.error(err=text)
+    assert isinstance(consumer, Consumer)
+    wanted = 0
+    if call.body:
+        errcodes.INVALID_JSON.raise_if(not call.body.strip(), err="unexpected end of JSON input")
+        try:
+            wanted = decode(call.body, RESET_REQUEST, strict=False).get("seq", 0)
+        except JsonFault as fault:
+            raise errcodes.INVALID_JSON.error(err=fault.lenient_text()) from None
+    seq = consumers.reset(consumer, wanted)
+    answer = {**consumer_info(consumer, call.js.shared.clock.now_ns()), "reset_seq": seq}
+    yield from consumers.keep_reset(call.js, stream, consumer)
+    return answer
 
 
 def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
@@ -192,6 +213,14 @@ ENDPOINTS = (
     Endpoint("CONSUMER.DELETE", delete, 2, 2, of_consumer=True),
     Endpoint("CONSUMER.PAUSE", pause, 2, 2, on_error=_NOT_PAUSED, of_consumer=True),
     Endpoint("CONSUMER.UNPIN", unpin, 2, 2, of_consumer=True),
-    Endpoint("CONSUMER.RESET", reset, 2, 2, on_error={"reset_seq": 0}, counted=False, of_consumer=True),
+    Endpoint(  # on nats-server the consumer answers it, so it is not counted
+        "CONSUMER.RESET",
+        reset,
+        2,
+        2,
+        on_error={"reset_seq": 0},
+        counted=Counted.NONE,
+        of_consumer=True,
+    ),
     Endpoint("CONSUMER.LEADER.STEPDOWN", needs_cluster, 2, 2),
 )

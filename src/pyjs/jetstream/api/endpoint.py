@@ -11,6 +11,7 @@ Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nat
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
 JsonDict: TypeAlias = "dict[str, Any]"
 Steps: TypeAlias = "Generator[Step, None, JsonDict]"
+MaybeSteps: TypeAlias = "Generator[Step, None, JsonDict | None]"  # None: no answer
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -84,12 +86,20 @@ class ApiCall:
         return self.read(fields)
 
 
+class Counted(Enum):
+    """The requests that count in `api.total` and are audited."""
+
+    ALL = 1
+    ERRORS = 2
+    NONE = 3
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Endpoint:
     """One API subject, with its handler and its rules."""
 
     words: str  # of the subject, after "$JS.API."
-    handle: Callable[[ApiCall], JsonDict | Steps | None]
+    handle: Callable[[ApiCall], JsonDict | MaybeSteps | None]
     min_args: int = 1  # tokens after the words
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # extra fields of an error response
@@ -97,7 +107,7 @@ class Endpoint:
     unsynced: ErrorCode | None = None
     type_prefix: str = TYPE_PREFIX  # of the response's `type`
     response: str = ""  # the rest of `type`; by default made of the words: "stream_info_response"
-    counted: bool = True  # whether success counts in `api.total` and is audited
+    counted: Counted = Counted.ALL
     changes: bool = True  # whether the handler has exclusive access to the stream between two steps
     # Other consumers of the stream may change meanwhile; the handler checks for that.
     beside: bool = False

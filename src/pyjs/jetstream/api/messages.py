@@ -12,7 +12,7 @@ from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.base.gotext import time_text
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, Steps
+from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, JsonDict, Steps
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.errcodes import ApiError
@@ -131,6 +131,8 @@ def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
 
 
 ENDPOINTS = (
-    Endpoint("STREAM.MSG.GET", get, counted=False, changes=False),  # nats-server does not count it either
+    Endpoint(
+        "STREAM.MSG.GET", get, counted=Counted.ERRORS, changes=False
+    ),  # nats-server does not count it either
     Endpoint("STREAM.MSG.DELETE", delete, unsynced=errcodes.STREAM_MSG_DELETE_FAILED),
 )

@@ -18,7 +18,7 @@ from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
-from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, Steps
+from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, JsonDict, MaybeSteps
 from pyjs.jetstream.api.table import ENDPOINTS
 from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.errcodes import ApiError
@@ -109,15 +109,21 @@ class Router:
         if failure is not None and endpoint.unsynced is not None:
             self._refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return
-        self._reply(request, endpoint, fields, endpoint.counted)
-        if endpoint.counted:
+        counted = endpoint.counted is Counted.ALL
+        self._reply(request, endpoint, fields, counted)
+        if counted:
             self._count(failed=False)
 
     def _refuse(self, request: Request, endpoint: Endpoint, error: ApiError) -> None:
-        self._count(failed=True)
-        self._reply(request, endpoint, {"error": error.as_json()} | endpoint.on_error)
+        counted = endpoint.counted is not Counted.NONE
+        if counted:
+            self._count(failed=True)
+        fields = {"error": error.as_json()} | endpoint.on_error
+        self._reply(request, endpoint, fields, counted)
 
-    def _answer(self, endpoint: Endpoint, args: tuple[str, ...], request: Request) -> JsonDict | Steps | None:
+    def _answer(
+        self, endpoint: Endpoint, args: tuple[str, ...], request: Request
+    ) -> JsonDict | MaybeSteps | None:
         errcodes.REQUIRED_API_LEVEL.raise_if(needs_higher_level(request.headers))
         if self._js is None:
             raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()

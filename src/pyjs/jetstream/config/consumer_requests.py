@@ -18,6 +18,7 @@ from pyjs.jetstream.config.json_strict import (
     INT64,
     STRING,
     TIME,
+    UINT64,
     Struct,
     enum,
     struct,
@@ -36,6 +37,7 @@ CREATE_REQUEST = Struct(
 )
 
 PAUSE_REQUEST = Struct("JSApiConsumerPauseRequest", {"pause_until": TIME})
+RESET_REQUEST = Struct("JSApiConsumerResetRequest", {"seq": UINT64})
 UNPIN_REQUEST = Struct("JSApiConsumerUnpinRequest", {"group": STRING})
 OFFSET_REQUEST = Struct("JSApiConsumersRequest", {"offset": INT})
 

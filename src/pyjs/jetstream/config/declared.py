@@ -43,7 +43,6 @@ class Option:
     always: bool  # whether answers show it even if it is zero
     updatable: bool
     stored: bool
-    refused: str  # name of the missing feature in error texts; "": it is implemented
 
     @property
     def zero(self) -> Any:
@@ -67,11 +66,10 @@ def option(
     always: bool = False,
     updatable: bool = True,
     stored: bool = True,
-    refused: str = "",
 ) -> Any:
     """Declare an option as a field of a dataclass; its `default` is the zero of its kind unless given."""
     told = {"kind": kind, "doc": doc, "level": level, "always": always}
-    told |= {"updatable": updatable, "stored": stored, "refused": refused}
+    told |= {"updatable": updatable, "stored": stored}
     start = zero_of(kind) if default is _KIND_DEFAULT else default
     if kind.name == "map" or (kind.name == "struct" and start is not None):
         return field(default_factory=type(start), metadata=told)

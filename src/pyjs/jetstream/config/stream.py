@@ -41,7 +41,6 @@ API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
-BATCHED = "batch publish is"
 
 
 @dataclass(repr=False, slots=True)
@@ -198,6 +197,7 @@ class StreamConfig:
         level=2,
         updatable=False,
     )
+    allow_batched: bool = option(BOOL, "Batches are published with few acknowledgements.", level=4)
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
@@ -221,12 +221,3 @@ class StreamConfig:
         mine, theirs = self.with_required_level(), other.with_required_level()
         mine.metadata, theirs.metadata = {**mine.metadata, **level}, {**theirs.metadata, **level}
         return mine == theirs
-
-
-@dataclass(repr=False, slots=True)
-class UnsupportedOptions:
-    """Options of nats-server that are decoded, so that wrong types get the usual error, and then refused."""
-
-    allow_batched: bool = option(
-        BOOL, "Batches are published without acknowledgements.", level=4, refused=BATCHED
-    )

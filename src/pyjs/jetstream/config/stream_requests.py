@@ -27,12 +27,12 @@ from pyjs.jetstream.config.json_strict import (
     decode,
     struct,
 )
-from pyjs.jetstream.config.stream import DEFAULT, StreamConfig, UnsupportedOptions
+from pyjs.jetstream.config.stream import DEFAULT, StreamConfig
 
 if TYPE_CHECKING:
     from typing import Any
 
-CONFIG_FIELDS = struct_of(StreamConfig).fields | struct_of(UnsupportedOptions).fields
+CONFIG_FIELDS = struct_of(StreamConfig).fields
 STREAM_REQUEST = Struct("StreamConfigRequest", {**CONFIG_FIELDS, "pedantic": BOOL})
 
 SNAPSHOT_REQUEST = Struct(
@@ -128,11 +128,6 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
 
 
 def _unsupported(given: dict[str, Any]) -> tuple[str, ...]:
-    out = [
-        each.refused
-        for each in options_of(UnsupportedOptions)
-        if given.get(each.name, each.zero) != each.zero
-    ]
     if any(each and "consumer" in each for each in (given.get("mirror"), *given.get("sources", ()))):
-        out.append("consumers of mirrors and sources are")
-    return tuple(out)
+        return ("consumers of mirrors and sources are",)
+    return ()

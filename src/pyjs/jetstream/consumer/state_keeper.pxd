@@ -12,6 +12,7 @@ cdef class StateKeeper:
     cdef readonly object log
     cdef object metadata                # metadata.MetadataWriter, for snapshots; None: they are written at once
     cdef StateLog changes
+    cdef list waiting                   # called with None when all changes are durable, or with the error
     cdef bint sync_always               # acks are answered after the sync, not after the write
 
     cdef bint wants_rewrite(self) noexcept

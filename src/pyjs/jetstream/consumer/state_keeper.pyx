@@ -23,6 +23,7 @@ cdef class StateKeeper:
         self.metadata = metadata
         self.log = log
         self.sync_always = sync_always and file is not None
+        self.waiting = []
 
     cdef bint wants_rewrite(self) noexcept:
         """Return whether a snapshot is due, for which the consumer must stop."""
@@ -70,6 +71,7 @@ cdef class StateKeeper:
         self.changes.lost = True
         self.file.snapshot(snapshot_of(consumer))
         self.changes.lost = False
+        self.tell(None)
 
     def rewrite_later(self, consumer) -> None:
         """Start to write a snapshot; until it ends the consumer delivers, acknowledges and answers nothing.
@@ -90,10 +92,24 @@ cdef class StateKeeper:
         """Continue after the new snapshot; if it failed, the next one is written at once."""
         self.state = WRITTEN
         if consumer.closed:
+            self.tell(StoreFailed(consumer.path, "the consumer was deleted"))
             return
         if failure is None:
             self.file.took(state)
         else:
             self.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {failure}")
             self.changes.lost, self.state = True, REWRITE_FAILED
+        if failure is not None or not self.changes.lost:        # else the state changed meanwhile
+            self.tell(failure)
         consumer.resume()
+
+    def when_rewritten(self, done) -> None:
+        """Write a snapshot in the next pump; call `done` with None when it is durable, or with the error."""
+        self.changes.lost = True
+        self.waiting.append(done)
+
+    def tell(self, failure) -> None:
+        """Call those that wait for a snapshot."""
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            done(failure)

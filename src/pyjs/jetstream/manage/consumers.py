@@ -16,10 +16,12 @@ from pyjs.base.nuid import token
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.consumer_requests import CreateRequest
-from pyjs.jetstream.config.stream import MEMORY, WORKQUEUE
+from pyjs.jetstream.config.stream import INTEREST, MEMORY, WORKQUEUE
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.replay import clamp, restore
+from pyjs.jetstream.consumer.reset import reset as start_again
+from pyjs.jetstream.consumer.reset import reset_seq
 from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
 from pyjs.jetstream.manage.persist import StoredConsumer
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import TypeVar
 
-    from pyjs.core.chore import Step
+    from pyjs.core.chore import Chore, Step
     from pyjs.jetstream.consumer.record import StateFile
     from pyjs.jetstream.files.consumer_files import RemovedConsumer
     from pyjs.jetstream.manage.engine import JetStream
@@ -79,6 +81,43 @@ def pause(
     config = consumer_rules.with_required_level(replace(consumer.config, pause_until_ns=until_ns))
     yield from _keep_config(js, stream, consumer, config)
     consumer.update(config)
+
+
+def reset(consumer: Consumer, wanted: int) -> int:
+    """Start a consumer again with a sequence, 0: the one after its ack floor; return it. `keep_reset` must follow.
+
+    Raises:
+        ApiError: 10204.
+    """
+    try:
+        seq = reset_seq(consumer, wanted)
+    except ValueError as error:
+        raise errcodes.CONSUMER_INVALID_RESET.error(err=error) from None
+    start_again(consumer, seq)
+    return seq
+
+
+def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
+    """Return when the state of a reset consumer is durable; an interest stream then removes what nobody needs.
+
+    Raises:
+        ApiError: 10204, the state could not be written; the next write of it may still succeed.
+    """
+    ended: list[Exception | None] = []
+
+    def park(chore: Chore) -> None:
+        def done(failure: Exception | None) -> None:
+            ended.append(failure)
+            consumer.turn.chores.append(chore)
+
+        consumer.keeper.when_rewritten(done)
+
+    if consumer.keeper.file is not None:
+        yield park
+        if ended[0] is not None:
+            raise errcodes.CONSUMER_INVALID_RESET.error(err=ended[0])
+    if stream.config.retention == INTEREST and _is_open(js, stream):
+        stream.sweep()
 
 
 def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:

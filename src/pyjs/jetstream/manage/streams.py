@@ -181,8 +181,7 @@ def update(
     _reserve(js, config, 1)
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
-    if not config.allow_atomic:
-        stream.special.drop_batches()
+    stream.special.drop_disabled()
     _set_subjects(js, stream)
     if config.allow_msg_schedules and not old.allow_msg_schedules:
         yield from schedule_steps(stream)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pyjs.base.bounds import TIME_NS
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.stream import (
-    BATCHED,
     SourceConsumer,
     StreamConfig,
     StreamSource,
@@ -32,13 +31,10 @@ if TYPE_CHECKING:
     Find: TypeAlias = Callable[[str], StreamConfig | None]  # by name; None: no such stream
 
 API_PREFIX = "$JS.API"
-_NOT_ON_MIRRORS = {
-    BATCHED: errcodes.MIRROR_WITH_BATCH_PUBLISH,
-}
 
 
 def check(
-    config: StreamConfig, find: Find, pedantic: bool, unsupported: tuple[str, ...] = ()
+    config: StreamConfig, find: Find, pedantic: bool
 ) -> StreamConfig:
     """Return `config`; a mirror takes over `allow_direct` of its origin.
 
@@ -46,7 +42,7 @@ def check(
         with the fault.
     """
     if config.mirror is not None:
-        config = _checked_mirror(config, config.mirror, find, pedantic, unsupported)
+        config = _checked_mirror(config, config.mirror, find, pedantic)
     errcodes.SOURCE_WITH_MSG_SCHEDULES.raise_if(config.sources and config.allow_msg_schedules)
     seen: set[tuple[object, ...]] = set()
     for source in config.sources:
@@ -99,16 +95,14 @@ def _may_filter(source: StreamSource) -> bool:
 
 
 def _checked_mirror(
-    config: StreamConfig, mirror: StreamSource, find: Find, pedantic: bool, unsupported: tuple[str, ...]
+    config: StreamConfig, mirror: StreamSource, find: Find, pedantic: bool
 ) -> StreamConfig:
     errcodes.MIRROR_WITH_FIRST_SEQ.raise_if(config.first_seq > 0)
     errcodes.MIRROR_WITH_SUBJECTS.raise_if(config.subjects)
     errcodes.MIRROR_WITH_SOURCES.raise_if(config.sources)
     errcodes.MIRROR_WITH_COUNTERS.raise_if(config.allow_msg_counter)
     errcodes.MIRROR_WITH_ATOMIC_PUBLISH.raise_if(config.allow_atomic)
-    for feature, error in _NOT_ON_MIRRORS.items():
-        if feature in unsupported:
-            raise error.error()
+    errcodes.MIRROR_WITH_BATCH_PUBLISH.raise_if(config.allow_batched)
     errcodes.MIRROR_WITH_MSG_SCHEDULES.raise_if(config.allow_msg_schedules)
     _check_consumer(mirror, errcodes.MIRROR_DURABLE_CONSUMER_CFG_INVALID)
     errcodes.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED.raise_if(mirror.filter_subject and mirror.subject_transforms)

@@ -89,7 +89,7 @@ def check(
     if config.persist_mode == ASYNC:
         _check_async(config)
     if config.mirror or config.sources:
-        config = source_rules.check(config, find, pedantic, unsupported)
+        config = source_rules.check(config, find, pedantic)
     if unsupported:
         raise errcodes.invalid_config(f"{unsupported[0]} not supported yet by pyjs-server")
     config = _with_subjects(config, overlapping)

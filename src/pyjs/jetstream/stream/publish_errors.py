@@ -26,7 +26,6 @@ _REFUSALS = {
     for row in (
         errcodes.ACCOUNT_RESOURCES_EXCEEDED,
         errcodes.ATOMIC_PUBLISH_DISABLED,
-        errcodes.BATCH_PUBLISH_DISABLED,
         errcodes.INSUFFICIENT_RESOURCES,
         errcodes.MESSAGE_INCR_MISSING,
         errcodes.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID,

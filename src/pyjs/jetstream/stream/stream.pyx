@@ -564,6 +564,7 @@ cdef class Stream(Sink):
         self.answers.send(self.account, 0 if self.sync_always else self.kept_seq + 1, failure, len(failure))
         if not getattr(self.store, "sync_lost", False):
             self.ask_for_sync()             # written messages are synced even while the disk is full
+        self.special.lost(self.kept_seq)
         if self.inflow is not None:
             self.inflow.lost()
         if self.probe is not None:
@@ -755,10 +756,9 @@ cdef class Stream(Sink):
     def close(self) -> None:
         """Answer committed messages, then refuse all others; the caller closes the store."""
         cdef bytes failure
-        self.special = Sink()               # the other one holds this stream
         self.read_inbox()
         self.commit()
-        self.closed = True
+        self.closed, self.special = True, Sink()        # the other one holds this stream
         self.expiry.cancel()
         if self.sync_always:
             self.store.sync_now()

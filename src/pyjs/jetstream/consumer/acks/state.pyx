@@ -28,6 +28,13 @@ cdef class AckState:
         """Start with everything before `seq` delivered and acknowledged."""
         self.delivered_seq = self.floor_seq = seq - 1
 
+    def reset(self, uint64_t seq) -> None:
+        """Forget every delivery, and start again with `seq`; the caller writes a snapshot."""
+        self.pending.clear()
+        self.set_exhausted({})
+        self.begin(seq)
+        self.delivered_cseq = self.floor_cseq = 0
+
     # -- deliveries ------------------------------------------------------------------------------------------------
 
     cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:

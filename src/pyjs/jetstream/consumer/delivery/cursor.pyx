@@ -104,6 +104,12 @@ cdef class DeliveryCursor:
         """Set the position to `seq`; the `skips` come first, and no other message up to `skips_end`."""
         self.next_seq, self.skips, self.skips_end = seq, skips, skips_end
 
+    def reset(self, uint64_t seq) -> None:
+        """Deliver from `seq` on, whatever came before."""
+        self.begin(seq, Skips(b""), 0)
+        self.end_seq = 0
+        self.stale = True
+
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
         """Accept a count: `unread` matches are between the cursor, at the first message, and `counted_to`.
 

@@ -83,9 +83,20 @@ class BatchChecks:
         Raises:
             ApiError: it is refused, and with it the batch.
         """
-        headers, subject = message.headers, message.subject
-        if value_of(headers, _LAST_ID):
+        if value_of(message.headers, _LAST_ID):
             raise errcodes.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH.error(header=_LAST_ID.decode())
+        return self.accepted(message)
+
+    def plain(self, message: Staged) -> Staged:
+        """Like `checked`, for a message whose headers need no check beyond their size."""
+        errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(message.headers) > HEADERS_SIZE_MAX)
+        self._count(message)
+        self._last_seq += 1
+        return message
+
+    def accepted(self, message: Staged) -> Staged:
+        """Like `checked`, but Nats-Expected-Last-Msg-Id has no effect."""
+        headers, subject = message.headers, message.subject
         self._check_alone(headers, len(message.payload))
         if self._config.allow_msg_counter:
             headers, payload, _ = self._state.add_up_after(headers, self._sums.get(subject), subject)

@@ -36,7 +36,7 @@ SEQUENCE_DIGITS_MAX = 20
 TIMEOUT, LARGE, INCOMPLETE, UNSUPPORTED = "timeout", "large", "incomplete", "unsupported"  # reasons of an end
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Staged:
     """One message of a batch."""
 
@@ -56,6 +56,7 @@ class BatchUsage:
     def __init__(self) -> None:
         self.count = 0
         self.bytes = 0
+        self.fast_count = 0  # of fast batches, which hold no messages
 
 
 @dataclass(eq=False, repr=False, slots=True)

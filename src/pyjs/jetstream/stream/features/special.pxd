@@ -2,6 +2,7 @@
 from libc.stdint cimport uint64_t
 
 from pyjs.core.sink cimport Sink
+from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.wire.ops cimport Msg
@@ -11,11 +12,12 @@ cdef class SpecialPublishes(Sink):
     cdef object server              # engine.Shared
     cdef object batches             # batches.AtomicBatches
     cdef readonly object scheduling         # scheduling.Scheduling
+    cdef FastPublishes fast
 
     cdef bint is_refused(self, Msg* m) noexcept nogil
-    cdef void fast_batched(self, Msg* m) except *
     cdef void batched(self, Msg* m) except *
     cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *
+    cdef bint is_plain(self, bytes headers) except -1
     cdef uint64_t append_batch(self, list messages) except? 0
     cdef uint64_t keep(self, Msg* m) noexcept
     cdef void scheduled(self, Msg* m) except *

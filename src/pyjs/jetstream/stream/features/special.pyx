@@ -11,8 +11,10 @@ Source: order of checks probed on nats-server 2.15.1 (tests/conformance/scenario
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from pyjs.jetstream.stream.features.fast_batches cimport FastBatches
+from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.answers cimport LONG_ACK, REFUSAL
-from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, KEEPS_INTEREST, NO_ACK, SCHEDULES
+from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, COUNTS, DISCARD_NEW, KEEPS_INTEREST, NO_ACK, SCHEDULES
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport StreamStore
@@ -42,16 +44,18 @@ cdef class SpecialPublishes(Sink):
         self.server = server
         self.scheduling = Scheduling(stream, timer)
         self.batches = AtomicBatches(server.options.limits.batch, server.batches, server.timers, self.tell_abandoned)
+        self.fast = FastPublishes(
+            stream, self, FastBatches(server.options.limits.batch, server.batches, server.timers))
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         """Take, stage or refuse one message; `t` is not used."""
         cdef PubHeaders h
+        if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            return self.fast.deliver(m, t)
         scan_pub_headers(m.body, m.header_len, &h)
         with gil:
             try:
-                if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
-                    self.fast_batched(m)
-                elif h.batch_id.n:
+                if h.batch_id.n:
                     self.batched(m)
                 elif h.schedule.n and h.rollup.n == 0:
                     self.scheduled(m)
@@ -68,10 +72,6 @@ cdef class SpecialPublishes(Sink):
         return self.stream.usage_refused(m) or self.stream.is_too_large(m)
 
     # -- batches -----------------------------------------------------------------------------------------------
-    cdef void fast_batched(self, Msg* m) except *:
-        if not self.is_refused(m):
-            raise errcodes.BATCH_PUBLISH_DISABLED.error()
-
     cdef void batched(self, Msg* m) except *:
         """Stage a message, or commit its batch; a staged one is answered with an empty message."""
         if self.is_refused(m):
@@ -87,14 +87,24 @@ cdef class SpecialPublishes(Sink):
     cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *:
         """Check all messages of a batch, and store them; the PubAck of the last one is that of the batch."""
         cdef uint64_t seq
+        if self.stream.limits.features & DISCARD_NEW:
+            self.stream.makes_room()            # evictions of this turn count no more
         checks = BatchChecks(self)
-        messages = [checks.checked(each) for each in messages]
+        messages = [checks.plain(each) if self.is_plain(each.headers) else checks.checked(each) for each in messages]
         size = sum([each.size for each in messages])
         usage, share = self.stream.usage.account, len(messages) * self.stream.store.catalogue.overhead
         errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size + share)
         seq = self.append_batch(messages)
         shown = orjson.dumps(batch_id.decode("utf-8", "replace"))
         self.answer(m, seq, b',"batch":%b,"count":%d' % (shown, len(messages)))
+
+    cdef bint is_plain(self, bytes headers) except -1:
+        """Return whether no header of a message of a batch needs a check."""
+        cdef PubHeaders h
+        scan_pub_headers(headers, len(headers), &h)
+        return not (h.later or h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
+                    or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
+                    or self.stream.limits.features & COUNTS)
 
     cdef uint64_t append_batch(self, list messages) except? 0:
         """Append messages so that a crash leaves all of them or none; return the last sequence."""
@@ -130,14 +140,22 @@ cdef class SpecialPublishes(Sink):
             return self.stream.store.skip()
         return self.stream.keep(m) if self.stream.republisher is None else self.stream.keep_and_republish(m)
 
-    def drop_batches(self) -> None:
-        """Forget the open batches: the stream is closed, or has no batches any more."""
-        self.batches.drop_all()
+    def drop_disabled(self) -> None:
+        """Forget the open batches of the kinds that the stream's configuration does not allow."""
+        if not self.stream.config.allow_atomic:
+            self.batches.drop_all()
+        if not self.stream.config.allow_batched:
+            self.fast.batches.close_all()
+
+    def lost(self, uint64_t kept_seq) -> None:
+        """End fast batches that have messages after `kept_seq`: these were not written."""
+        self.fast.batches.close_lost(kept_seq)
 
     def close(self) -> None:
         """Forget open batches and schedules, which refer to the stream: a cycle would outlive it."""
-        self.drop_batches()
-        self.batches = None
+        self.batches.drop_all()
+        self.fast.batches.close_all()
+        self.batches = self.fast.state = None
         self.scheduling.close()
         self.scheduling = None
 

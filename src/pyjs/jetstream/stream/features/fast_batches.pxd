@@ -1,0 +1,47 @@
+"""Fast batches: their reply subjects, their sequences, and the flow of their acknowledgements."""
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+
+cdef enum Operation:
+    START
+    APPEND
+    COMMIT                      # store this message, and end the batch
+    END                         # end the batch; this message is not stored
+    PING
+
+cdef struct FastReply:          # what a reply subject says; `id` is a view into it
+    const char* id
+    uint32_t id_len
+    uint16_t flow               # the most messages per acknowledgement
+    bint gap_ok
+    Operation operation
+    uint64_t seq                # of the message in its batch, from 1
+
+# Fill `out` from a reply subject that ends with ".$FI"; return 0 if it has not the form of one.
+cdef bint parse_fast_reply(const char* reply, size_t n, FastReply* out) noexcept nogil
+
+cdef class FastBatch:
+    cdef bytes id
+    cdef const char* id_text    # points into `id`
+    cdef uint32_t id_len
+    cdef uint16_t flow, flow_max                # messages per acknowledgement, now and at most
+    cdef bint gap_ok
+    cdef readonly uint64_t last_seq             # in the batch: the highest one taken
+    cdef readonly uint64_t stream_seq           # of its last stored message, 0: none
+    cdef uint64_t done_seq                      # in the batch: stored or known; <= last_seq
+    cdef uint64_t told_seq                      # in the batch: of the last acknowledgement; <= done_seq
+    cdef int64_t deadline_ns
+    cdef object timer
+
+    cdef bint has_id(self, FastReply* r) noexcept nogil
+    cdef bint owes_ack(self, size_t n_open) noexcept nogil
+
+cdef class FastBatches:
+    cdef object limits, usage, timers
+    cdef int64_t timeout_ns
+    cdef dict open              # id -> FastBatch
+    cdef size_t n_open
+    cdef FastBatch last         # the one that was used last, never None: it may be closed
+
+    cdef FastBatch find(self, FastReply* r)
+    cdef FastBatch begin(self, FastReply* r, int64_t now_ns)
+    cdef void keep_alive(self, FastBatch batch, int64_t now_ns) noexcept nogil
