@@ -32,7 +32,10 @@ async def connected(port: int) -> Client:
 async def asked(client: Client, subject: str, body: object) -> dict[str, Any]:
     """Return the response of the API."""
     data = b"" if body is None else json.dumps(body).encode()
-    return json.loads((await client.request(f"$JS.API.{subject}", data, timeout=SECONDS)).data)
+    answer: dict[str, Any] = json.loads(
+        (await client.request(f"$JS.API.{subject}", data, timeout=SECONDS)).data
+    )
+    return answer
 
 
 async def back_up(client: Client, name: str, **options: object) -> Backup:
@@ -80,7 +83,8 @@ async def restored(client: Client, backup: Backup, chunk_size: int = 64 * 1024) 
     await asyncio.gather(*sent, return_exceptions=True)
     if refused:
         return refused[0]
-    return json.loads((await client.request(subject, b"", timeout=SECONDS)).data)
+    last: dict[str, Any] = json.loads((await client.request(subject, b"", timeout=SECONDS)).data)
+    return last
 
 
 async def messages(client: Client, name: str, total: int) -> list[tuple[object, ...]]:
@@ -110,7 +114,8 @@ async def consumer_states(client: Client, name: str) -> dict[str, object]:
 async def stream_state(client: Client, name: str) -> dict[str, Any]:
     """Return the state of a stream with its deleted sequences."""
     info = await asked(client, f"STREAM.INFO.{name}", {"deleted_details": True})
-    return info["state"]
+    state: dict[str, Any] = info["state"]
+    return state
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:

@@ -170,7 +170,9 @@ class StreamBuild:
             return False
         text = entry.headers.partition(b"Nats-TTL:")[2].partition(b"\r\n")[0].strip()
         ttl_ns = parse_ttl_ns(text)
-        return bool(ttl_ns) and ttl_ns != NEVER and self._created_ns > entry.ts + ttl_ns
+        if ttl_ns is None or ttl_ns == NEVER or not ttl_ns:
+            return False
+        return self._created_ns > entry.ts + ttl_ns
 
     def _skip_to(self, seq: int) -> None:
         if seq > self.store.last_seq and not self.store.skip_seqs_to(seq):

@@ -1,8 +1,8 @@
 """The state of a consumer as archives have it, and as this server stores it.
 
-An archive has the delivered sequences, the ack floor, the time of each unacknowledged delivery, and how often messages
-were delivered again. It lacks delays of a nak and the list of a `last_per_subject` start: after a restore such messages
-wait for `ack_wait`, and such a start continues with every message.
+An archive has the delivered sequences, the ack floor, the time of each unacknowledged delivery, and how often
+messages were delivered again. It lacks delays of a nak and the list of a `last_per_subject` start: after a restore
+such messages wait for `ack_wait`, and such a start continues with every message.
 
 Source: `ConsumerState` of nats-server, JSON in archives of version 2; o.dat in those of version 1.
 """
@@ -32,7 +32,7 @@ PENDING_MAX = 1_000_000  # deliveries of one consumer
 
 def archived(consumer: Consumer, last_seq: int) -> bytes:
     """Return configuration and state of a consumer as JSON, without what follows `last_seq`."""
-    state = consumer.dump_state()
+    state: dict[str, Any] = dict(consumer.dump_state())
     (cseq, delivered), (floor_cseq, floor) = state["delivered"], state["floor"]
     out: dict[str, Any] = {
         "delivered": {"consumer_seq": cseq, "stream_seq": min(delivered, last_seq)},

@@ -1,7 +1,7 @@
 """A restore: a stream built from an archive that a client sends in chunks.
 
-Each chunk is acknowledged when it is used up, so a client is never far ahead. After a fault, five silent seconds, or a
-stop of the server nothing of the stream remains.
+Each chunk is acknowledged when it is used up, so a client is never far ahead. After a fault, five silent seconds,
+or a stop of the server nothing of the stream remains.
 
 Source: ADR-63, nats-server's API; replies, errors and order of events probed on nats-server 2.15.1.
 """

@@ -93,6 +93,7 @@ class Snapshot:
         self._slots = flow.chunks_max()
         self._index = 1  # of the next chunk
         self._acked_ns = 0  # when the last chunk left or was acknowledged
+        self._subscribed = False  # a subscription with this very subject was there
         self._parked: Chore | None = None
         self._timer: Timer | None = None
 
@@ -107,11 +108,11 @@ class Snapshot:
         log.info(f"Starting snapshot for stream {path}")
         self._tell("create", {"stream": self._stream.name, "state": self._state})
         subscription = account.subscribe_handler(self._ack_subject + b".>", self._on_ack)
-        status, reason = "204" if self._out or self._index > 1 else "", ""
+        reason = ""
         try:
             yield from self._wait_for_interest()
             yield from self._send_all()
-            status = "204" if self._index > 1 else ""
+            status = "204" if self._index > 1 else ""  # as in nats-server: not after a single short chunk
         except Ended as ended:
             status, reason = ended.status, str(ended)
         self._drop_timer()
@@ -186,7 +187,8 @@ class Snapshot:
     def _check_open(self) -> None:
         if self._js.streams.get(self._stream.name) is not self._stream:
             raise Ended("500 stream closed", "stream closed")
-        if not self._js.account.has_interest(self._flow.subject):
+        is_gone = self._subscribed and not self._is_subscribed()
+        if is_gone or not self._js.account.has_interest(self._flow.subject):
             raise Ended("408 No Interest", "no interest")
 
     # -- flow control --------------------------------------------------------------------------------------
@@ -213,14 +215,23 @@ class Snapshot:
         self._wake()
 
     def _wait_for_interest(self) -> Iterator[Step]:
-        """Wait up to two seconds for the client's subscription."""
+        """Wait up to two seconds for the client's subscription.
+
+        The `nats` command subscribes after the response; one of its wildcards matches the subject before.
+        """
         until_ns = self._now_ns() + INTEREST_TIMEOUT_NS
         account, subject = self._js.account, self._flow.subject
-        if not account.has_interest(subject):
-            account.watch_interest(subject, self._wake)
+        account.watch_interest(subject, self._wake)
+        while not self._is_subscribed() and self._now_ns() < until_ns:
             yield from self._wait(until_ns)
-            account.unwatch_interest(subject, self._wake)
+        account.unwatch_interest(subject, self._wake)
+        self._subscribed = self._is_subscribed()
         self._check_open()
+
+    def _is_subscribed(self) -> bool:
+        """Return whether a subscription has this very subject."""
+        subject = self._flow.subject
+        return any(each.subject == subject for each in self._js.account.subs.match(subject))
 
     def _wait(self, until_ns: int) -> Iterator[Step]:
         """Continue after `_wake`, or at `until_ns`."""
@@ -249,7 +260,7 @@ class Snapshot:
 
     def _complete(self, reason: str) -> None:
         start, end = time_text(self._start_ns), time_text(self._js.shared.clock.wall_ns())
-        fields = {"stream": self._stream.name, "start": start, "end": end}
+        fields: dict[str, object] = {"stream": self._stream.name, "start": start, "end": end}
         self._tell("complete", fields, {"error": reason} if reason else {})
 
     def _tell(self, what: str, fields: dict[str, object], last: dict[str, object] | None = None) -> None:
