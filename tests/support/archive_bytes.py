@@ -80,8 +80,8 @@ class Restores:
         self.client.send(b"SUB _INBOX.> 1\r\n")
         self.client.take()
 
-    def restore(self, data: bytes, **config: object) -> dict[str, Any]:
-        return restore(self.client, data, **config)
+    def restore(self, data: bytes, chunk_size: int = 1000, **config: object) -> dict[str, Any]:
+        return restore(self.client, data, chunk_size, **config)
 
     def ask(self, subject: str, body: object = None) -> dict[str, Any]:
         data = b"" if body is None else json.dumps(body).encode()

@@ -94,7 +94,9 @@ class EntryReader:
             if len(self._held) < len(MAGIC):
                 return
             if not self._held.startswith(MAGIC):
-                raise BadArchive("the archive does not begin with its magic bytes")
+                raise BadArchive(
+                    "no magic bytes of version 2; archives of version 1 (nats-server before 2.15) are not supported"
+                )
             self._seen_magic, self._at = True, len(MAGIC)
         while (entry := self._next()) is not None:
             yield entry
