@@ -105,7 +105,6 @@ STREAM_NAME_EXIST = _code(10058, 400, "stream name already in use with a differe
 STREAM_NOT_FOUND = _code(10059, 404, "stream not found")
 STREAM_NOT_MATCH = _code(10060, 400, "expected stream does not match")
 STREAM_RESTORE = _code(10062, 500, "restore failed: {err}")
-STREAM_SNAPSHOT = _code(10064, 500, "snapshot failed: {err}")
 STREAM_SUBJECT_OVERLAP = _code(10065, 400, "subjects overlap with an existing stream")
 STREAM_UPDATE = _code(10069, 500, "{err}")
 STREAM_WRONG_LAST_MSG_ID = _code(10070, 400, "wrong last msg ID: {id}")
