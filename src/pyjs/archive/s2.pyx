@@ -4,7 +4,7 @@ A block is its decoded size as a varint, then elements: literals, and copies of 
 first byte are the kind; an S2 block may repeat the offset of the copy before (a one-byte copy with offset 0). Every
 read and every copy is checked against both buffers. Compressing is left to cramjam: Snappy blocks are S2 blocks.
 
-Compiled: a restore decodes every byte of an archive.
+Compiled: a restore decodes every byte of an archive (benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
