@@ -1,8 +1,8 @@
 """Blocks of S2 and Snappy, decoded, and the CRC-32C of their frames.
 
-A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of the
-first byte are the kind; an S2 block may repeat the offset of the copy before (a one-byte copy with offset 0). Every
-read and every copy is checked against both buffers. Compressing is left to cramjam: Snappy blocks are S2 blocks.
+A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
+the first byte are the kind; an S2 block may repeat the offset of the copy before (a one-byte copy with offset 0).
+Every read and every copy is checked against both buffers. Compressing is left to cramjam: Snappy blocks are S2 blocks.
 
 Compiled: a restore decodes every byte of an archive (benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
@@ -16,10 +16,10 @@ cdef uint32_t[256] CRC_TABLE
 
 cdef void fill_table() noexcept:
     cdef uint32_t n, crc
-    cdef int bit
+    cdef int _bit
     for n in range(256):
         crc = n
-        for bit in range(8):
+        for _bit in range(8):
             crc = (crc >> 1) ^ 0x82F63B78u if crc & 1 else crc >> 1
         CRC_TABLE[n] = crc
 
