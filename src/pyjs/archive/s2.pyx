@@ -2,7 +2,7 @@
 
 A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
 the first byte are the kind; an S2 block may repeat the offset of the copy before (a one-byte copy with offset 0).
-Every read and every copy is checked against both buffers. Compressing is left to cramjam: Snappy blocks are S2 blocks.
+Every read and every copy is checked against both buffers. cramjam compresses: Snappy blocks are S2 blocks.
 
 Compiled: a restore decodes every byte of an archive (benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
