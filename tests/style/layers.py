@@ -12,7 +12,7 @@ from tests.style.tree import module_name, source_files
 # From the ground up. A room imports from rows below its own; rooms that share a row do not know each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("base",),
-    ("wire", "subjects"),
+    ("archive", "wire", "subjects"),
     ("claims",),
     ("store", "config"),
     ("core",),
@@ -48,6 +48,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("stream",),
         ("consumer", "mirror"),
         ("manage",),
+        ("transfer",),
         ("api",),
         ("server",),
     ),

@@ -25,8 +25,9 @@ SUBJECT = b"$JS.EVENT.ADVISORY.API"
 def send(account: Account, shared: Shared, request: Request, response: bytes) -> None:
     """Publish the audit advisory of one request and its response."""
     fields: JsonDict = {"server": shared.server_name}
-    if isinstance(request.session, ClientSession):
-        fields["client"] = client_info(request.session, account.name, shared.server_name)
+    client = client_of(account, shared, request)
+    if client is not None:
+        fields["client"] = client
     fields["subject"] = _plain(request.subject.decode("utf-8", "replace"), shared.options.domain)
     if request.payload:
         fields["request"] = request.payload.decode("utf-8", "replace")
@@ -35,6 +36,13 @@ def send(account: Account, shared: Shared, request: Request, response: bytes) ->
     advisories.publish(
         account, shared.rng, SUBJECT, "advisory.v1.api_audit", now_ns, fields, shared.options.domain
     )
+
+
+def client_of(account: Account, shared: Shared, request: Request) -> JsonDict | None:
+    """Return the fields that describe the client of a request; None: the server itself sent it."""
+    if isinstance(request.session, ClientSession):
+        return client_info(request.session, account.name, shared.server_name)
+    return None
 
 
 def _plain(subject: str, domain: str) -> str:

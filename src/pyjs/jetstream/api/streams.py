@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps, needs_cluster
+from pyjs.jetstream.api import audit
+from pyjs.jetstream.api.endpoint import ANY_ARGS, ApiCall, Endpoint, JsonDict, Steps, is_empty, needs_cluster
 from pyjs.jetstream.config import stream_requests
+from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import StreamConfig
-from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage import purging, streams
 from pyjs.jetstream.manage.engine import JetStream
 from pyjs.jetstream.manage.stream_info import (
@@ -23,6 +24,9 @@ from pyjs.jetstream.manage.stream_info import (
     stream_state,
     subjects_page,
 )
+from pyjs.jetstream.rules import stream as stream_rules
+from pyjs.jetstream.transfer.restore import Restore
+from pyjs.jetstream.transfer.snapshot import Flow, Snapshot
 from pyjs.subjects.tokens import is_valid_subject, subject_has_wildcard, subjects_overlap
 
 if TYPE_CHECKING:
@@ -131,26 +135,33 @@ def purge(call: ApiCall) -> Steps:
 
 
 def snapshot(call: ApiCall) -> JsonDict:
-    """Refuse a snapshot, which is not implemented yet; an invalid request gets its own error."""
-    given = call.read_required(stream_requests.SNAPSHOT_REQUEST)
-    call.stream()
+    """Begin to send an archive of a stream."""
+    errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
+    stream = call.stream()
+    given = call.read(stream_requests.SNAPSHOT_REQUEST)
     deliver = given.get("deliver_subject", "").encode()
     if not is_valid_subject(deliver) or subject_has_wildcard(deliver):
         raise errcodes.SNAPSHOT_DELIVER_SUBJECT_INVALID.error()
-    raise _not_yet(call)
+    state = stream_state(stream)
+    client = audit.client_of(call.js.account, call.js.shared, call.request)
+    flow = Flow(deliver, given.get("chunk_size", 0), given.get("window_size", 0))
+    Snapshot(call.js, stream, flow, state, not given.get("no_consumers", False), client).begin()
+    return {"config": as_json(stream.config), "state": state}
 
 
-def restore(call: ApiCall) -> JsonDict:
-    """Refuse a restore, which is not implemented yet; an invalid request gets its own error."""
-    given = call.read_required(stream_requests.RESTORE_REQUEST)
-    errcodes.STREAM_MISMATCH.raise_if(given.get("config", {}).get("name", "") != call.args[0])
-    errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(call.args[0] in call.js.streams)
-    raise _not_yet(call)
-
-
-def _not_yet(call: ApiCall) -> ApiError:
-    text = f"{call.request.subject.decode()} is not supported yet by pyjs-server"
-    return errcodes.STREAM_SNAPSHOT.error(err=text)
+def restore(call: ApiCall) -> Steps:
+    """Begin to receive an archive of a stream."""
+    errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
+    request = stream_requests.read_restore(call.body, call.args[0], call.js.options.strict)
+    errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
+    verdict = yield from streams.judge_subjects(call.js, request.config)
+    config = request.config.with_required_level()
+    config = streams.check(call.js, config, False, request.unsupported, verdict)
+    stream_rules.check_single_server(config)
+    streams.check_limits(call.js, config)
+    errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(config.name in call.js.streams)
+    client = audit.client_of(call.js.account, call.js.shared, call.request)
+    return {"deliver_subject": Restore(call.js, config, client).begin()}
 
 
 def _matching(js: JetStream, subject: str) -> list[StreamConfig]:

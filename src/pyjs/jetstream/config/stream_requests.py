@@ -127,6 +127,17 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
     return StreamRequest(config, given.get("pedantic", False), _unsupported(given))
 
 
+def read_restore(body: bytes, name: str, strict: bool) -> StreamRequest:
+    """Decode the request to restore the stream `name`, which its configuration may leave out.
+
+    Raises:
+        ApiError: 10025, the body is not JSON or holds something unknown.
+    """
+    given = read(body, RESTORE_REQUEST, strict).get("config", {})
+    config = from_json(StreamConfig, _ZERO | {**given, "name": given.get("name", "") or name})
+    return StreamRequest(config, False, _unsupported(given))
+
+
 def _unsupported(given: dict[str, Any]) -> tuple[str, ...]:
     if any(each and "consumer" in each for each in (given.get("mirror"), *given.get("sources", ()))):
         return ("consumers of mirrors and sources are",)

@@ -197,6 +197,11 @@ def reopen(js: JetStream, stream: Stream, name: str) -> None:
         _open(js, stream, _restored(js, stream, stored))
 
 
+def open_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> None:
+    """Open a consumer with a state that a restore has read."""
+    _open(js, stream, _restored(js, stream, stored))
+
+
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
     """Return a consumer with its stored state; without a readable state it starts again from the first message.
 

@@ -32,8 +32,10 @@ from pyjs.store.crypt.keys import KeyRing, Locked, StreamKey
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.layout import (
     DAMAGED,
+    DELETING,
     file_name,
     finish_removals,
+    free_name,
     hide_directory,
     make_directory,
     set_aside,
@@ -74,7 +76,7 @@ class StoredConsumer:
     snapshot: bytes | None  # None: unreadable for the reasons in `problems`, and set aside
     deltas: tuple[bytes, ...]
     problems: tuple[str, ...]  # the state is older than the last one written, or one of its copies is lost
-    file: StateFile
+    file: StateFile | None  # None: it is in memory
 
 
 class Unusable(PyjsError):
@@ -107,13 +109,13 @@ class Stores:
 class AccountFiles:
     """The stored streams of one account, in `<root>/<account>/streams`."""
 
-    def __init__(self, stores: Stores, account: str) -> None:
+    def __init__(self, stores: Stores, account: str, streams: str = "") -> None:
         self._stores = stores
         self._disk = stores.disk
         self._log = stores.log
         self._logs = stores.logs
         self._account = account
-        self._streams = streams_directory(stores.root, account)
+        self._streams = streams or streams_directory(stores.root, account)
         self._generations: dict[str, int] = {}  # directory of a stream -> generation of its metadata
         self._unread: set[str] = set()  # directories that stay because they could not be read
         self._damaged: list[str] = []  # paths of files set aside, by this start or an earlier one
@@ -178,6 +180,43 @@ class AccountFiles:
         except OSError as error:
             self._discard(directory)
             raise _failed(directory, error) from error
+
+    def hidden_files(self) -> AccountFiles:
+        """Return the files of a new directory that a start removes, to build a stream in; then `adopt` it.
+
+        Raises:
+            StoreFailed: it cannot be created.
+        """
+        path = free_name(self._disk, f"{self._streams}/restore", DELETING, self._hidden)
+        self._hidden += 1
+        try:
+            make_directory(self._disk, path)
+        except OSError as error:
+            raise _failed(path, error) from error
+        return AccountFiles(self._stores, self._account, path)
+
+    def drop_hidden(self, built: AccountFiles) -> None:
+        """Remove the directory of `hidden_files` with what is left in it."""
+        built.close()
+        self.remove(built._streams)
+
+    def adopt(self, built: AccountFiles, name: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
+        """Move a stream that was built in hidden files to its place; return when that is durable.
+
+        Raises:
+            StoreFailed: it cannot be moved, or the next start may not find it.
+        """
+        directory = self.directory_of(name)
+        self._check_room(directory)
+        built.close()
+        self._forget(directory)
+        try:
+            if self._disk.exists(directory):
+                self._log.warn(f"  {directory} belonged to nothing: {set_aside(self._disk, directory)}")
+            self._disk.rename(built.directory_of(name), directory)
+        except OSError as error:
+            raise _failed(directory, error) from error
+        yield from metadata.commit(NamesChange(self._streams))
 
     def release(self, store: StreamStore) -> None:
         """Close the files of a store that is not used any more."""

@@ -152,6 +152,32 @@ def create(
     return stream
 
 
+def check_limits(js: JetStream, config: StreamConfig) -> None:
+    """Refuse a stream beyond the limits of account and server. Raises ApiError."""
+    _check_count(js, config)
+    _check_room(js, config, max(config.max_bytes, 0))
+
+
+def check_restored(js: JetStream, config: StreamConfig) -> None:
+    """Refuse a stream under construction if it conflicts with those that are open now. Raises ApiError."""
+    check_limits(js, config)
+    _check_overlap(js, config, None)
+
+
+def open_restored(
+    js: JetStream, config: StreamConfig, store: StreamStore, created_ns: int
+) -> Generator[Step, None, Stream]:
+    """Open a memory stream that was built from an archive."""
+    stream = _open(js, config, store, created_ns)
+    _subscribe(js, stream, config.subjects)
+    stream.evictions.trim_subjects(config.max_msgs_per_subject)
+    yield from relearn_steps(stream, js.shared.clock.now_ns())
+    _join(js, stream)
+    if js.observer is not None:
+        js.observer.stream_opened(stream, recovered=False)
+    return stream
+
+
 def _check_count(js: JetStream, config: StreamConfig) -> None:
     count = len(js.streams) + len(js.coming_streams)
     if config.name not in js.streams and 0 < js.limits.max_streams <= count:

@@ -465,13 +465,14 @@ def test_the_last_of_several_subjects(js: JetStreamFixture) -> None:
     assert b"Nats-UpTo-Sequence: 3\r\n" in end.headers
 
 
-def test_snapshots_and_restores_are_refused_by_name(js: JetStreamFixture) -> None:
+def test_a_snapshot_is_an_archive_that_a_restore_takes(js: JetStreamFixture) -> None:
     # given
     js.add("S", subjects=["s"])
+    js.user.send(b"PUB s 5\r\nbread\r\nSUB deliver 9\r\n")
+    made = js.error("STREAM.RESTORE.S", {"config": {"name": "S"}, "state": {}})
     # when
-    made = js.error("STREAM.SNAPSHOT.S", {"deliver_subject": "d"})
-    taken = js.error("STREAM.RESTORE.T", {"config": {"name": "T"}, "state": {}})
+    answer = js.api("STREAM.SNAPSHOT.S", {"deliver_subject": "deliver"})
     # then
-    assert [made[:2], taken[:2]] == [(500, 10064), (500, 10064)]
-    assert "not supported yet by pyjs-server" in made[2]
-    assert "not supported yet by pyjs-server" in taken[2]
+    assert made[:2] == (400, 10130)
+    assert answer["state"]["messages"] == 1
+    assert answer["config"]["name"] == "S"

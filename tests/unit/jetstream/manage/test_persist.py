@@ -264,6 +264,7 @@ def test_a_first_state_that_was_not_durable_is_that_of_the_list(copied: Callable
         (consumer,) = files.recover()["S"][2]
         assert (consumer.snapshot, consumer.deltas, consumer.problems) == (b"state", (), ())
         assert files.says("WRN") == []
+    assert consumer.file is not None
     consumer.file.append(b"more")
     assert Files(root).recover()["S"][2][0].deltas == (b"more",)
 
@@ -277,6 +278,7 @@ def test_a_consumer_without_a_readable_state_is_told_apart(copied: Callable[[], 
     assert consumer.snapshot is None
     assert "snap.1 at 0" in consumer.problems[0]
     assert tree(directory) == [".damaged-log.1", ".damaged-snap.1"]
+    assert consumer.file is not None
     consumer.file.snapshot(b"anew")
     assert Files(root).recover()["S"][2][0].snapshot == b"anew"
 

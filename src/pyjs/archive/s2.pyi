@@ -1,0 +1,6 @@
+from typing import TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+def masked_crc(data: Buffer) -> int: ...
+def decode_block(block: Buffer, size_max: int) -> bytes: ...

@@ -1,0 +1,132 @@
+"""Blocks of S2 and Snappy, decoded, and the CRC-32C of their frames.
+
+A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
+the first byte are the kind; an S2 block may repeat the offset of the copy before (a one-byte copy with offset 0).
+Every read and every copy is checked against both buffers. cramjam compresses: Snappy blocks are S2 blocks.
+
+Compiled: a restore decodes every byte of an archive (benchmarks/archives.py).
+Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef uint32_t[256] CRC_TABLE
+
+
+cdef void fill_table() noexcept:
+    cdef uint32_t n, crc
+    cdef int _bit
+    for n in range(256):
+        crc = n
+        for _bit in range(8):
+            crc = (crc >> 1) ^ 0x82F63B78u if crc & 1 else crc >> 1
+        CRC_TABLE[n] = crc
+
+
+fill_table()
+
+
+def masked_crc(const uint8_t[::1] data not None) -> int:
+    """Return the CRC-32C of `data`, masked as frames store it."""
+    cdef uint32_t crc = 0xFFFFFFFFu
+    cdef size_t i, n = data.shape[0]
+    with nogil:
+        for i in range(n):
+            crc = CRC_TABLE[(crc ^ data[i]) & 0xFF] ^ (crc >> 8)
+        crc = ~crc
+        crc = ((crc >> 15) | (crc << 17)) + 0xA282EAD8u
+    return crc
+
+
+def decode_block(const uint8_t[::1] block not None, size_t size_max) -> bytes:
+    """Return the decoded block.
+
+    Raises:
+        ValueError: it is damaged, or decodes to more than `size_max` bytes.
+    """
+    cdef const uint8_t* p = &block[0] if block.shape[0] else NULL
+    cdef size_t n = block.shape[0], at = 0, size = 0
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    cdef uint8_t* to
+    cdef bytes out
+    cdef bint whole
+    while True:
+        if at == n or shift > 28:
+            raise ValueError("an S2 block has no valid size")
+        value |= <uint64_t> (p[at] & 0x7F) << shift
+        at += 1
+        if p[at - 1] < 0x80:
+            break
+        shift += 7
+    if value > size_max:
+        raise ValueError(f"an S2 block claims {value} bytes, {size_max} are the most")
+    size = <size_t> value
+    out = PyBytes_FromStringAndSize(NULL, size)
+    to = <uint8_t*> PyBytes_AS_STRING(out)
+    with nogil:
+        whole = fill(to, size, p + at, n - at)
+    if not whole:
+        raise ValueError("an S2 block is damaged")
+    return out
+
+
+cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept nogil:
+    """Decode the elements at `p` into `out`; return whether they are valid and fill it."""
+    cdef size_t at = 0, made = 0, length = 0, offset = 0, extra, k
+    cdef uint8_t tag
+    while at < n:
+        tag = p[at]
+        at += 1
+        if tag & 3 == 0:
+            length = tag >> 2
+            if length >= 60:
+                extra = length - 59
+                if n - at < extra:
+                    return False
+                length = read_little(p + at, extra)
+                at += extra
+            length += 1
+            if length > n - at or length > size - made:
+                return False
+            memcpy(out + made, p + at, length)
+            at += length
+            made += length
+            continue
+        extra = 1 if tag & 3 == 1 else (2 if tag & 3 == 2 else 4)
+        if n - at < extra:
+            return False
+        if extra != 1:
+            length = (tag >> 2) + 1
+            offset = read_little(p + at, extra)
+            at += extra
+        else:
+            length = (tag >> 2) & 7
+            k = (<size_t> (tag & 0xE0) << 3) | p[at]
+            at += 1
+            if k:
+                offset = k
+            elif length >= 5:           # a repeat with its length behind it
+                extra = length - 4
+                if n - at < extra:
+                    return False
+                length = read_little(p + at, extra) + (4 if extra == 1 else (256 if extra == 2 else 65536))
+                at += extra
+            length += 4
+        if offset == 0 or offset > made or length > size - made:
+            return False
+        if offset >= length:
+            memcpy(out + made, out + made - offset, length)
+        else:
+            for k in range(length):     # the copy overlaps with what it makes
+                out[made + k] = out[made + k - offset]
+        made += length
+    return made == size
+
+
+cdef size_t read_little(const uint8_t* p, size_t n) noexcept nogil:
+    cdef size_t value = 0, k
+    for k in range(n):
+        value |= <size_t> p[k] << (8 * k)
+    return value

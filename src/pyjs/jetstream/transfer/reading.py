@@ -1,0 +1,110 @@
+"""Builds a stream from the bytes of an archive, entry by entry.
+
+States: STATE (its first entry), then CONSUMERS, MESSAGES and ENDED; see pyjs.archive.entries for the order.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.archive.entries import (
+    CONSUMER_PREFIX,
+    INT64_MAX,
+    STATE_NAME,
+    ArchiveEntry,
+    EntryReader,
+)
+from pyjs.archive.frames import BadArchive
+from pyjs.jetstream.transfer.consumer_states import read_archived
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.jetstream.transfer.building import StreamBuild
+
+STEP_ENTRIES = 256  # taken in one step: half a millisecond
+ENTRY_MAX = 64 << 20  # bytes; the state of a consumer is one entry, and so is each message
+
+
+class Part(Enum):
+    """What the next entry is."""
+
+    STATE = "state"
+    CONSUMERS = "consumers"
+    MESSAGES = "messages"
+    ENDED = "ended"
+
+
+class ArchiveBuilder:
+    """Takes the decoded bytes of an archive, and builds a stream."""
+
+    def __init__(self, build: StreamBuild) -> None:
+        self._build = build
+        self._entries = EntryReader(ENTRY_MAX)
+        self._part = Part.STATE
+        self._consumers_left = 0
+        self._last_seq = 0
+
+    def take(self, data: bytes) -> Generator[Step, None, None]:
+        """Use more bytes.
+
+        Raises:
+            BadArchive, ApiError, StoreFailed: the stream cannot be built.
+        """
+        for number, entry in enumerate(self._entries.add(data)):
+            if self._part is Part.MESSAGES:
+                self._message(entry)
+            elif self._part is Part.STATE:
+                yield from self._state(entry)
+            elif self._part is Part.CONSUMERS:
+                yield from self._consumer(entry)
+            else:
+                raise BadArchive("the archive goes on after its end")
+            if number % STEP_ENTRIES == STEP_ENTRIES - 1:
+                yield None
+
+    def finish(self) -> Generator[Step, None, Stream]:
+        """Open the stream; the archive must be complete."""
+        if self._part is not Part.ENDED or not self._entries.is_between:
+            raise BadArchive("backup was truncated")
+        return (yield from self._build.finish(self._last_seq))
+
+    def _state(self, entry: ArchiveEntry) -> Generator[Step, None, None]:
+        if entry.name != STATE_NAME:
+            raise BadArchive("expected state.json first")
+        try:
+            state = orjson.loads(entry.payload)
+            numbers = [state.get(name, 0) for name in ("first_seq", "last_seq", "bytes", "consumer_count")]
+        except (ValueError, AttributeError) as error:
+            raise BadArchive(f"error in state.json: {error}") from None
+        if not all(isinstance(each, int) and 0 <= each < INT64_MAX for each in numbers):
+            raise BadArchive(f"error in state.json: {numbers}")
+        first_seq, self._last_seq, size, self._consumers_left = numbers
+        if first_seq > self._last_seq + 1:
+            raise BadArchive(f"error in state.json: first_seq {first_seq}, last_seq {self._last_seq}")
+        self._build.count(size)
+        yield from self._build.begin(first_seq)
+        self._part = Part.CONSUMERS if self._consumers_left else Part.MESSAGES
+
+    def _consumer(self, entry: ArchiveEntry) -> Generator[Step, None, None]:
+        if not entry.name.startswith(CONSUMER_PREFIX):
+            raise BadArchive(f"expected consumer, found {entry.name.decode('utf-8', 'replace')!r}")
+        name = entry.name[len(CONSUMER_PREFIX) :].decode("utf-8", "replace")
+        config, state = read_archived(entry.payload, name)
+        yield from self._build.add_consumer(name, config, state)
+        self._consumers_left -= 1
+        if not self._consumers_left:
+            self._part = Part.MESSAGES
+
+    def _message(self, entry: ArchiveEntry) -> None:
+        if entry.seq:
+            self._build.add_message(entry)
+        elif entry.is_end:
+            self._part = Part.ENDED
+        else:
+            raise BadArchive("expected message sequence")

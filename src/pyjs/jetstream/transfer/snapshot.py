@@ -1,0 +1,274 @@
+"""A snapshot: an archive of one stream, sent in chunks while the client acknowledges them.
+
+The archive is made as it is sent: a step reads some messages, and no step runs while a whole window of chunks is
+unacknowledged. Messages published meanwhile are left out; those removed meanwhile may be missing.
+
+Source: ADR-63, nats-server's API; statuses and order of events probed on nats-server 2.15.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.archive.entries import CONSUMER_PREFIX, END, MAGIC, STATE_NAME, encode
+from pyjs.archive.frames import FrameWriter
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import NotNow
+from pyjs.base.gotext import time_text
+from pyjs.base.nuid import nuid
+from pyjs.jetstream import advisories
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.transfer.consumer_states import archived
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from pyjs.base.timers import Timer
+    from pyjs.core.chore import Chore, Step
+    from pyjs.core.sink import Request
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+
+CHUNK_DEFAULT, CHUNK_MIN, CHUNK_MAX = 128 * 1024, 1024, 1024 * 1024
+WINDOW_DEFAULT, WINDOW_MIN, WINDOW_MAX = 8 << 20, 1024, 32 << 20
+STEP_MESSAGES = 256  # read in one step: half a millisecond
+STEP_SIZE = 256 * 1024  # bytes read in one step
+ACK_TIMEOUT_NS = 5 * NS_PER_S
+INTEREST_TIMEOUT_NS = 2 * NS_PER_S
+
+
+class Ended(Exception):
+    """The snapshot cannot go on: the status for the client, and the reason for the advisory."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Where the chunks go, and how many may be unacknowledged."""
+
+    subject: bytes
+    chunk_size: int
+    window_size: int
+
+    def chunk(self) -> int:
+        """Return the size of a chunk."""
+        return min(max(self.chunk_size or CHUNK_DEFAULT, CHUNK_MIN), CHUNK_MAX)
+
+    def chunks_max(self) -> int:
+        """Return the number of unacknowledged chunks."""
+        window = min(max(self.window_size or WINDOW_DEFAULT, WINDOW_MIN), WINDOW_MAX)
+        return max(window, self.chunk()) // self.chunk()
+
+
+class Snapshot:
+    """One snapshot on its way to a client."""
+
+    def __init__(
+        self,
+        js: JetStream,
+        stream: Stream,
+        flow: Flow,
+        state: dict[str, Any],
+        with_consumers: bool,
+        client: dict[str, object] | None,
+    ) -> None:
+        self._js = js
+        self._stream = stream
+        self._flow = flow
+        self._state = state
+        self._with_consumers = with_consumers
+        self._client = client
+        self._start_ns = js.shared.clock.wall_ns()
+        self._first_seq, self._last_seq = stream.store.first_seq, stream.store.last_seq
+        self._frames = FrameWriter()
+        self._out = bytearray()
+        self._ack_subject = f"$JS.SNAPSHOT.ACK.{stream.name}.{nuid(js.shared.rng)}".encode()
+        self._slots = flow.chunks_max()
+        self._index = 1  # of the next chunk
+        self._acked_ns = 0  # when the last chunk left or was acknowledged
+        self._subscribed = False  # a subscription with this very subject was there
+        self._parked: Chore | None = None
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """Start to send; the response leaves before."""
+        self._js.account.turn.go_on(self._steps())
+
+    def _steps(self) -> Iterator[Step]:
+        """Send everything, then the end."""
+        account, log = self._js.account, self._js.shared.log
+        path = f"'{account.name} > {self._stream.name}'"
+        log.info(f"Starting snapshot for stream {path}")
+        self._tell("create", {"stream": self._stream.name, "state": self._state})
+        subscription = account.subscribe_handler(self._ack_subject + b".>", self._on_ack)
+        reason = ""
+        try:
+            yield from self._wait_for_interest()
+            yield from self._send_all()
+            status = "204" if self._index > 1 else ""  # as in nats-server: not after a single short chunk
+        except Ended as ended:
+            status, reason = ended.status, str(ended)
+        self._drop_timer()
+        account.unsubscribe(subscription)
+        header = f"NATS/1.0 {status}\r\n\r\n".encode() if status else b""
+        account.send(self._flow.subject, b"", header)
+        self._complete(reason)
+        if reason:
+            log.warn(f"Snapshot for stream {path} failed: {reason}")
+        else:
+            log.info(f"Completed snapshot for stream {path}")
+
+    # -- the archive ---------------------------------------------------------------------------------------
+
+    def _send_all(self) -> Iterator[Step]:
+        for part in self._archive():
+            if part:
+                self._out += self._frames.add(part)
+            while len(self._out) >= self._flow.chunk():
+                yield from self._send_chunk()
+            yield None
+            self._check_open()
+        self._out += self._frames.finish()
+        while len(self._out) >= self._flow.chunk():
+            yield from self._send_chunk()
+        if self._out:
+            self._js.account.send(self._flow.subject, bytes(self._out))
+
+    def _archive(self) -> Iterator[bytes]:
+        """Yield the archive in parts; each is one step of work."""
+        now_ns = self._start_ns
+        consumers = [each for each in self._stream.consumers.values() if isinstance(each, Consumer)]
+        consumers = [each for each in consumers if not each.config.direct] if self._with_consumers else []
+        # Consumers change while others are written: each is written as it is when the messages are chosen.
+        states = [(each.name, archived(each, self._last_seq)) for each in consumers]
+        state = orjson.dumps(self._state | {"consumer_count": len(states)})
+        yield MAGIC + encode(STATE_NAME, now_ns, 0, b"", state)
+        for name, data in states:
+            yield encode(CONSUMER_PREFIX + name.encode(), now_ns, 0, b"", data)
+        yield from self._messages()
+        yield encode(END.name, END.ts, END.seq, END.headers, END.payload)
+
+    def _messages(self) -> Iterator[bytes]:
+        store, seq = self._stream.store, self._first_seq
+        everything = store.make_filter(())
+        while seq <= self._last_seq:
+            if store.changing:
+                yield b""
+                continue
+            parts: list[bytes] = []
+            size = 0
+            while len(parts) < STEP_MESSAGES and size < STEP_SIZE:
+                seq = store.catalogue.next_match(seq, everything)
+                if seq == 0 or seq > self._last_seq:
+                    yield b"".join(parts)
+                    return
+                parts.append(self._message(seq))
+                size += len(parts[-1])
+                seq += 1
+            yield b"".join(parts)
+
+    def _message(self, seq: int) -> bytes:
+        try:
+            message = self._stream.store.get(seq)
+        except NotNow as error:
+            raise Ended(f"500 {error}", str(error)) from error
+        if message is None:
+            text = f"couldn't load next message after seq {seq}: it is damaged"
+            raise Ended(f"500 {text}", text)
+        return encode(message.subject, message.ts, message.seq, message.headers, message.payload)
+
+    def _check_open(self) -> None:
+        if self._js.streams.get(self._stream.name) is not self._stream:
+            raise Ended("500 stream closed", "stream closed")
+        is_gone = self._subscribed and not self._is_subscribed()
+        if is_gone or not self._js.account.has_interest(self._flow.subject):
+            raise Ended("408 No Interest", "no interest")
+
+    # -- flow control --------------------------------------------------------------------------------------
+
+    def _send_chunk(self) -> Iterator[Step]:
+        """Send one chunk when a slot is free."""
+        while not self._slots:
+            yield from self._wait(self._acked_ns + ACK_TIMEOUT_NS)
+            self._check_open()
+            if not self._slots and self._now_ns() >= self._acked_ns + ACK_TIMEOUT_NS:
+                raise Ended("408 No Flow Response", "no flow response")
+        size = self._flow.chunk()
+        chunk = bytes(self._out[:size])
+        del self._out[:size]
+        reply = b"%b.%d.%d" % (self._ack_subject, size, self._index)
+        self._slots -= 1
+        self._index += 1
+        self._acked_ns = self._now_ns()
+        self._js.account.send(self._flow.subject, chunk, b"", reply)
+
+    def _on_ack(self, request: Request) -> None:
+        self._slots = min(self._slots + 1, self._flow.chunks_max())
+        self._acked_ns = self._now_ns()
+        self._wake()
+
+    def _wait_for_interest(self) -> Iterator[Step]:
+        """Wait up to two seconds for the client's subscription.
+
+        The `nats` command subscribes after the response; one of its wildcards matches the subject before.
+        """
+        until_ns = self._now_ns() + INTEREST_TIMEOUT_NS
+        account, subject = self._js.account, self._flow.subject
+        account.watch_interest(subject, self._wake)
+        while not self._is_subscribed() and self._now_ns() < until_ns:
+            yield from self._wait(until_ns)
+        account.unwatch_interest(subject, self._wake)
+        self._subscribed = self._is_subscribed()
+        self._check_open()
+
+    def _is_subscribed(self) -> bool:
+        """Return whether a subscription has this very subject."""
+        subject = self._flow.subject
+        return any(each.subject == subject for each in self._js.account.subs.match(subject))
+
+    def _wait(self, until_ns: int) -> Iterator[Step]:
+        """Continue after `_wake`, or at `until_ns`."""
+        self._drop_timer()
+        self._timer = self._js.shared.timers.at(until_ns, self._wake)
+
+        def park(chore: Chore) -> None:
+            self._parked = chore
+
+        yield park
+
+    def _wake(self) -> None:
+        chore, self._parked = self._parked, None
+        if chore is not None:
+            self._js.account.turn.chores.append(chore)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _now_ns(self) -> int:
+        return self._js.shared.clock.now_ns()
+
+    # -- advisories ----------------------------------------------------------------------------------------
+
+    def _complete(self, reason: str) -> None:
+        start, end = time_text(self._start_ns), time_text(self._js.shared.clock.wall_ns())
+        fields: dict[str, object] = {"stream": self._stream.name, "start": start, "end": end}
+        self._tell("complete", fields, {"error": reason} if reason else {})
+
+    def _tell(self, what: str, fields: dict[str, object], last: dict[str, object] | None = None) -> None:
+        """Publish an advisory, if it has a subscriber."""
+        js = self._js
+        subject = f"$JS.EVENT.ADVISORY.STREAM.SNAPSHOT_{what.upper()}.{self._stream.name}".encode()
+        if js.account.has_interest(subject):
+            client = {"client": self._client} if self._client else {}
+            kind, now_ns = f"advisory.v1.snapshot_{what}", js.shared.clock.wall_ns()
+            fields = fields | client | (last or {})
+            advisories.publish(js.account, js.shared.rng, subject, kind, now_ns, fields, js.options.domain)

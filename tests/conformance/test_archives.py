@@ -1,0 +1,107 @@
+"""Archives of streams: ours restore on nats-server, its restore here, with equal messages and consumers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.js.api import AckPolicy, ConsumerConfig, StorageType
+from tests.conformance.harness.process import ServerProcess, our_command, peer_command
+from tests.support import archives
+
+PEER = peer_command()
+pytestmark = [
+    pytest.mark.skipif(
+        PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
+    ),
+    pytest.mark.timeout(240),
+]
+CONFIG = 'jetstream { store_dir: "<<store>>", max_file: 2G, max_mem: 1G }\nmax_payload: 2MB\n'
+MESSAGES = 50_000
+WAYS = [("peer", "ours"), ("ours", "peer"), ("ours", "ours")]
+
+
+@contextmanager
+def running(directory: Path, kind: str) -> Iterator[ServerProcess]:
+    directory.mkdir(parents=True, exist_ok=True)
+    command = PEER if kind == "peer" else our_command()
+    assert command is not None
+    server = ServerProcess(command, CONFIG, directory, with_http=False, may_fork=True)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+async def fill(client: Client, count: int, storage: StorageType = StorageType.FILE) -> None:
+    """Create the stream S with deletes and headers, and three consumers in different states."""
+    js = client.jetstream(publish_async_max_pending=8000, timeout=30)
+    await js.add_stream(name="S", subjects=["s.>"], storage=storage, allow_direct=True)
+    for number in range(count):
+        headers = {"Number": str(number), "Nats-Msg-Id": f"m{number}"} if number % 3 == 0 else None
+        await js.publish_async(f"s.{number % 17}", b"%d " % number * (number % 9), headers=headers)
+    await js.publish_async_completed()
+    for seq in (1, 2, 7, count // 2, count // 2 + 1, count):
+        await archives.asked(client, "STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": True})
+    for name, filtered in (("first", "s.>"), ("odd", "s.3"), ("fresh", None)):
+        config = ConsumerConfig(
+            durable_name=name, ack_policy=AckPolicy.EXPLICIT, ack_wait=600, filter_subject=filtered
+        )
+        await js.add_consumer("S", config)
+    for name, taken in (("first", 40), ("odd", 5)):
+        puller = await js.pull_subscribe_bind(name, "S")
+        fetched = await puller.fetch(taken, timeout=30)
+        for at, message in enumerate(fetched):
+            if at < taken // 2 or at % 4 == 0:
+                await message.ack_sync(timeout=30)
+    await client.flush()
+
+
+async def seen(client: Client, name: str = "S") -> dict[str, Any]:
+    """Return everything of a stream that a restore must keep."""
+    state = await archives.stream_state(client, name)
+    del state["last_ts"]  # an archive has no time of a last message that was deleted
+    consumers = await archives.consumer_states(client, name)
+    return {
+        "state": state,
+        "consumers": consumers,
+        "messages": await archives.messages(client, name, state["messages"]),
+    }
+
+
+@pytest.mark.parametrize(("source", "target"), WAYS)
+def test_a_stream_is_the_same_after_a_restore(tmp_path: Path, source: str, target: str) -> None:
+    async def back_up(port: int) -> tuple[archives.Backup, dict[str, Any]]:
+        client = await archives.connected(port)
+        await fill(client, MESSAGES)
+        backup, before = await archives.back_up(client, "S"), await seen(client)
+        await client.close()
+        return backup, before
+
+    async def restore(port: int, backup: archives.Backup) -> tuple[dict[str, Any], dict[str, Any]]:
+        client = await archives.connected(port)
+        answer = await archives.restored(client, backup)
+        assert "error" not in answer, answer
+        after = await seen(client)
+        await client.close()
+        return answer, after
+
+    # given
+    with running(tmp_path / "source", source) as server:
+        backup, before = asyncio.run(back_up(server.port))
+    # when
+    with running(tmp_path / "target", target) as server:
+        answer, after = asyncio.run(restore(server.port, backup))
+    # then
+    assert backup.status in ("", "204")  # none if the archive is shorter than a chunk
+    assert answer["state"]["messages"] == MESSAGES - 6
+    assert after["messages"] == before["messages"]
+    assert after["consumers"] == before["consumers"]
+    assert after["state"] == before["state"]

@@ -1,0 +1,72 @@
+"""Blocks of S2: literals, copies and repeats, and what is refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from cramjam import snappy
+
+from pyjs.archive.s2 import decode_block, masked_crc
+
+
+def test_a_snappy_block_is_decoded() -> None:
+    data = b"one loaf of bread, one loaf of cake, " * 100
+    assert decode_block(bytes(snappy.compress_raw(data)), 1 << 20) == data
+
+
+def test_the_checksum_is_that_of_the_framing_format() -> None:
+    # CRC-32C of the digits is 0xE3069283; the mask rotates it by 15 and adds a constant.
+    crc = 0xE3069283
+    assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("block", "data"),
+    [
+        (b"\x00", b""),
+        (b"\x04\x0cabcd", b"abcd"),
+        (b"\x08\x0cabcd\x01\x04", b"abcdabcd"),  # 4 bytes from 4 back
+        (b"\x05\x00a\x01\x01", b"aaaaa"),  # a copy that overlaps with itself
+        (b"\x08\x0cabcd\x0e\x04\x00", b"abcdabcd"),
+        (b"\x08\x0cabcd\x0f\x04\x00\x00\x00", b"abcdabcd"),
+        (b"\x0c\x0cabcd\x01\x04\x01\x00", b"abcdabcdabcd"),  # a repeat of the offset before
+        (b"\x10\x0cabcd\x01\x04\x15\x00\x00", b"abcdabcdabcdabcd"),  # with its length in a byte: 0 + 8
+        (b"\x8c\x02\x0cabcd\x01\x04\x19\x00\x00\x00", b"abcd" * 67),  # in two bytes: 0 + 260
+        (b"\x8c\x80\x04\x0cabcd\x01\x04\x1d\x00\x00\x00\x00", b"abcd" * 16387),  # in three: 0 + 65540
+    ],
+)
+def test_an_element_is_decoded(block: bytes, data: bytes) -> None:
+    assert decode_block(block, 1 << 20) == data
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"",
+        b"\xff\xff\xff\xff\xff\x01",
+        b"\x05\x0cabcd",  # less than it claims
+        b"\x03\x0cabcd",  # more than it claims
+        b"\x04\x0cabc",
+        b"\x08\x0cabcd\x01\x05",  # from before the beginning
+        b"\x08\x0cabcd\x01\x00",  # a repeat before any copy
+        b"\x08\x0cabcd\x01",
+        b"\x08\x0cabcd\x0e\x00\x00",
+        b"\x04\xfc\xff\xff\xff\xffabcd",
+        b"\xff\xff\xff\x0f\x00a",  # a bomb
+    ],
+)
+def test_an_invalid_block_is_refused(block: bytes) -> None:
+    with pytest.raises(ValueError, match="S2 block"):
+        decode_block(block, 1 << 20)
+
+
+def test_random_blocks_are_refused_or_fill_what_they_claim() -> None:
+    rng = random.Random(5)
+    for _ in range(20_000):
+        block = bytes((rng.randrange(64),)) + rng.randbytes(rng.randrange(40))
+        try:
+            data = decode_block(block, 64)
+        except ValueError:
+            continue
+        assert len(data) == block[0]
