@@ -143,10 +143,8 @@ class StreamConfig(Options):
         default="default",
         description="`async`: acknowledgements do not wait for a sync, even with `sync_interval: always`.",
     )
+    allow_batched: bool = Field(default=False, description="Batches are published with few acknowledgements.")
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
-    allow_batched: bool = Field(
-        default=False, description="Batches are published without acknowledgements; not supported yet."
-    )
 
 
 class ConsumerConfig(Options):
