@@ -5,6 +5,8 @@ order of effects (core/scheduler.py): stores commit, then their PubAcks leave; A
 chores do a step; every connection with output writes once. Each kind of work has a share of the turn; the rest waits
 for the next turn.
 
+Long because each part of a server is made, changed by a reload, and ended here.
+
 Knows no sockets, threads or clocks: `server/` drives it with an event loop, tests with a virtual clock.
 """
 

@@ -174,7 +174,7 @@ def test_a_consumer_ahead_of_a_stream_that_lost_its_end_gets_what_comes_there() 
 def test_a_segment_that_a_killed_process_left_is_synced_before_its_index_vouches_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pyjs.jetstream.manage.persist.SEGMENT_SIZE_MAX", 2048)
+    monkeypatch.setattr("pyjs.jetstream.manage.segments.SEGMENT_SIZE_MAX", 2048)
     story = Story(always=False)
     story.begin()
     story.make()

@@ -25,7 +25,7 @@ from tests.support.disk import Crash
 
 import pyjs.jetstream.consumer.record as consumer_record
 import pyjs.jetstream.files.tails as tails
-import pyjs.jetstream.manage.persist as persist
+import pyjs.jetstream.manage.segments as segments
 import pyjs.jetstream.manage.purging as purging
 from pyjs.testing import Frame
 
@@ -102,7 +102,7 @@ class World:
         Raises:
             Violation: the server broke a promise.
         """
-        sizes = persist.SEGMENT_SIZE_MAX, persist.SEGMENT_SIZE_QUEUE, persist.SEGMENT_SIZE_MIN
+        sizes = segments.SEGMENT_SIZE_MAX, segments.SEGMENT_SIZE_QUEUE, segments.SEGMENT_SIZE_MIN
         hooks, steps = (sys.unraisablehook, sys.excepthook), (purging.AT_ONCE, purging.STEP)
         if self.seed % 2:  # purges and lower limits in many steps, with kills and publishes between them
             purging.AT_ONCE, purging.STEP = 3, 2
@@ -111,8 +111,8 @@ class World:
         if self.seed % 4 > 1:  # small indexes in one file; whole states of consumers written all the time
             tails.STREAMS_MIN = 1
             consumer_record.DELTAS_SIZE_MIN, consumer_record.DELTAS_PER_SNAPSHOT = 64, 0
-        persist.SEGMENT_SIZE_MAX = persist.SEGMENT_SIZE_QUEUE = self.segment_size
-        persist.SEGMENT_SIZE_MIN = min(self.segment_size, sizes[2])
+        segments.SEGMENT_SIZE_MAX = segments.SEGMENT_SIZE_QUEUE = self.segment_size
+        segments.SEGMENT_SIZE_MIN = min(self.segment_size, sizes[2])
         # Compiled code that must not raise reports the end of its process; nobody needs to read that.
         sys.unraisablehook = lambda each: None if each.exc_type is Crash else hooks[0](each)
         sys.excepthook = lambda kind, *rest: None if kind is Crash else hooks[1](kind, *rest)
@@ -128,7 +128,7 @@ class World:
             self._begin()
             self._end("stop")
         finally:
-            persist.SEGMENT_SIZE_MAX, persist.SEGMENT_SIZE_QUEUE, persist.SEGMENT_SIZE_MIN = sizes
+            segments.SEGMENT_SIZE_MAX, segments.SEGMENT_SIZE_QUEUE, segments.SEGMENT_SIZE_MIN = sizes
             sys.unraisablehook, sys.excepthook = hooks
             purging.AT_ONCE, purging.STEP = steps
             tails.STREAMS_MIN = tails_min

@@ -15,12 +15,13 @@ cdef uint32_t[256] CRC_TABLE
 
 
 cdef void fill_table() noexcept:
-    cdef uint32_t n, crc
-    cdef int _bit
+    cdef uint32_t n, crc, bits
     for n in range(256):
         crc = n
-        for _bit in range(8):
+        bits = 8
+        while bits:
             crc = (crc >> 1) ^ 0x82F63B78u if crc & 1 else crc >> 1
+            bits -= 1
         CRC_TABLE[n] = crc
 
 

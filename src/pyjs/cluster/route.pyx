@@ -396,6 +396,11 @@ cdef class Route:
         return self.writer.bit
 
     @property
+    def awaiting_auth(self) -> bool:
+        """Whether the other server has not logged in yet."""
+        return self.state == GREETING
+
+    @property
     def is_open(self) -> bool:
         """Whether frames are exchanged."""
         return self.state == OPEN

@@ -30,7 +30,7 @@ from pyjs.wire.ops cimport (
 from pyjs.wire.parser cimport Parser
 
 from pyjs.base.gotext import printable
-from pyjs.core.auth.handshake import ConnectOptions, info_line
+from pyjs.core.auth.handshake import ConnectOptions, connect_refusal, info_line
 from pyjs.core.auth.limits import limits_of
 from pyjs.core.auth.login import FAILURE, VIOLATION, Login
 from pyjs.wire.nkeys import make_nonce
@@ -515,10 +515,9 @@ cdef class ClientSession(Sink):
         if self.closing:
             return
         self.apply_options()
-        if self.options.protocol not in (0, 1):
-            self.close("Bad Client Protocol Version", "invalid client protocol")
-        elif self.options.no_responders and not self.features & HEADERS:
-            self.close("No Responders Requires Headers", "no responders requires headers support")
+        refusal = connect_refusal(self.options, self.features & HEADERS != 0)
+        if refusal is not None:
+            self.close(*refusal)
         elif self.features & VERBOSE:
             self.send_line(b"+OK\r\n")
         if not self.closing:

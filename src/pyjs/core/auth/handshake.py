@@ -91,6 +91,15 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     return ConnectOptions(*values.values())
 
 
+def connect_refusal(options: ConnectOptions, has_headers: bool) -> tuple[str, str] | None:
+    """Return (close reason, -ERR text) for options that contradict each other; None: they do not."""
+    if options.protocol not in (0, 1):
+        return "Bad Client Protocol Version", "invalid client protocol"
+    if options.no_responders and not has_headers:
+        return "No Responders Requires Headers", "no responders requires headers support"
+    return None
+
+
 def with_credentials(options: ConnectOptions, others: Credentials | None) -> ConnectOptions:
     """Return `options` with `others` in place of missing credentials."""
     if others is None:

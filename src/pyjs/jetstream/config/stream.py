@@ -42,7 +42,6 @@ PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemente
 META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
 
-
 @dataclass(repr=False, slots=True)
 class Placement:
     """The wanted cluster and tags; stored and shown, without effect on a single server."""

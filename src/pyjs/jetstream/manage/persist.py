@@ -17,7 +17,7 @@ from pyjs.base.log import Log
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
 from pyjs.jetstream.config.declared import as_json, from_meta, to_meta
 from pyjs.jetstream.config.level import NewerConsumer, Offline, level_problem, offline_stream
-from pyjs.jetstream.config.stream import LIMITS, S2, StreamConfig
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.consumer_files import (
     ChangedConsumer,
     ListFile,
@@ -28,6 +28,7 @@ from pyjs.jetstream.files.consumer_files import (
 from pyjs.jetstream.files.stored_purge import PurgeFile
 from pyjs.jetstream.files.stream_changes import NamesChange, StreamCreation, StreamUpdate
 from pyjs.jetstream.files.tails import TailIndexes
+from pyjs.jetstream.manage.segments import codec, seal_age_ns, segment_size
 from pyjs.store.crypt.keys import KeyRing, Locked, StreamKey
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.layout import (
@@ -42,7 +43,6 @@ from pyjs.store.format.layout import (
     streams_directory,
 )
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode, load_meta, save_meta
-from pyjs.store.format.outer_header import CODEC_ZSTD
 from pyjs.store.format.window_file import is_plain, read_parts, write_parts
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.segment.meta_record import meta_in
@@ -60,11 +60,6 @@ if TYPE_CHECKING:
     from pyjs.jetstream.files.metadata import MetadataWriter
     from pyjs.jetstream.files.removals import Removals
 
-SEGMENT_SIZE_MAX = 8 << 20
-SEGMENT_SIZE_QUEUE = 4 << 20  # of interest and workqueue streams: acknowledgements soon remove whole files
-SEGMENT_SIZE_MIN = 64 << 10
-SEGMENTS_PER_AGE = 8  # the minimum, for a stream whose messages expire
-
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class StoredConsumer:
@@ -81,14 +76,6 @@ class StoredConsumer:
 
 class Unusable(PyjsError):
     """A stored stream or consumer is in the wrong directory or has unknown fields; its files stay unchanged."""
-
-
-def segment_size(config: StreamConfig) -> int:
-    """Return the maximum size of a segment: small enough that the limits remove whole files."""
-    size = SEGMENT_SIZE_MAX if config.retention == LIMITS else SEGMENT_SIZE_QUEUE
-    if config.max_bytes > 0:
-        size = max(SEGMENT_SIZE_MIN, min(size, config.max_bytes // 4))
-    return size
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -254,8 +241,8 @@ class AccountFiles:
         """Apply an updated configuration to the store of an open stream."""
         assert isinstance(store, FileStore)
         store.writer.set_meta(meta)
-        store.writer.segment_size, store.writer.seal_age_ns = segment_size(config), _seal_age_ns(config)
-        store.compactor.set_codec(_codec(config))
+        store.writer.segment_size, store.writer.seal_age_ns = segment_size(config), seal_age_ns(config)
+        store.compactor.set_codec(codec(config))
 
     def open_purge(self, stream: str) -> PurgeFile:
         """Return the file that records a purge of a stream."""
@@ -421,8 +408,8 @@ class AccountFiles:
         """Apply its stream's configuration to a store after recovery."""
         self._damaged += store.set_aside
         store.writer.set_meta(meta)
-        store.compactor.set_codec(_codec(config))
-        store.writer.seal_age_ns = _seal_age_ns(config)
+        store.compactor.set_codec(codec(config))
+        store.writer.seal_age_ns = seal_age_ns(config)
 
     def open_positions(self, stream: str) -> ConsumerStateFile:
         """Return the file with the positions of a stream's sources.
@@ -791,17 +778,7 @@ class AccountFiles:
 
 def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
     values: dict[str, Any] = {"created_ns": created_ns, "config": to_meta(config)}
-    return values | {"codec": "zstd"} if _codec(config) else values
-
-
-def _seal_age_ns(config: StreamConfig) -> int:
-    """Return the age at which a segment is sealed, so that expiry removes whole files; 0: sealed by size only."""
-    return config.max_age_ns // SEGMENTS_PER_AGE
-
-
-def _codec(config: StreamConfig) -> int:
-    """Return the compression of a stream's sealed segments, or 0 if there is none."""
-    return CODEC_ZSTD if config.compression == S2 else 0
+    return values | {"codec": "zstd"} if codec(config) else values
 
 
 def _check_place(directory: str, name: str) -> None:

@@ -1,7 +1,8 @@
 """The life of an account's streams: create, update, delete, recover.
 
 Applies the rules and the limits of the account and its server, gives a new stream its store and its subjects, and
-calls the observer. Knows nothing of API subjects and JSON (api/streams.py).
+calls the observer. Knows nothing of API subjects and JSON (api/streams.py). Long because each of these begins with
+the same checks and ends with the same report.
 
 Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 """

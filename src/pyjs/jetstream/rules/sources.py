@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 API_PREFIX = "$JS.API"
 
 
-def check(
-    config: StreamConfig, find: Find, pedantic: bool
-) -> StreamConfig:
+def check(config: StreamConfig, find: Find, pedantic: bool) -> StreamConfig:
     """Return `config`; a mirror takes over `allow_direct` of its origin.
 
     Raises:
@@ -94,9 +92,7 @@ def _may_filter(source: StreamSource) -> bool:
 # -- mirrors -----------------------------------------------------------------------------------------------
 
 
-def _checked_mirror(
-    config: StreamConfig, mirror: StreamSource, find: Find, pedantic: bool
-) -> StreamConfig:
+def _checked_mirror(config: StreamConfig, mirror: StreamSource, find: Find, pedantic: bool) -> StreamConfig:
     errcodes.MIRROR_WITH_FIRST_SEQ.raise_if(config.first_seq > 0)
     errcodes.MIRROR_WITH_SUBJECTS.raise_if(config.subjects)
     errcodes.MIRROR_WITH_SOURCES.raise_if(config.sources)

@@ -23,7 +23,8 @@ from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.declared import to_meta
 from pyjs.jetstream.config.stream import WORKQUEUE, StreamConfig
-from pyjs.jetstream.manage.persist import StoredConsumer, segment_size
+from pyjs.jetstream.manage.persist import StoredConsumer
+from pyjs.jetstream.manage.segments import segment_size
 from pyjs.store.format import meta
 from pyjs.store.store import StreamStore
 

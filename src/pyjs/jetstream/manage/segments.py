@@ -1,0 +1,34 @@
+"""The segments of a stream's store, as its configuration wants them: their size, age and compression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream.config.stream import LIMITS, S2
+from pyjs.store.format.outer_header import CODEC_ZSTD
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.config.stream import StreamConfig
+
+SEGMENT_SIZE_MAX = 8 << 20
+SEGMENT_SIZE_QUEUE = 4 << 20  # of interest and workqueue streams: acknowledgements soon remove whole files
+SEGMENT_SIZE_MIN = 64 << 10
+SEGMENTS_PER_AGE = 8  # the minimum, for a stream whose messages expire
+
+
+def segment_size(config: StreamConfig) -> int:
+    """Return the maximum size of a segment: small enough that the limits remove whole files."""
+    size = SEGMENT_SIZE_MAX if config.retention == LIMITS else SEGMENT_SIZE_QUEUE
+    if config.max_bytes > 0:
+        size = max(SEGMENT_SIZE_MIN, min(size, config.max_bytes // 4))
+    return size
+
+
+def seal_age_ns(config: StreamConfig) -> int:
+    """Return the age at which a segment is sealed, so that expiry removes whole files; 0: sealed by size only."""
+    return config.max_age_ns // SEGMENTS_PER_AGE
+
+
+def codec(config: StreamConfig) -> int:
+    """Return the compression of a stream's sealed segments, or 0 if there is none."""
+    return CODEC_ZSTD if config.compression == S2 else 0
