@@ -257,6 +257,12 @@ class ConsumerResponse(ApiAnswer, ConsumerInfo):
     """CONSUMER.CREATE and CONSUMER.INFO: the consumer."""
 
 
+class ConsumerResetResponse(ApiAnswer, ConsumerInfo):
+    """CONSUMER.RESET: the consumer, and the sequence that it continues at."""
+
+    reset_seq: int
+
+
 class ConsumerNamesResponse(Page):
     """CONSUMER.NAMES."""
 
@@ -315,6 +321,7 @@ ANSWERS: dict[str, type[ApiAnswer]] = {
     "consumer_list_response": ConsumerListResponse,
     "consumer_delete_response": SuccessResponse,
     "consumer_pause_response": ConsumerPauseResponse,
+    "consumer_reset_response": ConsumerResetResponse,
     "consumer_unpin_response": SuccessResponse,
     "consumer_leader_stepdown_response": SuccessResponse,
 }

@@ -137,6 +137,12 @@ class ConsumerPauseRequest(Options):
     pause_until: Time | None = None
 
 
+class ConsumerResetRequest(Options):
+    """The body of a request to $JS.API.CONSUMER.RESET."""
+
+    seq: UInt64 = 0
+
+
 class ConsumerUnpinRequest(Options):
     """The body of a request to $JS.API.CONSUMER.UNPIN."""
 

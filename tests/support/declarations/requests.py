@@ -14,6 +14,7 @@ from pyjs.jetstream.config.consumer_requests import (
     NEXT_REQUEST,
     OFFSET_REQUEST,
     PAUSE_REQUEST,
+    RESET_REQUEST,
     UNPIN_REQUEST,
 )
 from pyjs.jetstream.config.declared import Option, options_of
@@ -66,6 +67,7 @@ SCHEMAS = {
     "consumer_names_request": OFFSET_REQUEST,
     "consumer_list_request": OFFSET_REQUEST,
     "consumer_pause_request": PAUSE_REQUEST,
+    "consumer_reset_request": RESET_REQUEST,
     "consumer_unpin_request": UNPIN_REQUEST,
     "consumer_getnext_request": NEXT_REQUEST,
 }

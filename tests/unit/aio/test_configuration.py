@@ -79,7 +79,7 @@ def test_options_are_taken_as_they_are() -> None:
     [
         ({"prot": 1}, 'options: unknown field "prot"; did you mean "port"?'),
         ({"port": 70000}, 'options: "port" is 70000, the largest is 65535; use a port from 1 to 65535'),
-        ({"cluster": {}}, 'options: "cluster" is not supported yet'),
+        ({"gateway": {}}, 'options: "gateway" is not supported yet'),
         (
             {"host": None},
             'options: "host" is a value of type NoneType, which a configuration cannot hold; use a',
