@@ -217,7 +217,7 @@ def encrypted(curve: str = "", certificate: bool = False, **choices: Any) -> Cal
                     line.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
                     answer = line.recv(100)
                     return line.getpeercert()["subject"], line.cipher(), answer  # type: ignore[index]
-            except (ssl.SSLError, ConnectionError):
+            except (ssl.SSLError, ConnectionError, ValueError):  # ValueError: it ended before the last step
                 return "refused"
 
     return observe
