@@ -3,7 +3,7 @@
 A file stream is built in a directory whose name a start removes, and renamed when it is complete: after a kill it is
 there with everything, or not at all. Its bytes count in the limits of account and server while it is built.
 
-Source: ADR-63; limits and their errors probed on nats-server 2.15.1.
+Source: ADR-63; limits as in nats-server's source.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each chunk is acknowledged when it is used up, so a client is never far ahead. After a fault, five silent seconds,
 or a stop of the server nothing of the stream remains.
 
-Source: ADR-63, nats-server's API; replies, errors and order of events probed on nats-server 2.15.1.
+Source: ADR-63, nats-server's source; tests/conformance/test_archives.py restores on both servers.
 """
 
 from __future__ import annotations
