@@ -15,6 +15,8 @@ NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_GENERAL: "a defect of ours: tests/unit/jetstream/test_faults.py plants some",
     errcodes.STREAM_RESTORE: "its texts differ, see tests/unit/jetstream/transfer/test_restore.py",
+    errcodes.STREAM_OFFLINE_REASON: "no nats-server stores a newer level, see tests/unit/jetstream/test_offline.py",
+    errcodes.CONSUMER_OFFLINE_REASON: "no nats-server stores a newer level, see tests/unit/jetstream/test_offline.py",
     errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH: "the names were compared with the subject before",
     errcodes.MESSAGE_COUNTER_BROKEN: (
         "a counter stores only numbers: tests/unit/jetstream/stream/features/test_counting.py has others"

@@ -104,7 +104,7 @@ cdef class SpecialPublishes(Sink):
         scan_pub_headers(headers, len(headers), &h)
         return not (h.later or h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
                     or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
-                    or self.stream.limits.features & COUNTS)
+                    or h.schedule.n or h.schedule_next.n or self.stream.limits.features & (COUNTS | SCHEDULES))
 
     cdef uint64_t append_batch(self, list messages) except? 0:
         """Append messages so that a crash leaves all of them or none; return the last sequence."""
