@@ -25,8 +25,8 @@ from tests.support.disk import Crash
 
 import pyjs.jetstream.consumer.record as consumer_record
 import pyjs.jetstream.files.tails as tails
-import pyjs.jetstream.manage.segments as segments
 import pyjs.jetstream.manage.purging as purging
+import pyjs.jetstream.manage.segments as segments
 from pyjs.testing import Frame
 
 NEVER_NS = 1 << 62
