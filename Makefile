@@ -21,7 +21,7 @@ ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
 WITHOUT_SPARK = tests spark/tests/test_wheels.py
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -94,6 +94,9 @@ lag: dev ## callbacks of the event loop over 20 ms, by name, with a million subj
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
 	$(PY) benchmarks/run.py $(ARGS)
+
+cluster-bench: build ## three servers of a cluster beside three nats-servers (ARGS="--rounds 5 --only reqrep")
+	$(PY) benchmarks/cluster.py $(ARGS)
 
 startup: build ## exec to PONG beside bare Python and nats-server
 	$(PY) benchmarks/startup.py $(ARGS)

@@ -81,6 +81,7 @@ class RunningServer:
         base: Path | None = None,
         sync_always: bool = False,
         config: str = "",  # more lines of the configuration file
+        jetstream: bool = True,
     ) -> None:
         self.command = command
         self.home = Path(tempfile.mkdtemp(prefix="natsload-", dir=base))
@@ -93,10 +94,12 @@ class RunningServer:
         interval = "always" if sync_always else command.sync_interval
         sync = f"  sync_interval: {interval}\n" if interval else ""
         config = config.replace("{ws_port}", str(self.ws_port))
+        store = (
+            f'jetstream {{\n  store_dir: "{self.home / "store"}"\n  max_mem: 1GB\n  max_file: 1TB\n{sync}}}\n'
+        )
         self._config.write_text(
             f"listen: 127.0.0.1:{self.port}\nhttp: 127.0.0.1:{self.http_port}\n"
-            f'jetstream {{\n  store_dir: "{self.home / "store"}"\n'
-            f"  max_mem: 1GB\n  max_file: 1TB\n{sync}}}\n{config}\n"
+            f"{store if jetstream else ''}{config}\n"
         )
 
     def __enter__(self) -> RunningServer:

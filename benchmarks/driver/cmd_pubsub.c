@@ -136,6 +136,7 @@ int cmd_pubsub(const struct options *o) {
     window = o->window ? o->window : WINDOW_SIZE / o->size + 2;
     build_head();
     open_all();
+    options_settle(o);
     for (int i = 0; i < o->subscribers; i++)
         subscribers[i].conn->active = true;
     meter_start();

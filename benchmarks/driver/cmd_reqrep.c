@@ -100,6 +100,7 @@ int cmd_reqrep(const struct options *o) {
         conn_subscribe_inbox(r->conn);
         conn_fence(r->conn);
     }
+    options_settle(o);
     meter_latencies(o->msgs);
     meter_start();
     for (uint64_t i = 0; i < connections; i++) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char USAGE[] =
     "usage: natsload COMMAND --port P [flags]\n"
@@ -23,7 +24,7 @@ static const char USAGE[] =
     "  refused log in with a wrong password, be refused     --msgs --connections --rate\n"
     "  spawn   exec a server, time to its first PONG (--port 0: time to its exit)  -- COMMAND ARG...\n"
     "common: --host --storage file|memory --keep --timeout SECONDS --server-pid PID --tls --ws --deflate\n"
-    "        --user NAME --password P --far-user NAME --creds FILE\n";
+    "        --user NAME --password P --far-user NAME --far-port P --creds FILE\n";
 
 static void usage(const char *what, const char *which) {
     fprintf(stderr, "natsload: %s%s\n%s", what, which, USAGE);
@@ -46,6 +47,8 @@ static bool set(struct options *o, const char *flag, const char *text) {
         o->host = text;
     else if (is(flag, "--port"))
         o->port = (int)count_of(flag, text);
+    else if (is(flag, "--far-port"))
+        o->far_port = (int)count_of(flag, text);
     else if (is(flag, "--msgs"))
         o->msgs = count_of(flag, text);
     else if (is(flag, "--size"))
@@ -98,7 +101,14 @@ struct options options_far(const struct options *o) {
     struct options far = *o;
     if (o->far_user)
         far.user = o->far_user;
+    if (o->far_port)
+        far.port = o->far_port;
     return far;
+}
+
+void options_settle(const struct options *o) {
+    if (o->far_port)
+        usleep(300000);
 }
 
 void options_parse(struct options *o, int argc, char **argv) {

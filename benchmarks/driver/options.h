@@ -22,6 +22,7 @@ struct options {
     const char *user;        /* of CONNECT, with `password`; NULL: none */
     const char *password;
     const char *far_user;    /* of the responder, the subscribers and the JetStream API; NULL: `user` */
+    int far_port;            /* of the server of that side, another one of a cluster; 0: `port` */
     const char *creds;       /* file with a token and a seed; NULL: none */
     bool msg_id;             /* jspub: a distinct Nats-Msg-Id on each message */
     bool fresh;              /* pub, pubsub, jspub: each message has a subject that was never used before */
@@ -38,6 +39,9 @@ struct options {
 
 /* Return the options of the side that `far_user` is. */
 struct options options_far(const struct options *options);
+
+/* Wait until the other server of the cluster knows the subscriptions of that side, which nothing tells. */
+void options_settle(const struct options *options);
 
 /* Parse the command line, or print what is wrong and leave with status 2. */
 void options_parse(struct options *options, int argc, char **argv);

