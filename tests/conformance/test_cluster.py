@@ -288,7 +288,8 @@ def test_permissions_of_the_receiver_hold_for_messages_of_other_servers(
     def scene(servers: ThreeServers) -> Any:
         receiver, sender = servers.client("b", **LOGINS["few"]), servers.client("a")
         receiver.send(b"SUB open.> 1\r\nSUB closed 2\r\n")
-        receiver.fence()
+        servers.settle(receiver, servers.client("a"))
+        servers.settle(sender, receiver)
         sender.send(f"PUB {subject} 0\r\n\r\n".encode())
         found = servers.seen(sender, {"r": receiver})
         return found, receiver.errors
