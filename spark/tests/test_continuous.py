@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,8 @@ def test_snapshots_are_made_again_and_again_until_sigterm(
     )  # fmt: skip
 
     def seqs() -> list[int]:
-        return sorted(pq.read_table(path, partitioning=None)["seq"].to_pylist())
+        data = BytesIO(path.read_bytes())  # in one piece: the file is replaced again and again
+        return sorted(pq.read_table(data)["seq"].to_pylist())
 
     try:
         until(lambda: path.exists() and seqs() == [1, 2, 3], command)
