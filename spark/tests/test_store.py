@@ -467,7 +467,7 @@ def test_a_segment_that_is_missing_or_cut_is_refused_by_its_index_file(store: St
     assert "00000001.seg is missing; its index file is there" in store.refusal()
     store.segment(2, 4, footer=False)
     store.append(2, STATE, 4, 4, 0)
-    assert store.read(4) == ([4], 0)  # what is missing was removed anyway
+    assert store.read(4) == ([4], 0)  # the missing messages were removed before
 
 
 def test_a_segment_that_repeats_sequences_is_refused(store: Store) -> None:

@@ -282,7 +282,7 @@ class Cluster:
             next(iter(self.routes.values())).wake()
 
     def tell_interest(self) -> None:
-        """Tell every open route what has changed since the last call."""
+        """Send the changes since the last call on every open route."""
         self.host.turn_state.news = False
         changed, self._changed = self._changed, []
         for interest in changed:
@@ -292,7 +292,7 @@ class Cluster:
                     route.send_interest(interest.account, *key, weight)
 
     def _sync_steps(self, route: Route) -> Iterator[None]:
-        """Tell a new route all interest."""
+        """Send all interest on a new route."""
         for account in list(self.host.accounts.values()):
             if isinstance(account.interest, Interest):
                 yield from self._account_steps(route, account.interest)
@@ -322,12 +322,12 @@ class Cluster:
         return list(urls)
 
     def start_lame_duck(self) -> None:
-        """Tell the other servers that this one takes no clients any more."""
+        """Announce to the other servers that this one accepts no more clients."""
         self.lame_duck = True
         self._tell_peers()
 
     def set_own_urls(self, urls: tuple[str, ...]) -> None:
-        """Tell the other servers where clients reach this one."""
+        """Announce the addresses for clients to the other servers."""
         self._urls = urls
         self._tell_peers()
 

@@ -331,7 +331,7 @@ cdef class Route:
     # -- writing -------------------------------------------------------------------------------------------
 
     def send_interest(self, Account account, bytes subject, bytes queue, uint32_t weight) -> None:
-        """Tell the other side of subscriptions here."""
+        """Send the weight of a subject and queue group here."""
         cdef RemoteAccount remote = self.remote_account(account)
         cdef InterestFixed fixed
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
@@ -343,14 +343,14 @@ cdef class Route:
         self.writer.send_line(line)
 
     def send_error(self, str text) -> None:
-        """Tell the other side why the route ends."""
+        """Send the reason for the end of the route."""
         if self.state == GREETING:
             self.send_line(f"-ERR '{text}'\r\n".encode())
         else:
             self.writer.send_frame(FRAME_ERROR, text.encode())
 
     def send_info(self, bytes text) -> None:
-        """Tell the other side of this server and its peers, as JSON."""
+        """Send the description of this server and its peers, as JSON."""
         self.writer.send_frame(FRAME_INFO, text)
 
     def send_ping(self, bytes body) -> None:
@@ -358,7 +358,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_PING, body)
 
     def send_synced(self) -> None:
-        """Tell the other side that it has all interest."""
+        """Send the mark after all interest."""
         self.writer.send_frame(FRAME_SYNCED, b"")
 
     def flush_output(self) -> None:
