@@ -194,13 +194,12 @@ def play(server: ServerProcess) -> dict[str, Any]:
         publisher.send(hpub(subject, headers, REPLY if with_reply else b"") + b"PING\r\n")
         told = publisher.read_until(b"PONG\r\n")
         errors = re.findall(rb"-ERR [^\r]*", told)
-        state = maker.api("STREAM.INFO.S")["state"][
-            "messages"
-        ]  # after it, the stream has dealt with the message
-        for _ in range(20):
-            maker.api("STREAM.NAMES")
+        for _ in range(20):  # nats-server deals with the message meanwhile
+            maker.api("STREAM.INFO.S")
         maker.send(b"PUB end 0\r\n\r\n")
-        found[name] = (errors, state, frames_until(reader, b"end", first_cid))
+        frames = frames_until(reader, b"end", first_cid)
+        state = maker.api("STREAM.INFO.S")["state"]["messages"]
+        found[name] = (errors, state, frames)
     found["stored headers"] = maker.api("STREAM.MSG.GET.S", last_by_subj="js.b")["message"]["hdrs"]
     return found
 

@@ -21,6 +21,26 @@ def frame(kind: int, body: bytes, flags: int = 0, account: int = 0) -> bytes:
     return struct.pack("<IIBBH", len(body), account, kind, flags, 0) + body
 
 
+def interest_frame(subject: bytes, queue: bytes, weight: int) -> bytes:
+    """Return the frame of a change of interest."""
+    return frame(2, struct.pack("<II", weight, len(subject)) + subject + queue)
+
+
+def message_frame(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    """Return the frame of a message for plain subscriptions."""
+    return _message_frame(subject, reply, headers, payload, b"", b"", 1)
+
+
+def _message_frame(
+    subject: bytes, reply: bytes, headers: bytes, payload: bytes, found: bytes, queues: bytes, flags: int
+) -> bytes:
+    size = len(headers) + len(payload)
+    tail = (reply + b" " if reply else b"") + (b"%d " % len(headers) if headers else b"") + b"%d\r\n" % size
+    tail += headers + payload + b"\r\n"
+    fixed = struct.pack("<6I", len(subject), len(reply), len(headers), size, len(found), len(queues))
+    return frame(3, fixed + subject + found + tail + queues, flags)
+
+
 def message(rng: random.Random) -> bytes:
     subject, reply, payload = (
         rng.choice((b"x", b"x.y")),
@@ -30,11 +50,8 @@ def message(rng: random.Random) -> bytes:
     headers = rng.choice((b"", b"NATS/1.0\r\nA: b\r\n\r\n"))
     found = rng.choice((b"", b"y.z"))
     queues = b"".join(struct.pack("<I", len(name)) + name for name in rng.choice(((), (b"g",), (b"g", b"h"))))
-    size = len(headers) + len(payload)
-    tail = (reply + b" " if reply else b"") + (b"%d " % len(headers) if headers else b"") + b"%d\r\n" % size
-    tail += headers + payload + b"\r\n"
-    fixed = struct.pack("<6I", len(subject), len(reply), len(headers), size, len(found), len(queues))
-    return frame(3, fixed + subject + found + tail + queues, rng.choice((0, 1)) | (2 if found else 0))
+    flags = rng.choice((0, 1)) | (2 if found else 0)
+    return _message_frame(subject, reply, headers, payload, found, queues, flags)
 
 
 def stream(rng: random.Random) -> bytes:
@@ -46,7 +63,7 @@ def stream(rng: random.Random) -> bytes:
             parts.append(message(rng))
         elif what == 3:
             subject, queue = rng.choice((b"a.*", b">", b"b")), rng.choice((b"", b"g"))
-            parts.append(frame(2, struct.pack("<II", rng.randrange(3), len(subject)) + subject + queue))
+            parts.append(interest_frame(subject, queue, rng.randrange(3)))
         elif what == 4:
             parts.append(frame(rng.choice((4, 5)), rng.randbytes(8)))
         else:

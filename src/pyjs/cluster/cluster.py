@@ -4,7 +4,7 @@ Every server has a route to every other one. A new route first carries all inter
 once a turn. What a server knows of its peers travels along, so that one address of the configuration is enough to
 meet all of them.
 
-Source: nats.docs "Clustering"; what clients see equals nats-server 2.15.1 (tests/conformance/cluster).
+Source: nats.docs "Clustering"; what clients see equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
 """
 
 from __future__ import annotations
@@ -399,8 +399,8 @@ class Cluster:
         """Measure the round-trip time from the time that PING carried."""
         sent_ns = int.from_bytes(body[:8], "little")
         now_ns = self.host.clock.now_ns()
-        if 0 < sent_ns <= now_ns:
-            route.note_rtt(now_ns - sent_ns)
+        if route.info is not None and 0 < sent_ns <= now_ns:
+            self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)  # not of the heartbeats
 
 
 def _added(sums: tuple[int, int, int, int], route: Route) -> tuple[int, int, int, int]:

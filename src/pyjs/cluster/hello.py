@@ -19,7 +19,8 @@ ROUTE_VERSION = 1
 MESSAGES = "messages"
 PULSE = "pulse"
 LINE_MAX = 65536  # bytes
-URLS_MAX = 1024
+URLS_MAX = 128
+URL_MAX = 300  # characters
 TEXT_MAX = 4096
 
 
@@ -130,8 +131,8 @@ def _peer_from(given: dict[str, Any]) -> PeerInfo:
 
 def _text(given: dict[str, Any], name: str) -> str:
     value = given.get(name, "")
-    if not isinstance(value, str) or len(value) > TEXT_MAX:
-        raise BadHello(f"the field {name} is no text of at most {TEXT_MAX} characters")
+    if not isinstance(value, str) or len(value) > TEXT_MAX or not value.isprintable():
+        raise BadHello(f"the field {name} is no printable text of at most {TEXT_MAX} characters")
     return value
 
 
@@ -145,9 +146,9 @@ def read_urls(given: object) -> tuple[str, ...]:
     if (
         not isinstance(urls, list)
         or len(urls) > URLS_MAX
-        or not all(isinstance(url, str) and len(url) <= TEXT_MAX for url in urls)
+        or not all(isinstance(url, str) and len(url) <= URL_MAX and url.isprintable() for url in urls)
     ):
-        raise BadHello(f"the field connect_urls is no list of at most {URLS_MAX} texts")
+        raise BadHello(f"the field connect_urls is no list of at most {URLS_MAX} addresses")
     return tuple(urls)
 
 

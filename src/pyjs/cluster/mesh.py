@@ -64,6 +64,7 @@ class Mesh:
         self._cluster = cluster
         self._host = cluster.host
         self._dials: dict[Address, Dial] = {}
+        self._pulses: dict[str, Dial] = {}  # the last one for the heartbeats of each server id
         self._due: list[Dial] = []
         self._stopped = False
 
@@ -97,10 +98,13 @@ class Mesh:
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial) -> None:
-        """Connect a second time to the server behind `dial`, for heartbeats; without another try."""
-        self._due.append(
-            Dial(dial.host, dial.port, dial.user, dial.password, pulse=True, state=DialState.DIALING)
-        )
+        """Connect a second time to the server behind `dial`, for heartbeats, as long as there is a route to it."""
+        before = self._pulses.get(dial.server_id)
+        if before is not None:
+            self._drop(before)
+        beside = Dial(dial.host, dial.port, dial.user, dial.password, server_id=dial.server_id, pulse=True)
+        self._pulses[dial.server_id] = beside
+        self._dial(beside)
 
     def take_dials(self) -> list[Dial]:
         """Return the addresses to connect to now."""
@@ -109,7 +113,10 @@ class Mesh:
 
     def failed(self, dial: Dial, cause: str) -> None:
         """Note that no connection to the address was possible, and try again later."""
-        if dial.state is not DialState.DIALING or dial.pulse:
+        if dial.state is not DialState.DIALING:
+            return
+        if dial.pulse:
+            self._wait(dial)
             return
         dial.failures += 1
         if dial.failures % LOG_EVERY == 1:
@@ -140,11 +147,14 @@ class Mesh:
         for dial in list(self._dials.values()):
             if dial.server_id == server_id and dial.state in (DialState.CONNECTED, DialState.DIALING):
                 self._wait(dial)
+        pulse = self._pulses.pop(server_id, None)
+        if pulse is not None:
+            self._drop(pulse)
 
     def stop(self) -> None:
         """Connect to nobody any more."""
         self._stopped = True
-        for dial in self._dials.values():
+        for dial in [*self._dials.values(), *self._pulses.values()]:
             self._cancel(dial)
         self._due.clear()
 
@@ -153,11 +163,14 @@ class Mesh:
         self._dial(dial)
 
     def _forget(self, dial: Dial) -> Dial:
+        self._drop(dial)
+        return self._dials.pop((dial.host, dial.port), dial)
+
+    def _drop(self, dial: Dial) -> None:
         self._cancel(dial)
         dial.state = DialState.DROPPED
         if dial in self._due:
             self._due.remove(dial)
-        return self._dials.pop((dial.host, dial.port), dial)
 
     def _cancel(self, dial: Dial) -> None:
         if dial.timer is not None:
@@ -175,7 +188,7 @@ class Mesh:
 
     def _dial(self, dial: Dial) -> None:
         dial.timer = None
-        if dial.server_id and self._cluster.has_route(dial.server_id):
+        if self._stopped or self._cluster.has_route(dial.server_id) != dial.pulse:
             dial.state = DialState.CONNECTED
             return
         dial.state = DialState.DIALING

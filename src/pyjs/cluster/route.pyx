@@ -31,6 +31,7 @@ cdef enum:
     WORK_MIN = 1024
     FRAME_WORK = 48             # a frame that is no message
     COPIED_BITS = 8
+    PING_MAX = 64               # bytes that are sent back
     ACCOUNTS_MAX = 1048576      # numbers of accounts that one server may give
 
 SLOW = "Slow Consumer (Pending Bytes)"
@@ -233,7 +234,8 @@ cdef class Route:
         m.reply, m.reply_len, m.header_len, m.size = at, fixed.reply_len, fixed.header_len, fixed.size
         m.told = EVERYWHERE
         queues = at + m.tail_len
-        if not is_tail(&m) or not are_queues(queues, fixed.queues_len):
+        if (not is_tail(&m) or not are_queues(queues, fixed.queues_len) or not is_word(m.subject, m.subject_len)
+                or not is_word(m.reply, m.reply_len)):
             return self.refuse_msg()
         m.body = m.tail + m.tail_len - 2 - m.size
         self.in_msgs += 1
@@ -251,8 +253,8 @@ cdef class Route:
             m, self.reader.header.flags & FLAG_PLAIN != 0, queues, n)
 
     cdef int64_t refuse_msg(self) except -1:
-        self.host.log.error(f"{self} - a message whose lengths contradict each other")
-        self.close(PROTOCOL, "the lengths of a message contradict each other")
+        self.host.log.error(f"{self} - a message with wrong lengths, or an invalid subject")
+        self.close(PROTOCOL, "a message has wrong lengths or an invalid subject")
         return FRAME_WORK
 
     cdef int take_frame(self) except -1:
@@ -265,7 +267,7 @@ cdef class Route:
             elif kind == FRAME_ACCOUNT:
                 self.take_account(self.reader.header.account, body)
             elif kind == FRAME_PING:
-                self.writer.send_frame(FRAME_PONG, body)
+                self.writer.send_frame(FRAME_PONG, body[:PING_MAX])
             elif kind == FRAME_PONG:
                 self.cluster.pong(self, body)
             elif kind == FRAME_INFO:
@@ -445,6 +447,15 @@ cdef class Route:
     def __str__(self) -> str:
         host = f"[{self.peer.ip}]" if ":" in self.peer.ip else self.peer.ip
         return f"{host}:{self.peer.port} - rid:{self.rid}"
+
+
+cdef bint is_word(const char* text, size_t n) noexcept nogil:
+    """Return whether the text can stand in a protocol line."""
+    cdef size_t i
+    for i in range(n):
+        if <unsigned char> text[i] <= c' ':
+            return False
+    return True
 
 
 cdef bint is_tail(Msg* m) noexcept nogil:

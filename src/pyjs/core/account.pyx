@@ -111,6 +111,7 @@ cdef class Account:
                     self.subs.found.visited += tried - 1
                     return 1
                 at = at + 1 if at + 1 < g.n_here else 0
+            self.subs.found.visited += tried - 1        # a refusal is work too
         return self.deliver_away(g, m) if g.n > g.n_here and m.told != EVERYWHERE else 0
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:

@@ -1,7 +1,7 @@
 """/routez: the routes to the other servers of the cluster, and on demand their subscriptions.
 
-Fields and their order as nats-server 2.15.1 (tests/conformance/cluster), which has several connections for each
-server; here each server has one.
+Fields and their order as nats-server 2.15.1 (tests/conformance/test_cluster.py), which has several connections for
+each server; here each server has one.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from pyjs.core.job import Lane
 from pyjs.node import Node
 from pyjs.server.addresses import ListenFailed, host_port, listen, reachable, urls
 from pyjs.server.announce import announce_start
-from pyjs.server.cluster.port import RoutePort, read_route_tls
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options
+    from pyjs.server.cluster.port import RoutePort
     from pyjs.server.monitoring.endpoints import Monitoring
     from pyjs.server.monitoring.http import HttpConnection
     from pyjs.server.system.scratch import ScratchStore
@@ -245,15 +245,18 @@ class Server:
 
     async def _start_routes(self) -> None:
         cluster = self.node.cluster
-        if cluster is not None:
-            advertised = self.options.client_advertise
-            urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
-            cluster.set_own_urls(tuple(urls))
-            try:
-                self._routes = RoutePort(self.driver, self.options, cluster)
-            except TlsFailed as error:
-                fail(str(error))
-            await self._routes.start()
+        if cluster is None:
+            return
+        from pyjs.server.cluster.port import RoutePort  # most servers are in none
+
+        advertised = self.options.client_advertise
+        urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
+        cluster.set_own_urls(tuple(urls))
+        try:
+            self._routes = RoutePort(self.driver, self.options, cluster)
+        except TlsFailed as error:
+            fail(str(error))
+        await self._routes.start()
 
     def _client_protocol(self, listener: Listener) -> asyncio.Protocol:
         """Return a protocol for a new client."""
@@ -341,7 +344,7 @@ class Server:
             new, changed = read_again(old)
             names = {change.name for change in changed}
             tls = read_tls_settings(new)
-            route_tls = read_route_tls(new)
+            route_tls = None if self._routes is None else self._routes.read_reloaded(new)
             websocket_tls = None if self._websocket is None else self._websocket.read_reloaded(new)
             log = (
                 configured_logger(new)
@@ -355,8 +358,8 @@ class Server:
         self._tls.settings = tls
         if self._websocket is not None:
             self._websocket.reloaded(new, websocket_tls)
-        if self._routes is not None:
-            self._routes.apply_tls(*route_tls)
+        if self._routes is not None and route_tls is not None:
+            self._routes.reloaded(route_tls)
         if log is not None and isinstance(self.log, Logger):
             self.log.adopt(log)
         for change in changed:

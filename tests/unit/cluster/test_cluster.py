@@ -255,6 +255,31 @@ def test_a_silent_server_is_noticed_and_passed_over_by_queue_groups(net: SimNet)
     assert logged(a, "the heartbeat is back")
 
 
+def test_a_lost_connection_of_heartbeats_is_opened_again(net: SimNet) -> None:
+    servers = three(net)
+    net.run(NS_PER_S)
+    for each in servers:
+        for connection in list(each.cluster.pulse.connections.values()):
+            connection.link.close()
+    net.run(NS_PER_S)
+    assert [len(each.cluster.routes) for each in servers] == [2, 2, 2]
+    assert [len(each.cluster.pulse.connections) for each in servers] == [2, 2, 2]
+    net.pause("c")
+    net.run(500 * NS_PER_MS)
+    assert logged(servers[0], "no heartbeat for")
+
+
+def test_a_server_has_one_connection_of_heartbeats_after_many_routes(net: SimNet) -> None:
+    a, b, _ = three(net)
+    for _ in range(10):
+        a.cluster.routes[b.node.server_id].close("Test")
+        net.run_until(net.whole)
+        net.run(100 * NS_PER_MS)
+    net.run(5 * NS_PER_S)
+    open_wires = [wire for wire in a.wires if wire.open and wire.other.owner is b]
+    assert len(open_wires) == 2
+
+
 def test_the_only_members_get_messages_though_their_server_is_silent(net: SimNet) -> None:
     a, _, c = three(net)
     here, far = a.client(), c.client()

@@ -32,6 +32,12 @@ WRONG = [
         '"pool_size" is not supported yet: each pair of servers has',
         "remove it",
     ),
+    (
+        "max_payload: 65MB\nmax_pending: 90MB\ncluster {name: T, port: 6222}",
+        "1:1",
+        "max_payload (68157440) is more than a route carries",
+        "lower it to 64MB",
+    ),
     ('cluster {routes: ["nats://h:1"]}', "1:10", "routes need a cluster port", "add port: 6222"),
     (
         'cluster {port: 1, routes: ["http://u:pw@h:1"]}',

@@ -19,6 +19,7 @@ from pyjs.config.values import Value
 
 SCHEMES = ("nats", "nats-route", "tls")
 URL_EXAMPLE = "write nats://host:6222"
+PAYLOAD_MAX = 64 << 20  # bytes; a frame between servers has room for it (wire/route_frames.pxd)
 _ONE_MEANING = "each pair of servers has one connection for messages"
 
 
@@ -206,6 +207,9 @@ def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]
             fix = "add port: 6222 (or listen) to the block"
             return [Problem(at("cluster.routes"), "routes need a cluster port", fix)]
         return []
+    if options.max_payload > PAYLOAD_MAX:
+        cause = f"max_payload ({options.max_payload}) is more than a route carries"
+        return [Problem(at("max_payload"), cause, "lower it to 64MB, or remove the block cluster")]
     if options.jetstream.enabled:
         cause = "JetStream in a cluster is not supported yet: streams are not replicated"
         return [Problem(at("cluster"), cause, "turn jetstream off, or remove the block cluster")]

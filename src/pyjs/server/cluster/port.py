@@ -10,7 +10,7 @@ import asyncio
 import socket
 import ssl
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.base.errors import reason_of
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 DIAL_S = 2.0
 
+RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"  # to listen with, to connect with
 
-def read_route_tls(options: Options) -> tuple[TlsSettings | None, ssl.SSLContext | None]:
+
+def _read_tls(options: Options) -> RouteTls:
     """Read the certificates of routes, for the side that listens and the one that connects.
 
     Both sides show a certificate, and the handshake comes before everything else.
@@ -75,8 +77,7 @@ class RoutePort:
         self.connections: OpenConnections[Connection] = OpenConnections()
         self._options = options.cluster
         self._tls = TlsPort(driver.loop, driver.node.log)
-        self._dial_context: ssl.SSLContext | None = None
-        self.apply_tls(*read_route_tls(options))
+        self._tls.settings, self._dial_context = _read_tls(options)
         self._dialing: set[asyncio.Task[None]] = set()
         self._stopped = False
         try:
@@ -100,9 +101,17 @@ class RoutePort:
         self.cluster.start()
         self.driver.after_turn.append(self._dial_due)
 
-    def apply_tls(self, settings: TlsSettings | None, dial_context: ssl.SSLContext | None) -> None:
+    def read_reloaded(self, options: Options) -> RouteTls:
+        """Read the certificates of `options` without using them yet.
+
+        Raises:
+            TlsFailed: a certificate is unusable.
+        """
+        return _read_tls(options)
+
+    def reloaded(self, tls: RouteTls) -> None:
         """Use other certificates for new routes."""
-        self._tls.settings, self._dial_context = settings, dial_context
+        self._tls.settings, self._dial_context = tls
 
     def _protocol(self) -> asyncio.Protocol:
         connection = RouteConnection(self, None)

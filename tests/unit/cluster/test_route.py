@@ -1,0 +1,72 @@
+"""What another server may send on a route: subjects, lengths and queue groups that cannot be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.fuzz.test_route_frames import HELLO, frame, interest_frame, message_frame
+from tests.support.simnet import SimNet, SimServer
+
+from pyjs.cluster.route import Route
+from pyjs.core.link import Peer
+from pyjs.testing import MemoryLink
+
+
+@pytest.fixture
+def server() -> SimServer:
+    return SimNet(1).start("a")
+
+
+def route_of(server: SimServer) -> Route:
+    """Return an open route that has given account number 0 to $G."""
+    route = server.cluster.open_route(Peer("10.9.9.9", 1), MemoryLink())
+    route.receive_data(b"CONNECT " + json.dumps(HELLO).encode() + b"\r\n" + frame(1, b"$G"))
+    server.wake()
+    assert list(server.cluster.routes.values()) == [route]
+    return route
+
+
+@pytest.mark.parametrize(
+    ("subject", "reply"),
+    [(b"x\r\nMSG y", b""), (b"x y", b""), (b"x", b"r\r\nPING"), (b"x", b"r 5"), (b"x\0", b""), (b"x", b"\t")],
+)
+def test_a_message_that_would_forge_a_line_ends_the_route(
+    server: SimServer, subject: bytes, reply: bytes
+) -> None:
+    client = server.client()
+    client.send(b"SUB > 1\r\n")
+    route = route_of(server)
+    route.receive_data(message_frame(subject, reply, b"", b"hi"))
+    server.wake()
+    assert client.payloads() == []
+    assert route.closed_reason == "Protocol Violation"
+    assert any("with wrong lengths, or an invalid subject" in line for _, line in server.log.lines)
+
+
+def test_interest_of_200_000_tokens_comes_and_goes(server: SimServer) -> None:
+    subject = b".".join([b"t"] * 200_000)
+    route = route_of(server)
+    subs = server.node.accounts["$G"].subs
+    route.receive_data(interest_frame(subject, b"", 1))
+    server.wake()
+    assert [sub.subject for sub in subs.subscriptions() if sub.is_remote] == [subject]
+    client = server.client()
+    client.send(b"PUB %b 2\r\nhi\r\nPING\r\n" % subject[:4000])
+    assert client.take().endswith(b"PONG\r\n")
+    route.receive_data(message_frame(subject, b"", b"", b"hi"))
+    route.receive_data(interest_frame(subject, b"", 0))
+    server.wake()
+    assert not [sub for sub in subs.subscriptions() if sub.is_remote]
+    assert route.closed_reason == ""
+
+
+def test_a_long_ping_is_not_echoed_whole(server: SimServer) -> None:
+    link = MemoryLink()
+    route = server.cluster.open_route(Peer("10.9.9.9", 1), link)
+    route.receive_data(b"CONNECT " + json.dumps(HELLO).encode() + b"\r\n")
+    server.wake()
+    link.data = b""
+    route.receive_data(frame(4, b"p" * 60_000))
+    server.wake()
+    assert link.data.count(b"p") == 64
