@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 
-from certificate import DIRECTORY, make_certificate
+from doors import DIRECTORY, make_certificate
 
 from attacks.attack import Victim, attack
 from attacks.client import Client

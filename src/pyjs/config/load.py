@@ -125,7 +125,8 @@ def _check_operators(
     keys = ("operators", "trusted_keys", "resolver", "resolver_preload", "default_sentinel")
     if not any(key in places for key in (*keys, "resolver_pinned_accounts")):
         return []
-    from pyjs.config.access.operators import check_operators  # only files with operators need the claims
+    # Only files with operators need the claims.
+    from pyjs.config.access.operator_tokens import check_operators
 
     return check_operators(options, "system_account" in places, at)
 

@@ -1,7 +1,6 @@
-"""Operator mode: operators, the resolver of account tokens, and rules over both.
+"""The keys of operator mode: operators and the resolver of account tokens.
 
-Reads tokens and checks their signatures; whether a token has expired is decided when it is used. Files of operators
-are read by the reader of the configuration file.
+What needs to understand tokens is in `operator_tokens`, which is imported when there are some.
 
 Source: nats.docs "JWT Authentication"; texts of nats-server 2.15.1, tests/conformance/test_jwt_config.py.
 """
@@ -12,55 +11,30 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pyjs.claims.account import account_of
-from pyjs.claims.operator import operator_of, version_parts
-from pyjs.claims.token import TokenFault, decode, undecorated
-from pyjs.claims.user import Grant, user_of
-from pyjs.config.errors import Place, Problem, Refused
+from pyjs.config.errors import Place, Refused
 from pyjs.config.kinds import BOOL, DURATION, INT, STRING, STRINGS, read_map
-from pyjs.config.options import OperatorOptions, Options, ResolverOptions
+from pyjs.config.options import OperatorOptions, ResolverOptions
 from pyjs.config.table import Key, Kind, Reading, Table, read_block
-from pyjs.wire.nkeys import ACCOUNT, OPERATOR, public_key
+from pyjs.wire.nkeys import OPERATOR, public_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyjs.config.values import Value
 
-INLINE = "eyJ"  # a token begins so
-VERSION = (2, 15, 1)  # of the server that operators may ask for at most
 MEMORY = re.compile(r"(MEM|MEMORY)\s*", re.IGNORECASE)
 URL = re.compile(r'URL\(\s*"?([^\s"]*)"?\s*\)\s*', re.IGNORECASE)
-FORMS = 'write MEMORY, URL("https://host/jwt/v1/accounts/"), or { type: full, dir: "./jwt" }'
+RESOLVER_FORMS = 'write MEMORY, URL("https://host/jwt/v1/accounts/"), or { type: full, dir: "./jwt" }'
 
 
-def read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
-    """Read tokens of operators, or the names of files that hold one."""
-    names = STRINGS.read(reading, key, value, target)
-    assert isinstance(names, tuple)
-    assert isinstance(target, Options)
-    operators = tuple(_read_operator(reading, value.place, name) for name in names)
-    if len(operators) == 1 and operators[0].claims.account_server_url and target.resolver is None:
-        url = operators[0].claims.account_server_url
-        target.resolver = ResolverOptions("url", url.rstrip("/") + "/accounts/")
-    return operators
+def _read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
+    from pyjs.config.access.operator_tokens import read_operators  # few servers are in operator mode
+
+    return read_operators(reading, key, value, target)
 
 
-def _read_operator(reading: Reading, place: Place, name: str) -> OperatorOptions:
-    text = name
-    fix = "give the token of an operator, or the path of its file"
-    if not name.startswith(INLINE):
-        try:
-            assert reading.read_file is not None
-            text = reading.read_file(name)
-        except OSError as error:
-            cause = f"error parsing operator JWT: open {name}: {(error.strerror or str(error)).lower()}"
-            raise Refused(place, cause, fix) from None
-    token = undecorated(text).strip()
-    try:
-        return OperatorOptions(token, operator_of(decode(token)))
-    except TokenFault as fault:
-        raise Refused(place, f"error parsing operator JWT: {fault}", fix) from None
+def _read_preload(reading: Reading, key: Key, value: Value, target: object) -> dict[str, str]:
+    from pyjs.config.access.operator_tokens import read_preload  # few servers are in operator mode
+
+    return read_preload(reading, key, value, target)
 
 
 def _read_trusted(reading: Reading, key: Key, value: Value, target: object) -> object:
@@ -97,7 +71,7 @@ def read_resolver(reading: Reading, key: Key, value: Value, target: object) -> R
         if found is None:
             cause = "error parsing account resolver, should be MEM or  "
             cause += 'URL("url") or a map containing dir and type state=[FULL|CACHE])'
-            raise Refused(value.place, cause, FORMS)
+            raise Refused(value.place, cause, RESOLVER_FORMS)
         return _url_resolver(value.place, found[1])
     resolver = ResolverOptions(kind="", timeout_ns=2_000_000_000)
     found_before = len(reading.problems)
@@ -106,14 +80,14 @@ def read_resolver(reading: Reading, key: Key, value: Value, target: object) -> R
     if len(reading.problems) == found_before:
         cause = _directory_fault(resolver, value)
         if cause:
-            raise Refused(value.place, cause, FORMS)
+            raise Refused(value.place, cause, RESOLVER_FORMS)
     return resolver
 
 
 def _url_resolver(place: Place, url: str) -> ResolverOptions:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Refused(place, f'error parsing account resolver url ["{url}"]', FORMS)
+        raise Refused(place, f'error parsing account resolver url ["{url}"]', RESOLVER_FORMS)
     return ResolverOptions("url", url if url.endswith("/") else url + "/")
 
 
@@ -143,25 +117,10 @@ def _directory_fault(resolver: ResolverOptions, value: Value) -> str:
     return ""
 
 
-def _read_preload(reading: Reading, key: Key, value: Value, target: object) -> dict[str, str]:
-    tokens: dict[str, str] = {}
-    for name, entry in read_map(key, value, "ACCOUNT: eyJ...").items():
-        token = entry.value.data
-        if not isinstance(token, str):
-            raise Refused(entry.place, "preload map value should be a string JWT", "write ACCOUNT: eyJ...")
-        try:
-            account_of(decode(token))
-        except TokenFault as fault:
-            cause = "invalid account JWT"
-            raise Refused(entry.place, cause, f"make its token again: {fault}") from None
-        tokens[name] = token
-    return tokens
-
-
 OPERATOR_KEYS = (
     Key(
         "operator",
-        Kind("path or list of paths", read_operators, "str | Sequence[str]"),
+        Kind("path or list of paths", _read_operators, "str | Sequence[str]"),
         "Tokens of operators, or the files that hold them: accounts and users come from tokens too.",
         ("operators", "roots", "root", "root_operators", "root_operator"),
         attrs=("operators",),
@@ -197,114 +156,3 @@ OPERATOR_KEYS = (
         reloadable=True,
     ),
 )
-
-
-# Rules over several options
-
-
-def check_operators(options: Options, with_system: bool, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the first rule that the options break, and set the system account that an operator names."""
-    fault = _operator_fault(options, with_system) if options.operators else _fault_without(options)
-    if fault is not None:
-        attr, cause, fix = fault
-        return [Problem(at(attr), cause, fix)]
-    if len(options.operators) == 1 and not with_system and options.operators[0].claims.system_account:
-        options.system_account = options.operators[0].claims.system_account
-    return []
-
-
-Fault = tuple[str, str, str]  # attribute, cause, fix
-
-
-def _fault_without(options: Options) -> Fault | None:
-    if options.default_sentinel:
-        cause = "default sentinel requires operators and accounts"
-        return "default_sentinel", cause, "add the operator"
-    if not options.trusted_keys:
-        return "resolver", "an account resolver without an operator has no use", "add the operator"
-    if options.resolver is None:
-        return "trusted_keys", "trusted keys need an account resolver", FORMS
-    return None
-
-
-def _operator_fault(options: Options, with_system: bool) -> Fault | None:
-    first = _sentinel_fault(options) or _mixture_fault(options) or _system_fault(options, with_system)
-    if first is not None:
-        return first
-    for operator in options.operators:
-        cause = _version_fault(operator)
-        if cause:
-            return "operators", cause, "use a newer server"
-    for key in options.operator_keys:
-        if public_key(key, OPERATOR) is None:
-            cause = f'trusted Keys "{key}" are required to be a valid public operator nkey'
-            return "operators", cause, "make the token of the operator again"
-    for key in options.resolver_pinned_accounts:
-        if public_key(key, ACCOUNT) is None:
-            cause = f'pinned account key "{key}" is not a valid public account nkey'
-            return "resolver_pinned_accounts", cause, "use the public key of an account: A..."
-    if options.authorization.auth_callout is not None:
-        cause = "operators do not allow authorization callouts to be configured directly"
-        return "authorization", cause, "put it into the token of the account"
-    assert options.resolver is not None
-    if options.resolver.kind == "url" and options.resolver_preload:
-        cause = "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR"
-        return "resolver_preload", cause, "remove the preload"
-    return None
-
-
-def _sentinel_fault(options: Options) -> Fault | None:
-    if not options.default_sentinel:
-        return None
-    fix = "use the token of a user with bearer_token"
-    try:
-        user = user_of(decode(options.default_sentinel))
-    except TokenFault:
-        return "default_sentinel", "default sentinel JWT not valid", fix
-    if not user.grant.bearer and not (user.issuer_account and user.grant == Grant()):
-        return "default_sentinel", "default sentinel must be a bearer token", fix
-    return None
-
-
-def _mixture_fault(options: Options) -> Fault | None:
-    if options.resolver is None:
-        return "operators", "operators require an account resolver to be configured", FORMS
-    if options.accounts:
-        cause = "operators do not allow Accounts to be configured directly"
-        return "accounts", cause, "make a token for each account"
-    if options.authorization.users:
-        cause = "operators do not allow users to be configured directly"
-        return "authorization", cause, "make a token for each user"
-    if options.trusted_keys:
-        cause = "conflicting options for 'TrustedKeys' and 'TrustedOperators'"
-        return "trusted_keys", cause, "keep one of the two"
-    return None
-
-
-def _system_fault(options: Options, with_system: bool) -> Fault | None:
-    named = [each.claims.system_account for each in options.operators if each.claims.system_account]
-    if with_system:
-        if named and options.system_account not in named:
-            cause = "system_account in config and operator JWT must be identical"
-            return "system_account", cause, f"write system_account: {named[0]}"
-        return None
-    assert options.resolver is not None
-    if not options.operators[0].claims.system_account and options.resolver.kind in ("full", "cache"):
-        cause = "using nats based account resolver"
-        cause += " - the system account needs to be specified in configuration or the operator jwt"
-        return "resolver", cause, "add system_account: A..."
-    return None
-
-
-def _version_fault(operator: OperatorOptions) -> str:
-    subject, wanted = operator.claims.head.subject, operator.claims.assert_server_version
-    try:
-        parts = version_parts(wanted)
-    except TokenFault as fault:
-        return f"operator {subject} expects version {wanted} got error instead: {fault}"
-    for name, asked, own in zip(("major", "minor", "update"), parts, VERSION, strict=True):
-        if asked > own:
-            return f"operator {subject} expected {name} version {asked} > server {name} version {own}"
-        if own > asked:
-            break
-    return ""
