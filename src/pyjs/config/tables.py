@@ -18,8 +18,9 @@ from pyjs.config.access.accounts import (
     read_accounts,
 )
 from pyjs.config.access.authorization import AUTHORIZATION, CALLOUT, read_authorization
-from pyjs.config.access.operators import OPERATOR_KEYS, RESOLVER
+from pyjs.config.access.operators import OPERATOR_KEYS
 from pyjs.config.access.permissions import PERMISSIONS, RESPONSES
+from pyjs.config.access.resolver import RESOLVER
 from pyjs.config.access.users import USER
 from pyjs.config.errors import Refused, suggestion
 from pyjs.config.exchange.read import DESTINATION, EXPORT, IMPORT, LATENCY, MAPPINGS, REMOTE

@@ -14,7 +14,7 @@ from pyjs.claims.account import account_of
 from pyjs.claims.operator import operator_of, version_parts
 from pyjs.claims.token import TokenFault, decode, undecorated
 from pyjs.claims.user import Grant, user_of
-from pyjs.config.access.operators import RESOLVER_FORMS
+from pyjs.config.access.resolver import RESOLVER_FORMS
 from pyjs.config.errors import Place, Problem, Refused
 from pyjs.config.kinds import STRINGS, read_map
 from pyjs.config.options import OperatorOptions, Options, ResolverOptions
