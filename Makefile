@@ -21,7 +21,7 @@ ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
 WITHOUT_SPARK = tests spark/tests/test_wheels.py
 
-.PHONY: help serve test spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -79,6 +79,9 @@ fuzz-doors: dev ## a million damaged CONNECTs, tokens, TLS records, WebSocket fr
 
 soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
+
+cluster-faults: dev ## a hundred leaves and joins of a cluster under load, dead connections, a full disk
+	PYJS_CLUSTER_CYCLES=$(or $(CYCLES),100) $(PY) -m pytest --timeout 0 tests/system/test_cluster_faults.py $(ARGS)
 
 crash: dev ## faults of process, disk and power, for hours: WHAT=damage SERVER=peer MODE=always ARGS="--cycles 50"
 	$(PY) -m tests.crash $(or $(WHAT),damage) --server $(or $(SERVER),ours) --mode $(or $(MODE),default) $(ARGS)

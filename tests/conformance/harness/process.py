@@ -90,6 +90,12 @@ class ServerProcess:
             self._process.kill()
             self._process.wait(START_SECONDS)
 
+    @property
+    def pid(self) -> int:
+        """Return the id of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def signal(self, name: str) -> None:
         """Send the process a signal, named without SIG."""
         assert self._process is not None

@@ -20,7 +20,11 @@ SCRIPTS = sorted(
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_benchmark_tells_its_options(script: str) -> None:
     told = subprocess.run(
-        [sys.executable, BENCHMARKS / script, "--help"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, BENCHMARKS / script, "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert told.returncode == 0, told.stderr
     assert "usage:" in told.stdout

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyjs.config.values import Value
 
 
-
 def _read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
     from pyjs.config.access.operator_tokens import read_operators  # few servers are in operator mode
 
