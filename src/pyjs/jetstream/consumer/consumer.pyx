@@ -53,6 +53,7 @@ from pyjs.jetstream.consumer.delivery.pull_request import RefusedPull, check_pul
 
 cdef enum:
     PUMP_SIZE = 262144              # bytes of one pump; each message counts 64 more
+    JAMMED_NS = 1000000             # how long deliveries wait if much output waits for another server
     CROWDED_NS = 10000000           # how long redeliveries wait if their receiver has much output queued
     RETRY_NS = 100000000            # after which a message is read again when descriptors are short
     SLACK_NS = 1000000              # deadlines this close to each other expire together
@@ -514,6 +515,8 @@ cdef class Consumer(StreamConsumer):
             self.acks.sent_again(i, self.turn.now)
             if self.turn.crowded:
                 return self.hold(self.turn.now + CROWDED_NS)
+            if self.turn.jammed:
+                return self.rest()
         return outcome
 
     cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil:
@@ -544,7 +547,12 @@ cdef class Consumer(StreamConsumer):
         self.acks.delivered(seq, self.turn.now, self.ack_policy == ACK_NONE)
         if self.ack_policy == ACK_NONE:
             self.note_acknowledged(seq)
-        return SENT
+        return self.rest() if self.turn.jammed else SENT
+
+    cdef Outcome rest(self) noexcept nogil:
+        """Hold deliveries for a moment: much output waits for another server, and its clients share one route."""
+        self.turn.jammed = False
+        return self.hold(self.turn.now + JAMMED_NS)
 
     cdef Outcome hold(self, int64_t until) noexcept nogil:
         """Hold deliveries until `until`."""
