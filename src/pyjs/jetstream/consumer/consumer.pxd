@@ -84,7 +84,6 @@ cdef class Consumer(StreamConsumer):
     cdef Outcome deliver_some(self) noexcept nogil
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil
     cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil
-    cdef Outcome rest(self) noexcept nogil
     cdef Outcome hold(self, int64_t until) noexcept nogil
     cdef Outcome send(self, Record* r, uint32_t count, uint64_t unread, int64_t* budget) noexcept nogil
     cdef Outcome send_push(self, Msg* m) noexcept nogil

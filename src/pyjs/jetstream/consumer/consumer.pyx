@@ -474,6 +474,7 @@ cdef class Consumer(StreamConsumer):
         cdef Outcome outcome
         cdef uint32_t i
         self.pacing.hold_until = 0
+        self.turn.jammed = False
         while self.has_demand():
             if budget <= 0:
                 return OUT_OF_BUDGET
@@ -515,8 +516,6 @@ cdef class Consumer(StreamConsumer):
             self.acks.sent_again(i, self.turn.now)
             if self.turn.crowded:
                 return self.hold(self.turn.now + CROWDED_NS)
-            if self.turn.jammed:
-                return self.rest()
         return outcome
 
     cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil:
@@ -547,12 +546,7 @@ cdef class Consumer(StreamConsumer):
         self.acks.delivered(seq, self.turn.now, self.ack_policy == ACK_NONE)
         if self.ack_policy == ACK_NONE:
             self.note_acknowledged(seq)
-        return self.rest() if self.turn.jammed else SENT
-
-    cdef Outcome rest(self) noexcept nogil:
-        """Hold deliveries for a moment: much output waits for another server, and its clients share one route."""
-        self.turn.jammed = False
-        return self.hold(self.turn.now + JAMMED_NS)
+        return self.hold(self.turn.now + JAMMED_NS) if self.turn.jammed else SENT
 
     cdef Outcome hold(self, int64_t until) noexcept nogil:
         """Hold deliveries until `until`."""
