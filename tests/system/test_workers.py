@@ -113,6 +113,10 @@ def is_gone(pid: int) -> bool:
     return state == "Z"
 
 
+def wait_gone(pid: int) -> None:
+    wait_until(lambda: is_gone(pid), f"the end of {pid}")
+
+
 def known(asker: NodeClient, subject: bytes) -> None:
     """Wait until a request of `asker` finds a responder of `subject`."""
     asker.send(b"SUB _INBOX.known known\r\n")
@@ -312,7 +316,7 @@ def test_the_workers_end_when_the_server_is_killed(start: Callable[..., Workers]
     pids = server.pids()
     server.process.kill()
     for pid in pids:
-        wait_until(lambda pid=pid: is_gone(pid), f"the end of {pid}")
+        wait_gone(pid)
 
 
 def test_a_stop_ends_all_processes_and_removes_the_files(start: Callable[..., Workers]) -> None:
@@ -336,7 +340,7 @@ def test_lame_duck_mode_ends_all_workers(start: Callable[..., Workers]) -> None:
     pids = server.pids()
     server.process.signal("USR2")
     for pid in pids:
-        wait_until(lambda pid=pid: is_gone(pid), f"the end of {pid}")
+        wait_gone(pid)
     assert server.process.logged("Server Exiting..", WAIT_S)
     assert server.log().count("Entering lame duck mode") == 2
 
@@ -456,8 +460,7 @@ def test_a_worker_that_cannot_start_ends_the_server(tmp_path: Path) -> None:
 def test_pages_add_up_all_workers(start: Callable[..., Workers]) -> None:
     server = start(JETSTREAM, count=3)
     clients = server.clients()
-    before = server.page("/varz")
-    assert before["connections"] == 3
+    before = server.wait_page("/varz", lambda page: page["connections"] == 3)  # others were tried
     for client in clients:
         client.send(b"SUB a.b 1\r\nSUB a.c 2\r\nPUB nothing 5\r\nhello\r\n")
         client.fence()
