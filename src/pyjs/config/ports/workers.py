@@ -29,13 +29,14 @@ def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]
         found.append(Problem(place, cause, "remove workers, or the block cluster"))
     if options.resolver is not None and options.resolver.kind in ("full", "cache"):
         kind = options.resolver.kind
-        cause = f"workers with a resolver of type {kind} are not supported yet: one process owns its directory"
+        cause = (
+            f"workers with a resolver of type {kind} are not supported yet: one process owns its directory"
+        )
         found.append(Problem(place, cause, "use resolver: MEMORY or a URL, or remove workers"))
     if options.max_payload > options.max_pending // 4:
-        cause = f"max_payload ({options.max_payload}) is more than a quarter of max_pending ({options.max_pending})"
-        found.append(
-            Problem(place, f"{cause}, so that workers cannot pass on such messages", "raise max_pending")
-        )
+        sizes = f"max_payload ({options.max_payload}) is more than a quarter of max_pending ({options.max_pending})"
+        cause = f"{sizes}, so that workers cannot pass on such messages"
+        found.append(Problem(place, cause, "raise max_pending"))
     return found
 
 
