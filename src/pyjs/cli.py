@@ -66,6 +66,10 @@ def main(argv: list[str] | None = None) -> int:
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))
+    if options.workers > 1:
+        from pyjs.server.workers import supervisor
+
+        return supervisor.run(options)
     from pyjs.server.command import run
 
     return run(options)

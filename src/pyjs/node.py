@@ -59,6 +59,7 @@ STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are a
 # -ERR text and close reason
 ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
 TOO_MANY_SUBSCRIPTIONS = "maximum subscriptions exceeded"
+WORKER_CIDS = 1_000_000_000  # ids of connections for each worker
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
@@ -98,6 +99,8 @@ class Node(Host):
         # By account: in_msgs, in_bytes, out_msgs, out_bytes of closed sessions.
         self._closed_counters: dict[str, list[int]] = {}
         self._last_cid = 4  # nats-server's own internal clients take the first ids
+        if options.worker is not None:  # ids of connections differ between workers
+            self._last_cid += (options.worker.number - 1) * WORKER_CIDS
         self._in_turn = False
         self.accounts: dict[str, Account] = {}
         self.exchanges: dict[str, Exchange] = {}  # what accounts share, by name
@@ -255,7 +258,7 @@ class Node(Host):
 
         No turn may run before the last step. If the iterator is closed or fails, JetStream is off.
         """
-        if not self.options.jetstream.enabled:
+        if not self.options.runs_jetstream:
             return
         from pyjs.jetstream.server import JetStreamServer
 
@@ -397,7 +400,7 @@ class Node(Host):
             fields["domain"] = self.options.jetstream.domain
         if session.nonce and not connected:
             fields["nonce"] = session.nonce
-        if self.cluster is not None:
+        if self.cluster is not None and not self.options.cluster.local:
             fields["cluster"] = self.options.cluster.name
             if not self.options.cluster.no_advertise:
                 fields["connect_urls"] = self.cluster.client_urls()

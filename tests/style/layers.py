@@ -67,6 +67,14 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("driver", "cluster", "monitoring", "websocket"),
         ("server",),
         ("command",),
+        ("workers",),
+    ),
+    "server.workers": (
+        ("channel", "pages", "sums"),
+        ("process",),
+        ("child", "router"),
+        ("monitoring",),
+        ("supervisor",),
     ),
 }  # fmt: skip
 # The same for the data source for Spark. The package itself is its front door and may import any room.

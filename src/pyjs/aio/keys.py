@@ -441,6 +441,8 @@ class ConfigKeys(TypedDict, total=False):
     """The address for clients."""
     port: int
     """The port for clients; -1: any free port."""
+    workers: int
+    """Processes that share the ports for clients; more than one use more than one core."""
     client_advertise: str
     """The address that INFO advertises to clients, `host` or `host:port`."""
     server_name: str

@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjs.aio.configuration import options_from, wants_scratch
+from pyjs.aio.configuration import PLACE, options_from, wants_scratch
 from pyjs.aio.log import StandardLog
 from pyjs.base.errors import reason_of
+from pyjs.config.errors import ConfigError
 from pyjs.server.failures import StartFailed
 from pyjs.server.logging import Logger, opened_logger
 from pyjs.server.server import Server as ShellServer
@@ -53,6 +54,9 @@ class Server:
             ConfigError: the configuration is invalid; the text has the place, cause and fix.
         """
         self._options = options_from(config, dict(keys))
+        if self._options.workers > 1:
+            cause = "workers are processes of the command pyjs-server; a server inside a program has none"
+            raise ConfigError.at(PLACE, cause, "remove workers, or run pyjs-server")
         self._wants_scratch = wants_scratch(config, self._options)
         self._logger = logger
         self._spin = spin

@@ -211,7 +211,7 @@ class Cluster:
         if route.dial is not None:
             self._mesh.connected(route.dial, info.server_id)
             self._mesh.beside(route.dial)
-        self.host.log.info(f'{route} - Route to the server "{info.server_name}" is open')
+        self._log(f'{route} - Route to the server "{info.server_name}" is open')
         self._peers[info.server_id] = info.client_urls
         self.host.turn_state.go_on(self._sync_steps(route))
         route.send_ping(self.host.clock.now_ns().to_bytes(8, "little"))
@@ -245,12 +245,14 @@ class Cluster:
             pulse.close("Route Closed")
         self._peers.pop(info.server_id, None)
         self._told.pop(info.server_id, None)
-        self.host.log.info(
-            f'{route} - Route to the server "{info.server_name}" is closed: {route.closed_reason}'
-        )
+        self._log(f'{route} - Route to the server "{info.server_name}" is closed: {route.closed_reason}')
         self._mesh.route_lost(info.server_id)
         self._tell_peers()
         self._urls_changed()
+
+    def _log(self, text: str) -> None:
+        """Log what an operator of a cluster wants to know; between workers it is a detail."""
+        (self.host.log.debug if self.options.local else self.host.log.info)(text)
 
     def counters(self) -> tuple[int, int, int, int]:
         """Return in_msgs, in_bytes, out_msgs, out_bytes of all routes since the start."""
@@ -258,6 +260,11 @@ class Cluster:
         for route in self.routes.values():
             sums = _added(sums, route)
         return sums
+
+    def num_remote(self, account: Account) -> int:
+        """Return the number of subscriptions that other servers have in an account."""
+        remotes = (route.remote.get(account.name) for route in self.routes.values())
+        return sum(len(remote.subscriptions) for remote in remotes if remote is not None)
 
     # -- interest ----------------------------------------------------------------------------------------------
 
@@ -350,7 +357,7 @@ class Cluster:
         peers = [
             {"id": info.server_id, "host": info.route_host or route.peer.ip, "port": info.route_port}
             for route in self.routes.values()
-            if (info := route.info) is not None
+            if (info := route.info) is not None and not self.options.local
         ]
         text = orjson.dumps({"connect_urls": list(self._own_urls()), "peers": peers})
         for route in self.routes.values():

@@ -32,23 +32,19 @@ class Interest:
 
     def joined(self, sub: Subscription) -> None:
         """Count a subscription that was added."""
-        if stays_here(sub):
-            return
-        key = sub.subject, sub.queue
-        count = self.counts[key] = self.counts.get(key, 0) + 1
-        if count == 1 or sub.queue:
-            self._note(key)
+        for key in keys_of(sub):
+            count = self.counts[key] = self.counts.get(key, 0) + 1
+            if count == 1 or sub.queue:
+                self._note(key)
 
     def left(self, sub: Subscription) -> None:
         """Count a subscription that was removed."""
-        if stays_here(sub):
-            return
-        key = sub.subject, sub.queue
-        count = self.counts.pop(key) - 1
-        if count:
-            self.counts[key] = count
-        if not count or sub.queue:
-            self._note(key)
+        for key in keys_of(sub):
+            count = self.counts.pop(key) - 1
+            if count:
+                self.counts[key] = count
+            if not count or sub.queue:
+                self._note(key)
 
     def weight(self, key: Key) -> int:
         """Return the number of members of a queue group; 1 for plain subscriptions; 0: there are none."""
@@ -67,6 +63,9 @@ class Interest:
             self._changed(self)
 
 
-def stays_here(sub: Subscription) -> bool:
-    """Return whether other servers must not send messages to `sub`: each has one like it."""
-    return bool(getattr(sub.sink, "stays_here", False))
+def keys_of(sub: Subscription) -> tuple[Key, ...]:
+    """Return what other servers need to know of `sub`; (): nothing, each has one like it."""
+    if getattr(sub.sink, "stays_here", False):
+        return ()
+    subjects: tuple[bytes, ...] | None = getattr(sub.sink, "told_as", None)
+    return ((sub.subject, sub.queue),) if subjects is None else tuple((each, b"") for each in subjects)

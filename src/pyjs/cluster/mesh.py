@@ -23,6 +23,7 @@ Address: TypeAlias = tuple[str, int]
 
 FIRST_WAIT_NS = NS_PER_S // 10
 WAIT_MAX_NS = NS_PER_S // 2
+LOCAL_WAIT_NS = NS_PER_S // 20  # for another worker, which starts again
 LOG_EVERY = 60  # failures of one address
 KEEP_NS = 600 * NS_PER_S  # a server that a peer told of, and that nobody has a route to, is tried so long
 LEARNED_MAX = 256  # addresses
@@ -119,7 +120,7 @@ class Mesh:
             self._wait(dial)
             return
         dial.failures += 1
-        if dial.failures % LOG_EVERY == 1:
+        if dial.failures % LOG_EVERY == 1 and not self._cluster.options.local:  # the workers' server tells it
             self._host.log.error(f"Error trying to connect to route (attempt {dial.failures}): {cause}")
         if dial.failures == 1:
             dial.lost_ns = self._host.clock.now_ns()
@@ -183,6 +184,8 @@ class Mesh:
         self._cancel(dial)
         dial.state = DialState.WAITING
         wait_ns = min(WAIT_MAX_NS, FIRST_WAIT_NS << min(dial.failures, 8))
+        if self._cluster.options.local:
+            wait_ns = LOCAL_WAIT_NS
         wait_ns += self._host.rng.below(wait_ns // 2)
         dial.timer = self._host.timers.at(self._host.clock.now_ns() + wait_ns, lambda: self._dial(dial))
 

@@ -19,6 +19,7 @@ from pyjs.wire.route_frames cimport (
 
 cdef enum:
     FLUSH_AT = 262144           # queued bytes that force a partial turn, as for clients
+    JAMMED_PART = 8             # consumers rest when more than this part of `stall_at` waits
 
 
 cdef inline void write_queue(char* out, Target* t) noexcept nogil:
@@ -91,6 +92,7 @@ cdef class RouteWriter:
             self.mark_dirty()
         if self.out.queued() > FLUSH_AT:
             self.turn.pressure = True
+            self.turn.jammed = self.turn.jammed or self.out.unwritten() > self.out.stall_at // JAMMED_PART
             if self.out.unwritten() > self.out.stall_at and m.origin != NULL:
                 (<ClientSession> m.origin).slow_down()
         return 0

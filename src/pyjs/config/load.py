@@ -110,6 +110,10 @@ def _check_together(options: Options, places: Mapping[str, Place]) -> list[Probl
         from pyjs.config.ports.cluster import check_cluster
 
         problems += check_cluster(options, at)
+    if options.workers != 1:
+        from pyjs.config.ports.workers import check_workers
+
+        problems += check_workers(options, at)
     problems += _check_operators(options, places, at)
     if not options.operator_keys:
         problems += _check_system_account(options, places, at("system_account"))

@@ -318,6 +318,7 @@ class ClusterOptions:
     advertise: str = ""  # host:port at which other servers reach this one
     no_advertise: bool = False  # clients are not told of the other servers
     connect_retries: int = 0  # for a server that a peer told of
+    local: bool = False  # the workers of one server: hosts are the paths of sockets, and nobody else is told
 
     @property
     def is_wildcard(self) -> bool:
@@ -335,6 +336,18 @@ class ClusterOptions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """The place of one process among the workers of a server."""
+
+    number: int  # from 1; the first one has the streams
+    count: int
+    name: str  # of the server, if the configuration has none
+    port: int  # for clients
+    websocket_port: int = 0
+    directory: str = ""  # of the sockets between workers
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Warnings:
     """Warnings about a configuration that can be used: file:line:column: cause; fix."""
@@ -349,6 +362,7 @@ class Options:
 
     host: str = "0.0.0.0"
     port: int = 4222  # -1: any free port
+    workers: int = 1  # processes that share the port for clients
     client_advertise: str = ""  # "host" or "host:port"
     server_name: str = ""  # "": the server id
     server_tags: tuple[str, ...] = ()  # lower case, no duplicates
@@ -410,6 +424,12 @@ class Options:
     config_digest: str = ""  # "sha256:..."; "" without a file
     flags: dict[str, str | int | bool] = field(default_factory=dict)  # the command line, see flags.py
     warnings: Warnings = field(default_factory=Warnings)
+    worker: Worker | None = None  # None: this process is the whole server
+
+    @property
+    def runs_jetstream(self) -> bool:
+        """Whether this process has the streams: of several workers only the first one."""
+        return self.jetstream.enabled and (self.worker is None or self.worker.number == 1)
 
     @property
     def operator_keys(self) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ from pyjs.config.kinds import (
 from pyjs.config.options import NS_PER_S, Options
 from pyjs.config.ports.cluster import CLUSTER, CLUSTER_LOGIN, read_cluster
 from pyjs.config.ports.websocket import LOGINS, WEBSOCKET, read_websocket
+from pyjs.config.ports.workers import RANGE_FIX, WORKERS_MAX
 from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.tls import TLS, read_tls
 from pyjs.config.values import Value
@@ -133,6 +134,12 @@ TOP = Table(
         Key("host", STRING, "The address for clients.", ("net",), zero_is_default=True),
         Key(
             "port", INT, "The port for clients; -1: any free port.", check=port_in_range, zero_is_default=True
+        ),
+        Key(
+            "workers",
+            INT,
+            "Processes that share the ports for clients; more than one use more than one core.",
+            check=Between(1, WORKERS_MAX, RANGE_FIX),
         ),
         Key(
             "client_advertise",

@@ -511,6 +511,10 @@ class ServerOptions(Options):
     )
     host: str | None = Field(default=None, description="The address for clients.")
     port: int | None = Field(default=None, description="The port for clients; -1: any free port.")
+    workers: int | None = Field(
+        default=None,
+        description="Processes that share the ports for clients; more than one use more than one core.",
+    )
     client_advertise: str | None = Field(
         default=None, description="The address that INFO advertises to clients, `host` or `host:port`."
     )

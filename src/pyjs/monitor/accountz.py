@@ -50,10 +50,10 @@ def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
         "jetstream_enabled": account.jetstream is not None,
         "leafnode_connections": 0,
         "client_connections": len(account.sessions),
-        "subscriptions": len(account.subs),
+        "subscriptions": monitored.num_subscriptions(account),
         **exchange_fields(monitored.node, account.name),
         **_of_token(monitored.node.trust, account, now_ns),
-        "sublist_stats": sublist_stats([account]),
+        "sublist_stats": sublist_stats(monitored, [account]),
     }
 
 
@@ -119,7 +119,7 @@ def account_statz(monitored: Monitored, account: Account) -> JsonDict:
         "conns": connections,
         "leafnodes": 0,
         "total_conns": connections,
-        "num_subscriptions": len(account.subs),
+        "num_subscriptions": monitored.num_subscriptions(account),
         "sent": _flow(out_msgs, out_bytes),
         "received": _flow(in_msgs, in_bytes),
         "slow_consumers": 0,

@@ -46,7 +46,7 @@ def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
     trouble = _bad_request(account, stream, consumer)
     if trouble is None and not monitored.ready:
         trouble = Trouble(500, "error", "CONNECTION", "server is not ready for connections")
-    if trouble is None and not server_only and monitored.options.jetstream.enabled:
+    if trouble is None and not server_only and monitored.options.runs_jetstream:
         if monitored.node.jetstream is None:
             trouble = Trouble(503, UNAVAILABLE, "JETSTREAM", "JetStream not enabled")
         elif not enabled_only:

@@ -66,8 +66,8 @@ class Router:
     def answer(self, target: str) -> Generator[None, None, Response]:
         """Return the answer to a request for `target`, in steps."""
         path, _, query = target.partition("?")
-        if path.startswith("/") and path != _clean(path):
-            return _redirect(path, query)
+        if path.startswith("/") and path != cleaned(path):
+            return redirect(path, query)
         if self._base:
             if path != self._base and not path.startswith(self._base + "/"):
                 return NOT_FOUND
@@ -134,15 +134,15 @@ def _json(value: JsonDict) -> Response:
     return Response(200, pretty_json(value))
 
 
-def _redirect(path: str, query: str) -> Response:
+def redirect(path: str, query: str) -> Response:
     """Redirect a path with empty or dot segments to its clean form, which never names another host."""
-    target = _clean(path) + (f"?{query}" if query else "")
+    target = cleaned(path) + (f"?{query}" if query else "")
     where = quote(target.encode("latin-1", "replace"), safe=UNQUOTED)
     body = f'<a href="{escape(where)}">Temporary Redirect</a>.\n\n'.encode()
     return Response(307, body, (*HTML_HEADERS, ("Location", where)))
 
 
-def _clean(path: str) -> str:
+def cleaned(path: str) -> str:
     """Return `path` without empty and dot segments, but with a final slash."""
     parts: list[str] = []
     for part in path.split("/"):

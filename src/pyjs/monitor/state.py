@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjs.config.options import Options, TlsOptions
+    from pyjs.core.account import Account
     from pyjs.node import Node
 
 
@@ -43,6 +44,12 @@ class Monitored:
     ready: bool = False  # clients are accepted
     certificate_ends: Callable[[TlsOptions], str] = no_certificate  # of a port; "" if it has none
     request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, /varz http_req_stats
+
+    def num_subscriptions(self, account: Account) -> int:
+        """Return the number of subscriptions in an account, without those that another worker counts."""
+        cluster = self.node.cluster
+        others = cluster.num_remote(account) if cluster is not None and self.options.worker is not None else 0
+        return len(account.subs) - others
 
     def count_request(self, path: str) -> None:
         """Count one request for `path`."""

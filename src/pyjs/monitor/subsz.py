@@ -42,23 +42,24 @@ def subsz(
     wanted = arguments.text("acc")
     accounts = [a for a in monitored.node.accounts.values() if wanted in ("", a.name)]
     answer: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
-    answer |= sublist_stats(accounts)
+    answer |= sublist_stats(monitored, accounts)
     total = 0
     page: list[bytes] = []
     if subs:
-        total, page = yield from _page(accounts, test.encode(), offset, limit)
+        of_others = monitored.options.worker is None
+        total, page = yield from _page(accounts, test.encode(), offset, limit, of_others)
     answer |= {"total": total, "offset": offset, "limit": limit}
     return answer, page
 
 
-def sublist_stats(accounts: list[Account]) -> JsonDict:
+def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
     """Return the sums of the counters of the accounts' subscription lists."""
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
     fanouts = [a.subs.cached_fanout() for a in accounts]  # (receivers of the widest route, of all routes)
     return {
-        "num_subscriptions": sum(len(a.subs) for a in accounts),
+        "num_subscriptions": sum(map(monitored.num_subscriptions, accounts)),
         "num_cache": cached,
         "num_inserts": sum(a.subs.inserts for a in accounts),
         "num_removes": sum(a.subs.removes for a in accounts),
@@ -70,9 +71,12 @@ def sublist_stats(accounts: list[Account]) -> JsonDict:
 
 
 def _page(
-    accounts: list[Account], test: bytes, offset: int, limit: int
+    accounts: list[Account], test: bytes, offset: int, limit: int, of_others: bool
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
-    """Return the number of subscriptions that match `test` ("": all), and the texts of the page's subscriptions."""
+    """Return the number of subscriptions that match `test` ("": all), and the texts of the page's subscriptions.
+
+    `of_others`: with those of other servers.
+    """
     total = 0
     page: list[bytes] = []
     details: list[JsonDict] = []  # of the next text
@@ -81,7 +85,7 @@ def _page(
             if index % STEP == STEP - 1:
                 _close(details, page)
                 yield
-            if test and not subject_matches(test, sub.subject):
+            if (test and not subject_matches(test, sub.subject)) or (sub.is_remote and not of_others):
                 continue
             if offset <= total < offset + limit:
                 details.append(subscription_detail(sub, getattr(sub.sink, "cid", 0), account.name))

@@ -175,7 +175,7 @@ def _counters(monitored: Monitored) -> JsonDict:
         "slow_consumers": node.slow_consumers,
         "stale_connections": node.stale_connections,
         "stalled_clients": node.stalled_clients,
-        "subscriptions": sum(len(account.subs) for account in node.accounts.values()),
+        "subscriptions": sum(map(monitored.num_subscriptions, node.accounts.values())),
         "http_req_stats": {path: counts[path] for path in sorted(counts)},
         **filled({"pyjs_faults": dict(sorted(node.faults.counts.items()))}),
     }

@@ -22,8 +22,10 @@ class ListenFailed(Exception):
     """Listening on a port failed; the text has Go's wording, which operators search for."""
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """Return a socket listening on `host` and `port` (-1 or 0: any free port).
+
+    `shared`: other workers of this server listen there too, and the kernel spreads the connections.
 
     Raises:
         ListenFailed: the text has the reason.
@@ -32,7 +34,7 @@ def listen(host: str, port: int) -> socket.socket:
     if port > 65535:
         raise ListenFailed(f"listen tcp: address {port}: invalid port")
     try:
-        return _listen_any(port) if host in WILDCARDS else _listen_at(host, port)
+        return _started(_bound_any(port, shared) if host in WILDCARDS else _bound_at(host, port, shared))
     except socket.gaierror as error:
         reason = "no such host" if error.errno == socket.EAI_NONAME else str(error.strerror)
         raise ListenFailed(f"listen tcp: lookup {host}: {reason}") from None
@@ -41,34 +43,80 @@ def listen(host: str, port: int) -> socket.socket:
         raise ListenFailed(f"listen tcp {host_port(host, port)}: bind: {reason}") from None
 
 
-def _listen_any(port: int) -> socket.socket:
+def reserve(host: str, port: int) -> socket.socket:
+    """Return a socket bound to `host` and `port` that does not listen: only listeners with `shared` may join it.
+
+    Raises:
+        ListenFailed: the text has the reason, also if anything listens there.
+    """
+    alone = listen(host, port)
+    port = alone.getsockname()[1]
+    alone.close()
+    try:
+        return _bound_any(port, True) if host in WILDCARDS else _bound_at(host, port, True)
+    except OSError as error:
+        raise ListenFailed(
+            f"listen tcp {host_port(host, port)}: bind: {os.strerror(error.errno or 0)}"
+        ) from None
+
+
+def listen_at_path(path: str) -> socket.socket:
+    """Return a Unix socket listening at `path`, which a killed process may have left behind.
+
+    Raises:
+        ListenFailed: the text has the reason.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if os.path.exists(path):
+            os.unlink(path)
+        sock.setblocking(False)
+        sock.bind(path)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise ListenFailed(f"listen unix {path}: {error.strerror or error}") from None
+    return sock
+
+
+def _started(sock: socket.socket) -> socket.socket:
+    try:
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _bound_any(port: int, shared: bool) -> socket.socket:
     if socket.has_ipv6:
         try:
-            return _bound(socket.AF_INET6, ("::", port))
+            return _bound(socket.AF_INET6, ("::", port), shared)
         except OSError as error:
             if error.errno in (errno.EADDRINUSE, errno.EACCES):  # the same would happen on IPv4
                 raise
-    return _bound(socket.AF_INET, ("0.0.0.0", port))
+    return _bound(socket.AF_INET, ("0.0.0.0", port), shared)
 
 
-def _listen_at(host: str, port: int) -> socket.socket:
+def _bound_at(host: str, port: int, shared: bool) -> socket.socket:
     # Bytes, since a str makes Python import the codec "idna": 1.5 ms of the start.
     name = host.encode() if host.isascii() else host
     found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
-    return _bound(family, (str(address[0]), port))
+    return _bound(family, (str(address[0]), port), shared)
 
 
-def _bound(family: int, address: tuple[str, int]) -> socket.socket:
+def _bound(family: int, address: tuple[str, int], shared: bool) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6 and address[0] == "::":
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         sock.setblocking(False)
         sock.bind(address)
-        sock.listen(BACKLOG)
     except OSError:
         sock.close()
         raise

@@ -32,6 +32,9 @@ BANNER = (
 
 def announce_start(log: Log, node: Node, options: Options) -> None:
     """Log the server's identity and configuration."""
+    if options.worker is not None:
+        log.info(f"Starting as {node.server_name}, ID {node.server_id}")
+        return
     log.info("Starting nats-server")
     log.info(f"  Version:  {PEER_VERSION}")
     log.info(f"  Git:      [pyjs-server {__version__}]")

@@ -47,13 +47,17 @@ class Command:
         self.log = log
         self.server = Server(options, log)
 
-    def run(self) -> int:
-        """Set up the process and serve; return the exit code."""
+    def prepare(self) -> None:
+        """Set up the process."""
         raise_limit()
         keep_buffers()
         objects_from_glibc()
         keep_survivors()
         sys.unraisablehook = self.count_unraisable
+
+    def run(self) -> int:
+        """Set up the process and serve; return the exit code."""
+        self.prepare()
         loop = new_event_loop()
         # The loop stays open: closing it would give signals their default action before the process is gone.
         return loop.run_until_complete(self._serve())
@@ -77,10 +81,15 @@ class Command:
                 return 0
             self.log.fatal(str(error))
             return 1
-        memory = MemoryReturn(loop, server.compute_thread, collect, trim, cpu_seconds, memory_size)
-        server.driver.after_turn.append(memory.after_turn)
+        self.return_memory()
         await server.wait_stopped()
         return 0
+
+    def return_memory(self) -> None:
+        """Return unused memory to the system from time to time; the server must run."""
+        server = self.server
+        memory = MemoryReturn(server.loop, server.compute_thread, collect, trim, cpu_seconds, memory_size)
+        server.driver.after_turn.append(memory.after_turn)
 
     def _terminated(self) -> None:
         if not self.server.in_lame_duck_mode:  # SIGTERM does not shorten the lame duck mode

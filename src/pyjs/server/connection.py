@@ -58,7 +58,11 @@ class Connection(asyncio.Protocol, Link):
         """Open a session; its INFO leaves in the next turn."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
-        address = transport.get_extra_info("peername") or ("", 0)  # gone again: connection_lost follows
+        address = transport.get_extra_info("peername")
+        if address is None:
+            address = ("", 0)  # gone again: connection_lost follows
+        elif not isinstance(address, tuple):  # a Unix socket, of another worker
+            address = ("local", 0)
         peer = transport.get_extra_info("peer") or Peer(
             plain_ip(address[0]), address[1], disguised=self._behind_proxy
         )

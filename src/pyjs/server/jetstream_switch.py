@@ -53,7 +53,7 @@ class JetStreamSwitch:
         Raises:
             StartFailed: the store directory cannot be used.
         """
-        if not options.jetstream.enabled:
+        if not options.runs_jetstream:
             return
         node = self._node
         started_ns = node.clock.now_ns()

@@ -31,7 +31,7 @@ class Listener:
     """One listening socket and its asyncio.Server."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, name: str, log: Log) -> None:
-        self.port: int = sock.getsockname()[1]
+        self.port: int = 0 if sock.family == socket.AF_UNIX else sock.getsockname()[1]
         self._loop = loop
         self._sock = sock
         self._name = name  # of the port, in log lines: "Client"
@@ -93,7 +93,12 @@ class Listener:
             return
         try:
             self._accepting = self._sock.dup()
-            self._server = await self._loop.create_server(
+            create = (
+                self._loop.create_unix_server
+                if self._sock.family == socket.AF_UNIX
+                else self._loop.create_server
+            )
+            self._server = await create(
                 self._factory, sock=self._accepting, backlog=BACKLOG, start_serving=False
             )
         except OSError:  # a file took the last descriptor meanwhile

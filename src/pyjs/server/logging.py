@@ -40,6 +40,7 @@ class Logger(Log):
         size_limit: int = 0,
         files_max: int = 0,
         fd: int = 2,
+        name: str = "",
     ) -> None:
         self.path = path  # "": `fd`, by default stderr
         self.show_time = show_time
@@ -49,6 +50,7 @@ class Logger(Log):
         self.size_limit = size_limit  # bytes; 0: never rotate
         self.files_max = files_max  # 0: keep every rotated file
         self._prefix = f"[{os.getpid()}] "
+        self._begin = f"{name}: " if name else ""  # of each text
         self._fd = self._open() if path else fd
         self._size = os.fstat(self._fd).st_size if path else 0
         self._colored = not path and os.isatty(fd)
@@ -57,7 +59,11 @@ class Logger(Log):
 
     def write(self, level: str, text: str) -> None:
         """Write one line."""
-        self._put(self._line(level, text))
+        self.relay(self._line(level, text))
+
+    def relay(self, line: bytes) -> None:
+        """Write a line that another process has made, with its end."""
+        self._put(line)
         if self.path and self.size_limit and self._size > self.size_limit:
             self._rotate()
 
@@ -90,7 +96,7 @@ class Logger(Log):
         if self._colored:
             level = f"\x1b[{COLORS[level]}m{level}\x1b[0m"
         stamp = self._time_text() if self.show_time else ""
-        return f"{self._prefix}{stamp}[{level}] {text}\n".encode(errors="replace")
+        return f"{self._prefix}{stamp}[{level}] {self._begin}{text}\n".encode(errors="replace")
 
     def _time_text(self) -> str:
         now_ns = time.time_ns()
@@ -158,6 +164,7 @@ def configured_logger(options: Options) -> Logger:
         trace=options.trace,
         size_limit=options.log_size_limit,
         files_max=options.log_max_num,
+        name="" if options.worker is None else f"worker {options.worker.number}",
     )
 
 

@@ -52,12 +52,21 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
         new = reload_options(old, read_file, os.environ)
     except OSError as error:
         raise ReloadRefused(f"open {old.config_path}: {error.strerror}") from None
+    if old.worker is not None:
+        from pyjs.config.ports.workers import place_worker  # only a worker needs it
+
+        new = place_worker(new, old.worker)
     changed = changes(old, new)
     for change in changed:
         if not change.reloadable:
             values = f"old={_shown(change.name, change.old)}, new={_shown(change.name, change.new)}"
             raise ReloadRefused(f"config reload not supported for {change.name}: {values}")
     return new, changed
+
+
+def refuse_reload() -> str:
+    """Return why one worker does not reload alone: all have the same configuration."""
+    return "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"
 
 
 def _shown(name: str, value: object) -> str:

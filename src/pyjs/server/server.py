@@ -32,7 +32,7 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.monitoring.system_account import SystemAccount
 from pyjs.server.open_connections import OpenConnections
-from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
+from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again, refuse_reload
 from pyjs.server.spin import Spin
 from pyjs.server.system import files
 from pyjs.server.system.clock import OsRng, SystemClock
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjs.base.log import Log
-    from pyjs.config.options import Options
+    from pyjs.config.options import Options, Worker
     from pyjs.server.cluster.port import RoutePort
     from pyjs.server.monitoring.endpoints import Monitoring
     from pyjs.server.monitoring.http import HttpConnection
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from pyjs.server.websocket.port import WebSocketPort
 
 RECOVERY_S = 0.01  # of recovery between two iterations of the loop
+MEET_S = 3.0  # that a worker which replaces another one waits for the others
 CLOSING_S = 1.0  # time for connections to take their last output when the server stops
 
 
@@ -94,6 +95,7 @@ class Server:
         self._workers: Workers
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
+        self._stands_in = False
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self._pid = 0  # of the process that started it
@@ -106,10 +108,11 @@ class Server:
         self.abort()
 
     # -- starting ----------------------------------------------------------------------------------------------
-    async def start(self, spin: bool = False) -> None:
+    async def start(self, spin: bool = False, stands_in: bool = False) -> None:
         """Start the server on the running loop; it accepts clients on return.
 
         `spin`: check for input for a short time before the loop sleeps (spin.py), if there are two cores or more.
+        `stands_in`: for a worker that has ended; the others work already.
         If the start fails or is cancelled, everything that it opened is closed.
 
         Raises:
@@ -117,6 +120,7 @@ class Server:
         """
         assert self.state is State.NEW
         self.state = State.STARTING
+        self._stands_in = stands_in
         self._pid = os.getpid()
         self.loop = asyncio.get_running_loop()
         self._make_parts(spin)
@@ -127,7 +131,10 @@ class Server:
             await self._start_trust()
             await self._start_monitoring()
             await self._start_jetstream()
-            self._system_account = SystemAccount(self.driver, self.options, certificate_ends, self.reload)
+            reload = self.reload if self.options.worker is None else refuse_reload
+            self._system_account = SystemAccount(self.driver, self.options, certificate_ends, reload)
+            if self.options.worker is not None:
+                await self._meet(self.options.worker)
             await self._start_websocket()
             await self._start_clients()
             await self._start_routes()
@@ -138,7 +145,7 @@ class Server:
         if self._monitoring is not None:
             self._monitoring.ready()
         self.write_ports_file()
-        self.log.info("Server is ready")
+        self.log.info("Server is ready" if self.options.worker is None else "Ready")
         self.driver.wake()
         if self._stop_asked:
             self.request_stop()
@@ -231,7 +238,7 @@ class Server:
     async def _start_clients(self) -> None:
         options = self.options
         try:
-            sock = listen(options.host, options.port)
+            sock = listen(options.host, options.port, shared=options.worker is not None)
         except ListenFailed as error:
             where = host_port(options.host, max(options.port, 0))
             fail(f'Error listening on port: {where}, "{error}"')
@@ -245,7 +252,7 @@ class Server:
 
     async def _start_routes(self) -> None:
         cluster = self.node.cluster
-        if cluster is None:
+        if cluster is None or self._routes is not None:
             return
         from pyjs.server.cluster.port import RoutePort  # most servers are in none
 
@@ -257,6 +264,16 @@ class Server:
         except TlsFailed as error:
             fail(str(error))
         await self._routes.start()
+
+    async def _meet(self, worker: Worker) -> None:
+        """Open the routes to the other workers, and wait for them: a client reaches the streams from its begin."""
+        await self._start_routes()
+        assert self._routes is not None
+        try:
+            async with asyncio.timeout(MEET_S if self._stands_in else None):
+                await self._routes.wait_met(worker.count - 1)
+        except TimeoutError:
+            self.log.warn("Not all other workers answer; clients are accepted without them")
 
     def _client_protocol(self, listener: Listener) -> asyncio.Protocol:
         """Return a protocol for a new client."""
@@ -386,9 +403,9 @@ class Server:
             return  # called again after it has stopped
         if self._lame_duck is not None or self.state is not State.RUNNING:
             return  # a stopping server does not start it again
-        if self.options.jetstream.enabled == (self.node.jetstream is not None):
+        if self.options.runs_jetstream == (self.node.jetstream is not None):
             return
-        if not self.options.jetstream.enabled:
+        if not self.options.runs_jetstream:
             self._jetstream.stop(self._switch_jetstream)
             return
         try:

@@ -425,3 +425,8 @@ async def test_fifty_starts_and_stops_leave_no_descriptor_and_no_thread(scratch_
 
     await asyncio.sleep(0)
     assert (descriptors(), threads(), list(scratch_root.iterdir())) == (before, [], [])
+
+
+def test_workers_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="workers are processes of the command pyjs-server"):
+        Server(workers=2)

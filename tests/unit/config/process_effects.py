@@ -323,6 +323,7 @@ PROCESS_EFFECTS: dict[str, list[Effect]] = {
     "log_size_limit": [Effect(f"{LOGGED}\n{KEY}", "log_size_limit: 500", rotated)],
     "log_max_num": [Effect(f"{LOGGED}\nlog_size_limit: 500\n{KEY}", "log_max_num: 2", rotated)],
     "max_traced_msg_len": [local("max_traced_msg_len: 3", traced(b"PUB foo 5\r\nhello\r\n"), "trace: true")],
+    "workers": [local("workers: 2", lambda running: "worker 2: Ready" in running.log())],
     "pid_file": [local(f'pid_file: "{DIRECTORY}/pid"', files("pid"))],
     "ports_file_dir": [local(f'ports_file_dir: "{DIRECTORY}"', files("*.ports"))],
     "http": [local('http: "127.0.0.1:-1"', has_monitoring)],

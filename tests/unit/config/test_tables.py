@@ -57,6 +57,7 @@ WRITE = {
 
 # A value that differs from the default, by key and then by the name of the kind.
 VALUE = {
+    "workers": "3",
     "operator": f"{operator_token(OPERATOR)}\n{MEMORY}",
     "trusted_keys": f"{O_KEY}\n{MEMORY}",
     "resolver": f'URL("http://127.0.0.1:1/"){TRUSTED}',
@@ -219,7 +220,7 @@ def test_keys_are_compared_without_case(load: Load) -> None:
 
 def test_every_attribute_of_options_is_set_by_some_key() -> None:
     set_by_keys = {attr.split(".")[0] for key in TABLES[""].keys for attr in key.attrs}
-    not_from_keys = {"config_path", "config_digest", "flags", "warnings"}
+    not_from_keys = {"config_path", "config_digest", "flags", "warnings", "worker"}
     assert {each.name for each in fields(Options)} == set_by_keys | not_from_keys
 
 

@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 DOMAIN_DEPTH = 3  # tokens of "$JS.<domain>.API"
 ROUTER = "pyjs.jetstream.api.router"
 ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and streams
+# All that the router answers: other servers cannot ask `ApiSink.accepts`.
+ANSWERED = (
+    b"INFO",
+    b"STREAM.>",
+    *(
+        b"CONSUMER.%b.>" % word
+        for word in b"CREATE DURABLE INFO NAMES LIST DELETE PAUSE UNPIN RESET LEADER".split()
+    ),
+    b"PYJS.>",
+)
+MAPPED = (b"$KV.>", b"$OBJ.>")  # below the prefix of a domain, see `mapped`
 
 
 def mapped(subject: bytes) -> bytes:
@@ -44,6 +55,7 @@ class ApiSink(PySink):
 
     def __init__(self, turn: object, handler: object) -> None:
         self.skipped: tuple[bytes, ...] = ()
+        self.told_as: tuple[bytes, ...] = ()  # the subjects that other servers are told
 
     def accepts(self, subject: bytes, queue: bytes) -> bool:
         """Return whether the router answers `subject`."""
@@ -102,6 +114,8 @@ class ApiSubscriptions:
         sink = ApiSink(self._account.turn, lambda request: self._handle(request, depth))
         sink.service = b""
         sink.skipped = tuple(prefix + words for words in ELSEWHERE)
+        answered = (*ANSWERED, *MAPPED) if depth == DOMAIN_DEPTH else ANSWERED
+        sink.told_as = tuple(prefix + words for words in answered)
         subscription = Subscription(sink, prefix + b">")
         subscription.filtered = True
         self._account.add(subscription)

@@ -53,6 +53,7 @@ from pyjs.jetstream.consumer.delivery.pull_request import RefusedPull, check_pul
 
 cdef enum:
     PUMP_SIZE = 262144              # bytes of one pump; each message counts 64 more
+    JAMMED_NS = 1000000             # how long deliveries wait if much output waits for another server
     CROWDED_NS = 10000000           # how long redeliveries wait if their receiver has much output queued
     RETRY_NS = 100000000            # after which a message is read again when descriptors are short
     SLACK_NS = 1000000              # deadlines this close to each other expire together
@@ -473,6 +474,7 @@ cdef class Consumer(StreamConsumer):
         cdef Outcome outcome
         cdef uint32_t i
         self.pacing.hold_until = 0
+        self.turn.jammed = False
         while self.has_demand():
             if budget <= 0:
                 return OUT_OF_BUDGET
@@ -544,7 +546,7 @@ cdef class Consumer(StreamConsumer):
         self.acks.delivered(seq, self.turn.now, self.ack_policy == ACK_NONE)
         if self.ack_policy == ACK_NONE:
             self.note_acknowledged(seq)
-        return SENT
+        return self.hold(self.turn.now + JAMMED_NS) if self.turn.jammed else SENT
 
     cdef Outcome hold(self, int64_t until) noexcept nogil:
         """Hold deliveries until `until`."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.base.errors import reason_of
-from pyjs.server.addresses import ListenFailed, host_port, listen, urls
+from pyjs.server.addresses import ListenFailed, host_port, listen, listen_at_path, urls
 from pyjs.server.connection import Connection
 from pyjs.server.failures import fail
 from pyjs.server.listener import Listener
@@ -81,25 +81,49 @@ class RoutePort:
         self._dialing: set[asyncio.Task[None]] = set()
         self._stopped = False
         try:
-            sock = listen(self._options.host, self._options.port)
+            sock = self._listening()
         except ListenFailed as error:
             fail(f"Error listening on router port: {self._options.port} - {error}")
         self.listener = Listener(driver.loop, sock, "Route", driver.node.log)
-        self.port = cluster.port = self.listener.port
+        self.port = cluster.port = self._options.port if self._options.local else self.listener.port
 
     @property
     def urls(self) -> list[str]:
         """Return the URLs of the port on this machine."""
         return urls("nats", self._options.host, self.port)
 
+    def _listening(self) -> socket.socket:
+        options = self._options
+        return listen_at_path(options.host) if options.local else listen(options.host, options.port)
+
     async def start(self) -> None:
         """Accept other servers, and connect to those of the configuration."""
-        log = self.driver.node.log
         await self.listener.start(self._protocol)
-        log.info(f"Cluster name is {self._options.name}" if self._options.name else "The cluster has no name")
-        log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
+        if not self._options.local:
+            self._announce()
         self.cluster.start()
         self.driver.after_turn.append(self._dial_due)
+        self.driver.wake()
+
+    def _announce(self) -> None:
+        log = self.driver.node.log
+        log.info(f"Cluster name is {self._options.name}" if self._options.name else "The cluster has no name")
+        log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
+
+    async def wait_met(self, count: int) -> None:
+        """Wait until the interest of `count` other servers is known."""
+        met = asyncio.Event()
+
+        def look() -> None:
+            if sum(route.synced for route in self.cluster.routes.values()) >= count:
+                met.set()
+
+        self.driver.after_turn.append(look)
+        try:
+            look()
+            await met.wait()
+        finally:
+            self.driver.after_turn.remove(look)
 
     def read_reloaded(self, options: Options) -> RouteTls:
         """Read the certificates of `options` without using them yet.
@@ -141,9 +165,7 @@ class RoutePort:
     async def _dial(self, dial: Dial) -> None:
         try:
             async with asyncio.timeout(DIAL_S):
-                await self.driver.loop.create_connection(
-                    lambda: RouteConnection(self, dial), dial.host, dial.port, ssl=self._dial_context
-                )
+                await self._connect(dial)
         except TimeoutError:
             self._failed(dial, "i/o timeout")
         except socket.gaierror:
@@ -155,6 +177,15 @@ class RoutePort:
             )
         except OSError as error:
             self._failed(dial, f"connect: {reason_of(error).lower()}")
+
+    async def _connect(self, dial: Dial) -> None:
+        loop = self.driver.loop
+        if self._options.local:
+            await loop.create_unix_connection(lambda: RouteConnection(self, dial), dial.host)
+            return
+        await loop.create_connection(
+            lambda: RouteConnection(self, dial), dial.host, dial.port, ssl=self._dial_context
+        )
 
     def _failed(self, dial: Dial, cause: str) -> None:
         self.cluster.dial_failed(dial, f"dial tcp {dial}: {cause}")

@@ -51,6 +51,7 @@ class HttpConnection(asyncio.Protocol):
         self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
         self._work: Work | None = None  # on the answer to the first of them
         self._queued = False  # `step` will be called
+        self._awaited: asyncio.Future[object] | None = None  # the work waits for it
         self._full = False  # the peer does not read: answering is paused
         self._ended = False  # the peer sends no more
         self._begun = False  # a request has begun and is not whole
@@ -148,7 +149,7 @@ class HttpConnection(asyncio.Protocol):
     def _ask_for_step(self) -> None:
         """Queue this connection for a step if it has work."""
         to_do = self._requests or self._input or (self._ended and not self.transport.is_closing())
-        if to_do and not self._full and not self._queued:
+        if to_do and not self._full and not self._queued and self._awaited is None:
             self._queued = True
             self._port.enqueue(self)
 
@@ -172,7 +173,7 @@ class HttpConnection(asyncio.Protocol):
         if self._work is None:
             self._work = self._port.handle(target)
         try:
-            next(self._work)
+            self._await(next(self._work))
             return
         except StopIteration as done:
             response: Response = done.value
@@ -183,6 +184,18 @@ class HttpConnection(asyncio.Protocol):
         self._requests.popleft()
         self._expect(REQUEST_S if self._begun else IDLE_S)
         self._write(response, head_only, keep_alive, version)
+
+    def _await(self, event: asyncio.Future[object] | None) -> None:
+        """Do no more steps until `event` has happened."""
+        if event is None or event.done():
+            return
+        self._awaited = event
+
+        def happened(_: object) -> None:
+            self._awaited = None
+            self._ask_for_step()
+
+        event.add_done_callback(happened)
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:

@@ -17,12 +17,13 @@ from pyjs.server.open_connections import OpenConnections
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Generator
+    from typing import Any
 
     from pyjs.base.log import Log
     from pyjs.monitor.response import Response
     from pyjs.server.monitoring.http import HttpConnection
 
-    Work = Generator[None, None, Response]  # yields between two steps
+    Work = Generator[asyncio.Future[Any] | None, None, Response]  # yields between two steps: what to wait for
     Handler = Callable[[str], Work]  # takes the request target, path and query
 
 CONNECTIONS_MAX = 1000  # open at once; more are refused, so that descriptors stay for clients

@@ -58,7 +58,7 @@ class WebSocketPort:
         self.held_size = 0  # bytes of requests that are not answered
         self.packer = Packer(driver.loop.call_soon)
         try:
-            sock = listen(self.options.host, self.options.port)
+            sock = listen(self.options.host, self.options.port, shared=options.worker is not None)
         except ListenFailed as error:
             fail(f"Unable to listen for websocket connections: {error}")
         self.listener = Listener(driver.loop, sock, "Websocket", self.log)

@@ -1,0 +1,67 @@
+"""The key `workers`: what it cannot be used with, and the options of one worker.
+
+A worker reads the same file and flags as its server; `place_worker` then takes from its options what the server
+itself does (files, log, pages) and adds the sockets between workers. Nothing here opens one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyjs.config.errors import Place, Problem
+from pyjs.config.options import ClusterOptions, MonitoringOptions, Options, RouteUrl, Worker
+
+WORKERS_MAX = 64  # of 64 bits of Msg.told, one is left
+RANGE_FIX = f"use a number from 1 to {WORKERS_MAX}"
+
+
+def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]:
+    """Return the problems of several workers with other options."""
+    place = at("workers")
+    if not 1 <= options.workers <= WORKERS_MAX:
+        return [Problem(place, f'"workers" is {options.workers}', RANGE_FIX)]
+    if options.workers == 1:
+        return []
+    found = []
+    if options.cluster.port or options.cluster.routes:
+        cause = "workers in a cluster of several servers are not supported yet"
+        found.append(Problem(place, cause, "remove workers, or the block cluster"))
+    if options.resolver is not None and options.resolver.kind in ("full", "cache"):
+        kind = options.resolver.kind
+        cause = (
+            f"workers with a resolver of type {kind} are not supported yet: one process owns its directory"
+        )
+        found.append(Problem(place, cause, "use resolver: MEMORY or a URL, or remove workers"))
+    if options.max_payload > options.max_pending // 4:
+        sizes = f"max_payload ({options.max_payload}) is more than a quarter of max_pending ({options.max_pending})"
+        cause = f"{sizes}, so that workers cannot pass on such messages"
+        found.append(Problem(place, cause, "raise max_pending"))
+    return found
+
+
+def place_worker(options: Options, worker: Worker) -> Options:
+    """Return the options of one worker; those of its server stay as they are."""
+    placed = replace(options)
+    placed.worker = worker
+    placed.server_name = f"{options.server_name or worker.name}-{worker.number}"
+    placed.port = worker.port
+    placed.websocket = replace(options.websocket)
+    if options.websocket.port:
+        placed.websocket.port = worker.websocket_port
+    placed.pid_file = placed.ports_file_dir = placed.log_file = ""
+    placed.log_size_limit = placed.log_max_num = 0
+    placed.monitoring = MonitoringOptions()
+    placed.cluster = ClusterOptions(
+        host=socket_path(worker, worker.number),
+        port=worker.number,
+        routes=tuple(RouteUrl(socket_path(worker, each), each) for each in range(1, worker.number)),
+        no_advertise=True,
+        local=True,
+    )
+    return placed
+
+
+def socket_path(worker: Worker, number: int) -> str:
+    """Return the path of the socket at which a worker of the same server waits for others."""
+    return f"{worker.directory}/{number}"

@@ -1,0 +1,1 @@
+"""Several processes as one server: the process that starts the others, and each of them."""

@@ -1,0 +1,238 @@
+"""One worker as its server sees it: the process, its channel, its log lines, and when it starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import signal
+import socket
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.server.workers.channel import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.config.options import Options, Worker
+    from pyjs.server.logging import Logger
+    from pyjs.server.workers.channel import Message
+
+BACKOFF_S = 0.1  # before a worker that has died starts again; doubles
+BACKOFF_MAX_S = 30.0
+LASTING_S = 60.0  # a worker that was ready for so long starts with BACKOFF_S again
+PAGE_S = 5.0  # that a worker may take for a page
+CHUNK = 65536
+MODULE = "pyjs.server.workers.child"
+
+
+class State(enum.Enum):
+    """STARTING -> READY -> RESTING -> STARTING; every one -> ENDED."""
+
+    STARTING = enum.auto()
+    READY = enum.auto()
+    RESTING = enum.auto()  # it has died, and starts again
+    ENDED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The answer of a worker to a request for a page."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class WorkerProcess:
+    """One worker, over all processes that it is in turn."""
+
+    def __init__(self, options: Options, worker: Worker, log: Logger, changed: Callable[[], None]) -> None:
+        """`changed` is called whenever `state` has changed."""
+        self.options = options
+        self.worker = worker
+        self.state = State.STARTING
+        self.pid = 0
+        self.server_id = ""
+        self.name = ""
+        self.restarts = 0
+        self.failure = ""  # why it could not start
+        self._log = log
+        self._changed = changed
+        self._channel: Channel
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self._ready_at = 0.0
+        self._may_end = False  # its end is no death: lame duck mode
+        self._numbers = 0  # of requests
+        self._waiting: dict[int, asyncio.Future[tuple[Message, bytes] | None]] = {}
+
+    def __str__(self) -> str:
+        return f"worker {self.worker.number}"
+
+    # -- life ----------------------------------------------------------------------------------------------------
+    async def run(self, may_start_again: Callable[[], bool]) -> None:
+        """Run processes until `stop`; a first one that dies before `may_start_again` is the last."""
+        backoff_s = BACKOFF_S
+        loop = asyncio.get_running_loop()
+        try:
+            while not self._stopping.is_set():
+                self._become(State.STARTING)
+                how = await self._run_once()
+                self._forget_requests()
+                if self._stopping.is_set() or self._may_end or not may_start_again():
+                    self.failure = self.failure or how
+                    return
+                if self._ready_at and loop.time() - self._ready_at > LASTING_S:
+                    backoff_s = BACKOFF_S
+                self._log.error(f"{self} (pid {self.pid}) {how}; it starts again in {backoff_s:g} s")
+                self._become(State.RESTING)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), backoff_s)
+                backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+                self.restarts += 1
+        finally:
+            self._become(State.ENDED)
+
+    def stop(self) -> None:
+        """Let the process close its connections and streams, and start no other one."""
+        self._stopping.set()
+        if self._process is not None:
+            self._channel.send({"do": "stop"})
+
+    def start_lame_duck(self) -> None:
+        """Let the process enter lame duck mode, and start no other one."""
+        self._may_end = True
+        if self.state is State.READY:
+            self._channel.send({"do": "lame_duck"})
+        else:
+            self.stop()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    def _become(self, state: State) -> None:
+        self.state = state
+        self._changed()
+
+    async def _run_once(self) -> str:
+        """Run one process until it ends; return how it did."""
+        self._ready_at = 0.0
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(self._taken, self._forget_requests)
+        await asyncio.get_running_loop().create_unix_connection(lambda: self._channel, sock=ours)
+        with theirs:
+            self._process = process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", MODULE, str(theirs.fileno())),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # the terminal's Ctrl-C is for the server alone
+            )
+        self.pid = process.pid
+        first = {
+            "config": self.options.config_path,
+            "flags": self.options.flags,
+            "worker": asdict(self.worker),
+        }
+        self._channel.send(first | {"stands_in": self.restarts > 0})
+        if self._stopping.is_set():
+            self._channel.send({"do": "stop"})
+        assert process.stdout is not None
+        await self._relay(process.stdout)
+        code = await process.wait()
+        self._process = None
+        self._channel.close()
+        return _told(code)
+
+    async def _relay(self, lines: asyncio.StreamReader) -> None:
+        """Write the lines of the process to the log, until it ends."""
+        rest = b""
+        while chunk := await lines.read(CHUNK):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                self._relay_line(line)
+            if len(rest) > CHUNK:
+                self._relay_line(rest)
+                rest = b""
+        if rest:
+            self._relay_line(rest)
+
+    def _relay_line(self, line: bytes) -> None:
+        if line.startswith(b"[%d] " % self.pid):
+            self._log.relay(line + b"\n")
+        elif line.strip():  # of a traceback, or of the interpreter
+            self._log.error(f"{self}: {line.decode('utf-8', 'replace')}")
+
+    # -- messages --------------------------------------------------------------------------------------------------
+    def _taken(self, message: Message, body: bytes) -> None:
+        if "ready" in message:
+            self.server_id, self.name = message["id"], message["name"]
+            self._ready_at = asyncio.get_running_loop().time()
+            self._become(State.READY)
+        elif "failed" in message:
+            self.failure = message["failed"]
+        else:
+            number = message["page"] if "page" in message else message["reloaded"]
+            waiting = self._waiting.pop(number, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result((message, body))
+
+    def _ask(self, request: Message) -> asyncio.Future[tuple[Message, bytes] | None]:
+        """Send a request; the result is None if the process ends before it answers."""
+        answer: asyncio.Future[tuple[Message, bytes] | None] = asyncio.get_running_loop().create_future()
+        self._numbers += 1
+        self._waiting[self._numbers] = answer
+        if self.state is not State.READY or not self._channel.send(request | {"number": self._numbers}):
+            del self._waiting[self._numbers]
+            answer.set_result(None)
+        return answer
+
+    def ask_page(self, target: str) -> asyncio.Future[Page | None]:
+        """Ask for a page; the result is None if the process ends, or takes more than PAGE_S."""
+        asked = self._ask({"do": "page", "target": target})
+        page: asyncio.Future[Page | None] = asyncio.get_running_loop().create_future()
+
+        def answered(_: object) -> None:
+            found = asked.result() if not asked.cancelled() else None
+            if not page.done():
+                page.set_result(None if found is None else _page_of(*found))
+
+        asked.add_done_callback(answered)
+        timer = asyncio.get_running_loop().call_later(PAGE_S, asked.cancel)
+        page.add_done_callback(lambda _: timer.cancel())
+        return page
+
+    async def reload(self) -> str:
+        """Let the process read the configuration again; return its error, "": none."""
+        found = await self._ask({"do": "reload"})
+        return "it has ended meanwhile" if found is None else str(found[0]["error"])
+
+    def _forget_requests(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for each in waiting.values():
+            if not each.done():
+                each.set_result(None)
+
+
+def _page_of(message: Message, body: bytes) -> Page:
+    headers = tuple((str(name), str(value)) for name, value in message["headers"])
+    return Page(message["status"], headers, body)
+
+
+def _told(code: int) -> str:
+    """Return how a process has ended."""
+    if code >= 0:
+        return f"has ended with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "unknown"
+    return f"was killed by signal {-code} ({name})"

@@ -1,0 +1,193 @@
+"""The monitoring pages of a server with workers: each page is asked of the workers, and put together here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from pyjs.base.gotext import time_text, uptime_text
+from pyjs.monitor.arguments import TRUE, Arguments, BadArgument
+from pyjs.monitor.connz import LIMIT
+from pyjs.monitor.json_text import compact_json, number, pretty_json
+from pyjs.monitor.response import HTML_HEADERS, JSON_HEADERS, Response, text_response
+from pyjs.monitor.root import root_page
+from pyjs.monitor.router import NOT_FOUND, UNCOUNTED, cleaned, redirect
+from pyjs.monitor.settings import settings
+from pyjs.server.workers import sums
+from pyjs.server.workers.process import State
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Generator
+
+    from pyjs.monitor.state import ProcessStats
+    from pyjs.server.workers.process import Page
+    from pyjs.server.workers.supervisor import Supervisor
+
+    Steps = Generator[asyncio.Future[Page | None] | None, None, Response]
+    Pages = Generator[asyncio.Future[Page | None] | None, None, list[Page | None]]
+
+ADDED = ("/varz", "/connz", "/subsz", "/accountz", "/accstatz")
+OF_THE_FIRST = ("/jsz", "/gatewayz", "/leafz", "/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")
+NOT_ALL = "not all workers are ready"
+
+
+class WorkersRouter:
+    """Answers requests about all workers of one server."""
+
+    def __init__(self, supervisor: Supervisor, process: ProcessStats) -> None:
+        self._supervisor = supervisor
+        self._process = process
+        base = supervisor.options.monitoring.base_path.strip("/")
+        self._base = f"/{base}" if base else ""
+        self._counts: dict[str, int] = {}
+
+    def answer(self, target: str) -> Steps:
+        """Return the answer to a request for `target`, in steps that wait for the workers."""
+        path, _, query = target.partition("?")
+        if path.startswith("/") and path != cleaned(path):
+            return redirect(path, query)
+        if self._base:
+            if path != self._base and not path.startswith(self._base + "/"):
+                return NOT_FOUND
+            path = path[len(self._base) :] or "/"
+        path = "/subsz" if path == "/subscriptionsz" else path
+        view = self._view(path)
+        if view is None:
+            return NOT_FOUND
+        if path not in UNCOUNTED:
+            self._counts[path] = self._counts.get(path, 0) + 1
+        return (yield from view(path, query))
+
+    def _view(self, path: str) -> Callable[[str, str], Steps] | None:
+        if path == "/":
+            return self._root
+        if path == "/healthz":
+            return self._healthz
+        if path == "/routez":
+            return self._routez
+        if path in ADDED:
+            return self._added
+        return self._first if path in OF_THE_FIRST else None
+
+    # -- pages -----------------------------------------------------------------------------------------------------
+    def _root(self, path: str, query: str) -> Steps:
+        yield from ()
+        return Response(200, root_page(self._base), HTML_HEADERS)
+
+    def _routez(self, path: str, query: str) -> Steps:
+        """Answer that there are none: those between workers are private."""
+        yield from ()
+        now = time_text(self._supervisor.clock.now_ns())
+        head = {"server_id": self._supervisor.server_id, "server_name": self._supervisor.server_name}
+        return _json(head | {"now": now, "num_routes": 0, "routes": []})
+
+    def _healthz(self, path: str, query: str) -> Steps:
+        """Answer with the first trouble of any worker."""
+        pages = yield from self._ask(f"{path}?{query}")
+        for worker, page in zip(self._supervisor.workers, pages, strict=True):
+            if page is None:
+                error = f"{worker} is not ready for connections"
+                return Response(503, compact_json({"status": "unavailable", "error": error}))
+            if page.status != 200:
+                return _passed_on(page)
+        assert pages[0] is not None
+        return _passed_on(pages[0])
+
+    def _first(self, path: str, query: str) -> Steps:
+        """Answer as the first worker does."""
+        worker = self._supervisor.workers[0]
+        asked = worker.ask_page(f"{path}?{query}")
+        yield asked
+        page = asked.result()
+        if page is None:
+            return text_response(503, f"{worker} is not ready")
+        if page.status != 200 or page.headers != JSON_HEADERS:
+            return _passed_on(page)
+        return _json(self._named(orjson.loads(page.body)))
+
+    def _added(self, path: str, query: str) -> Steps:
+        """Add up the pages of all workers that answer."""
+        arguments = Arguments(query)
+        try:
+            offset = max(arguments.integer("offset"), 0)
+            limit = arguments.integer("limit")
+        except BadArgument as error:
+            return text_response(400, str(error))
+        limit = limit if limit > 0 else LIMIT
+        if path in (
+            "/connz",
+            "/subsz",
+        ):  # each worker shows as much as all together; the first of a name counts
+            query = f"offset=0&limit={offset + limit}&{query}"
+        pages = [page for page in (yield from self._ask(f"{path}?{query}")) if page is not None]
+        if not pages:
+            return text_response(503, NOT_ALL)
+        for page in pages:
+            if page.status != 200:
+                return _passed_on(page)
+        found = [orjson.loads(page.body) for page in pages]
+        if path == "/varz":
+            return _json(self._varz(found, arguments))
+        if path == "/connz":
+            limit = 1 if arguments.text("cid") else limit
+            answer = sums.connz(found, arguments.text("sort") or "cid", offset, limit)
+        elif path == "/subsz":
+            answer = sums.subsz(found, offset, limit)
+        else:
+            answer = sums.accountz(found) if path == "/accountz" else sums.accstatz(found)
+        return _json(self._named(answer))
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+    def _ask(self, target: str) -> Pages:
+        """Return the page of each worker; None: it does not answer."""
+        asked = [worker.ask_page(target) for worker in self._supervisor.workers]
+        yield from asked
+        return [each.result() for each in asked]
+
+    def _named(self, page: dict[str, Any]) -> dict[str, Any]:
+        """Return a page with the id of the server in place of that of a worker."""
+        return page | ({"server_id": self._supervisor.server_id} if page.get("server_id") else {})
+
+    def _varz(self, pages: list[dict[str, Any]], arguments: Arguments) -> dict[str, Any]:
+        supervisor, options = self._supervisor, self._supervisor.options
+        now_ns = supervisor.clock.now_ns()
+        answer = self._named(sums.varz(pages))
+        answer["server_name"] = supervisor.server_name
+        answer["start"] = time_text(supervisor.started_ns)
+        answer["uptime"] = uptime_text(now_ns - supervisor.started_ns)
+        answer["mem"] += self._process.memory_size()
+        answer["cpu"] = number(round(answer["cpu"] + self._process.cpu_percent(now_ns), 1))
+        answer["http_host"] = options.monitoring.host or options.host
+        answer["http_port"], answer["https_port"] = (
+            options.monitoring.http_port,
+            options.monitoring.https_port,
+        )
+        answer["http_base_path"] = options.monitoring.base_path
+        answer["http_req_stats"] = {path: self._counts[path] for path in sorted(self._counts)}
+        answer["pyjs_workers"] = [self._worker(number, pages) for number in range(len(supervisor.workers))]
+        if arguments.text("config") in TRUE:
+            answer["config"] = settings(options)
+        return answer
+
+    def _worker(self, at: int, pages: list[dict[str, Any]]) -> dict[str, Any]:
+        worker = self._supervisor.workers[at]
+        shown: dict[str, Any] = {
+            "number": worker.worker.number,
+            "state": worker.state.name.lower(),
+            "pid": worker.pid,
+            "restarts": worker.restarts,
+        }
+        page = next((page for page in pages if page["server_id"] == worker.server_id), None)
+        if worker.state is State.READY and page is not None:
+            shown |= {name: page[name] for name in ("server_id", "server_name", "connections", "cpu", "mem")}
+        return shown
+
+
+def _json(value: dict[str, Any]) -> Response:
+    return Response(200, pretty_json(value))
+
+
+def _passed_on(page: Page) -> Response:
+    return Response(page.status, page.body, page.headers)

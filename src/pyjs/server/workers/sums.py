@@ -1,0 +1,146 @@
+"""The pages of all workers as one: counters are added, lists are put together. Pure functions of their JSON.
+
+What is not added comes from the first worker, which has the streams.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyjs.base.units import parse_duration_ns
+from pyjs.monitor.json_text import number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Json: TypeAlias = "dict[str, Any]"
+
+# /varz: fields of the answer and, below a dot, of its objects.
+ADDED = (
+    "mem cpu connections total_connections in_msgs out_msgs in_bytes out_bytes in_client_msgs in_client_bytes"
+    " out_client_msgs out_client_bytes slow_consumers stale_connections stalled_clients subscriptions gomaxprocs"
+).split()
+CLIENTS_ONLY = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")  # without what workers tell each other
+ADDED_MAPS = ("slow_consumer_stats", "stale_connection_stats", "pyjs_faults")
+SUBLIST_ADDED = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
+LAST = "9999"  # after every time
+
+# /connz: sort argument -> (key, descending)
+SORTS: dict[str, tuple[Callable[[Json], Any], bool]] = {
+    "cid": (lambda c: c["cid"], False),
+    "start": (lambda c: time_key(c["start"]), False),
+    "subs": (lambda c: c["subscriptions"], True),
+    "pending": (lambda c: c["pending_bytes"], True),
+    "msgs_to": (lambda c: c["out_msgs"], True),
+    "msgs_from": (lambda c: c["in_msgs"], True),
+    "bytes_to": (lambda c: c["out_bytes"], True),
+    "bytes_from": (lambda c: c["in_bytes"], True),
+    "last": (lambda c: time_key(c["last_activity"]), True),
+    "idle": (lambda c: time_key(c["last_activity"]), False),
+    "uptime": (lambda c: time_key(c["start"]), True),
+    "stop": (lambda c: time_key(c.get("stop", LAST)), True),
+    "reason": (lambda c: c.get("reason", ""), False),
+    "rtt": (lambda c: parse_duration_ns(c["rtt"]), True),
+}
+
+
+def time_key(text: str) -> tuple[str, str]:
+    """Return a key that sorts UTC times as RFC 3339 has them, whose fractions have different lengths."""
+    seconds, _, fraction = text.removesuffix("Z").partition(".")
+    return seconds, fraction.ljust(9, "0")
+
+
+def varz(pages: Sequence[Json]) -> Json:
+    """Return /varz of all workers."""
+    answer = dict(pages[0])
+    for name in ADDED:
+        source = name.replace("_", "_client_", 1) if name in CLIENTS_ONLY else name
+        answer[name] = number(round(sum(page[source] for page in pages), 1))
+    for name in ADDED_MAPS:
+        if any(name in page for page in pages):
+            answer[name] = added([page.get(name, {}) for page in pages])
+    answer["routes"] = answer["remotes"] = 0
+    answer["cluster"] = {}
+    return answer
+
+
+def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of numbers of the same name."""
+    sums: dict[str, int] = {}
+    for each in maps:
+        for name, value in each.items():
+            sums[name] = sums.get(name, 0) + value
+    return sums
+
+
+def connz(pages: Sequence[Json], sort: str, offset: int, limit: int) -> Json:
+    """Return one page of the connections of all workers; each of `pages` begins with the first one of its worker."""
+    found: list[Json] = [each for page in pages for each in page["connections"] or ()]
+    key, descending = SORTS[sort]
+    found.sort(key=lambda c: c["cid"])
+    found.sort(key=key, reverse=descending)
+    shown = found[offset : offset + limit]
+    return pages[0] | {
+        "num_connections": len(shown),
+        "total": sum(page["total"] for page in pages),
+        "offset": offset,
+        "limit": limit,
+        "connections": shown if any(page["connections"] is not None for page in pages) else None,
+    }
+
+
+def subsz(pages: Sequence[Json], offset: int, limit: int) -> Json:
+    """Return one page of the subscriptions of all workers, those of the first worker first."""
+    answer = pages[0] | sublist_stats(pages)
+    answer |= {"total": sum(page["total"] for page in pages), "offset": offset, "limit": limit}
+    answer.pop("subscriptions_list", None)
+    listed = [each for page in pages for each in page.get("subscriptions_list", ())][offset : offset + limit]
+    return answer | ({"subscriptions_list": listed} if listed else {})
+
+
+def sublist_stats(parts: Sequence[Json]) -> Json:
+    """Return the counters of several subscription lists as those of one."""
+    answer: Json = {name: sum(part[name] for part in parts) for name in SUBLIST_ADDED}
+    answer["cache_hit_rate"] = _weighted(parts, "cache_hit_rate", "num_matches")
+    answer["max_fanout"] = max(part["max_fanout"] for part in parts)
+    answer["avg_fanout"] = _weighted(parts, "avg_fanout", "num_cache")
+    return answer
+
+
+def _weighted(parts: Sequence[Json], name: str, by: str) -> float | int:
+    weight = sum(part[by] for part in parts)
+    return number(sum(part[name] * part[by] for part in parts) / weight) if weight else 0
+
+
+def accountz(pages: Sequence[Json]) -> Json:
+    """Return the names of the accounts of all workers, or the details of one account."""
+    answer = dict(pages[0])
+    if "account_detail" not in answer:
+        names = dict.fromkeys(name for page in pages for name in page["accounts"])
+        return answer | {"accounts": list(names)}
+    details = [page["account_detail"] for page in pages]
+    detail = dict(details[0])
+    for name in ("client_connections", "subscriptions"):
+        detail[name] = sum(each[name] for each in details)
+    detail["sublist_stats"] = sublist_stats([each["sublist_stats"] for each in details])
+    return answer | {"account_detail": detail}
+
+
+def accstatz(pages: Sequence[Json]) -> Json:
+    """Return the counters of the accounts of all workers."""
+    by_name: dict[str, list[Json]] = {}
+    for page in pages:
+        for each in page["account_statz"]:
+            by_name.setdefault(each["acc"], []).append(each)
+    return pages[0] | {"account_statz": [_account_statz(parts) for parts in by_name.values()]}
+
+
+def _account_statz(parts: Sequence[Json]) -> Json:
+    answer = dict(parts[0])
+    for name in ("conns", "total_conns", "num_subscriptions", "slow_consumers"):
+        answer[name] = sum(part[name] for part in parts)
+    for name in ("sent", "received"):
+        answer[name] = parts[0][name] | {
+            each: sum(part[name][each] for part in parts) for each in ("msgs", "bytes")
+        }
+    return answer
