@@ -195,6 +195,48 @@ def test_secrets_are_not_logged(tmp_path: Path) -> None:
     assert ours == (False, False)
 
 
+def reloaded(server: ServerProcess, old: str = "", new: str = "") -> None:
+    """Reload the configuration with `new` in place of `old`, and wait for it."""
+    path = server.config_path
+    path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")
+    server.signal("HUP")
+    assert server.logged("Reloaded server configuration", 5)
+
+
+@pytest.mark.parametrize(("old", "new"), [("", ""), ("APP {", "OTHER {")])
+def test_a_reload_closes_the_clients_that_the_service_decided_about(
+    old: str, new: str, tmp_path: Path
+) -> None:
+    def look(server: ServerProcess) -> Any:
+        asked = service(server, allow)
+        connect = json.dumps({**JOE, "verbose": False}).encode()
+        client = RawClient(server.port, connect=b"CONNECT %b\r\n" % connect)
+        client.fence()
+        reloaded(server, old, new)
+        with pytest.raises(ConnectionError, match="the server closed the connection"):
+            client.read_until(b"-ERR")
+        asked.close()
+        admin = RawClient(server.port, connect=AUTH.replace(b"auth", b"sys"))
+        found = json.loads(admin.request(b"$SYS.REQ.SERVER.PING.CONNZ", b'{"state":1}'))
+        return [each["reason"] for each in found["data"]["connections"]][:1]
+
+    peer, ours = of_both(tmp_path, config().replace("[auth]", "[auth, sys]"), look)
+    assert ours == peer == ["Client Closed"]
+
+
+def test_a_reload_does_not_let_users_ask_the_service_themselves(tmp_path: Path) -> None:
+    def look(server: ServerProcess) -> Any:
+        plain = RawClient(server.port, connect=AUTH)
+        plain.fence()
+        reloaded(server)
+        plain.send(b"PUB $SYS.REQ.USER.AUTH 1\r\nx\r\nPING\r\n")
+        return plain.read_until(b"PONG\r\n").decode().splitlines()[-1]
+
+    peer, ours = of_both(tmp_path, config(), look)
+    assert ours == peer
+    assert ours.startswith("-ERR 'Permissions Violation")
+
+
 # With operators
 
 WORLD = World()
@@ -284,6 +326,42 @@ def test_a_revoked_user_of_the_service_is_closed(tmp_path: Path) -> None:
         lines = member.until_closed()
         asked.close()
         return answer["data"], lines
+
+    peer, ours = of_both(tmp_path, WORLD.config(), look)
+    assert ours == peer
+
+
+@pytest.mark.parametrize("claimed", [{"user": DESK_USER.public}, {"nkey": DESK_USER.public}])
+def test_the_name_of_a_service_user_does_not_spare_the_service(
+    claimed: dict[str, Any], tmp_path: Path
+) -> None:
+    def look(server: ServerProcess) -> Any:
+        desk = TokenClient(server.port, user_token(DESK, DESK_USER, "desk"), DESK_USER)
+        asked = CalloutService(desk, into(APP))
+        bearer = user_token(DESK, ALICE, "sentinel", bearer_token=True)
+        said = attempt(server.port, bearer, **claimed)
+        asked.close()
+        return said, len(asked.requests)
+
+    peer, ours = of_both(tmp_path, WORLD.config(), look)
+    assert ours == peer
+    assert ours[1] == 1
+
+
+@pytest.mark.parametrize("change", ["removed", "not pinned"])
+def test_a_reload_closes_the_clients_of_accounts_that_are_gone(change: str, tmp_path: Path) -> None:
+    token_line = f"{SEPARATE.public}: {WORLD.preload[SEPARATE.public]}"
+    pinned = f"resolver_pinned_accounts: [{APP.public}]"
+    old, new = (
+        (token_line, "") if change == "removed" else ("resolver: MEMORY", f"resolver: MEMORY\n{pinned}")
+    )
+
+    def look(server: ServerProcess) -> Any:
+        bearer = user_token(SEPARATE, ALICE, "alice", bearer_token=True)
+        client = TokenClient(server.port, bearer, None)
+        client.fence()
+        reloaded(server, old, new)
+        return client.until_closed()[-1], attempt(server.port, bearer)
 
     peer, ours = of_both(tmp_path, WORLD.config(), look)
     assert ours == peer

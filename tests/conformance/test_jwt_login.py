@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.harness.both import of_both
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
-from tests.support.jwt_clients import World, attempt
+from tests.support.jwt_clients import TokenClient, World, attempt
 
 from pyjs.testing.jwt import Key, token, user_token
 
@@ -218,3 +221,34 @@ def test_the_default_sentinel(name: str, sentinel_ports: list[int]) -> None:
 def test_an_account_that_is_not_pinned(sentinel_ports: list[int]) -> None:
     peer, ours = (attempt(port, **of(B)) for port in sentinel_ports)
     assert ours == peer
+
+
+def test_the_token_of_a_client_is_for_services_that_it_is_shared_with_and_not_in_advisories(
+    tmp_path: Path,
+) -> None:
+    world, exporter, importer = World(), Key("account"), Key("account")
+    limits = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
+    help_of_a = {"subject": "help", "type": "service"}
+    world.add(exporter, "A", limits=limits, exports=[help_of_a])
+    world.add(importer, "B", imports=[{**help_of_a, "account": exporter.public, "share": True}])
+
+    def client(server: ServerProcess, account: Key, user: Key, name: str) -> TokenClient:
+        return TokenClient(
+            server.port, user_token(account, user, name, bearer_token=True, tags=["a:b"]), None, name="c"
+        )
+
+    def look(server: ServerProcess) -> Any:
+        a, b = client(server, exporter, ALICE, "alice"), client(server, importer, BOB, "bob")
+        a.send(b"SUB help 5\r\nSUB $JS.EVENT.ADVISORY.API 6\r\n")
+        a.fence()
+        b.send(b"PUB help 1\r\nx\r\n")
+        frames = a.frames()
+        shared = json.loads(next(frames)[2].split(b"Info:")[1])
+        a.send(b"PUB $JS.API.INFO _INBOX.raw.9 0\r\n\r\n")
+        told = next(json.loads(body) for subject, _, _, body in frames if subject.startswith(b"$JS.EVENT"))
+        return [*shared], shared["name_tag"], [*told["client"]], told["client"]["name_tag"]
+
+    peer, ours = of_both(tmp_path, world.config('jetstream { store_dir: "<<store>>" }'), look)
+    assert ours == peer
+    assert "jwt" in ours[0]
+    assert "jwt" not in ours[2]

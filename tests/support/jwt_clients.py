@@ -54,14 +54,14 @@ class TokenClient(RawClient):
         super().send(data)
 
     def until_closed(self) -> list[str]:
-        """Return the lines of the server up to its close."""
+        """Return the lines of the server up to its close, without INFO and PING, which come at any time."""
         while True:
             try:
                 self._more()
             except ConnectionError:
                 rest = self._data[self._at :]
                 lines = rest.decode().split("\r\n")
-                return [line for line in lines if line and not line.startswith("INFO")]
+                return [line for line in lines if line and not line.startswith(("INFO", "PING"))]
 
 
 class World:

@@ -4,6 +4,9 @@ Line form, as nats-server writes it and log shippers parse it:
 
     [pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text
 
+Texts of clients and services may be part of a line: unprintable characters are escaped, and the further lines of a
+traceback are indented, so that no text can pass for a line of its own.
+
 A file that grows over `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, and a new one is started;
 `files_max - 1` renamed files stay. A line that cannot be written is lost: a full disk must not end the server.
 """
@@ -15,6 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import reason_of
+from pyjs.base.gotext import printable
 from pyjs.base.log import Log
 from pyjs.server.failures import StartFailed
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
 
 COLORS = {"INF": "32", "DBG": "36", "WRN": "93", "ERR": "31", "FTL": "31", "TRC": "33"}
+CONTINUED = "\n    "  # between the lines of one text
 FILE_MODE = 0o640
 STAMP_DIGITS = [4, 2, 2, 2, 2, 2, 9]  # digits of each part of a rotated file's stamp
 
@@ -96,6 +101,8 @@ class Logger(Log):
         if self._colored:
             level = f"\x1b[{COLORS[level]}m{level}\x1b[0m"
         stamp = self._time_text() if self.show_time else ""
+        if not text.isprintable():
+            text = CONTINUED.join(printable(line) for line in text.split("\n"))
         return f"{self._prefix}{stamp}[{level}] {self._begin}{text}\n".encode(errors="replace")
 
     def _time_text(self) -> str:

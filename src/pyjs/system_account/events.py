@@ -186,7 +186,7 @@ def client_fields(session: ClientSession) -> dict[str, object]:
     del fields["server"]
     if session.closed_at_ns:
         fields["stop"] = time_text(session.closed_at_ns)
-    return fields | {"name_tag": session.account.tag}
+    return {**fields, "name_tag": session.account.tag}
 
 
 def _conns_subjects(account: str) -> tuple[str, str]:

@@ -96,6 +96,11 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def config_path(self) -> Path:
+        """The configuration file, to change it before a reload."""
+        return self._directory / "server.conf"
+
     def signal(self, name: str) -> None:
         """Send the process a signal, named without SIG."""
         assert self._process is not None

@@ -178,3 +178,13 @@ def test_the_log_is_not_for_everybody_whatever_the_umask(tmp_path: Path) -> None
         os.umask(before)
 
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_text_cannot_pass_for_a_line_of_its_own(tmp_path: Path) -> None:
+    log = Logger(str(tmp_path / "log"))
+    forged = f"[{os.getpid()}] 2026/01/01 00:00:00.000000 [INF] all is well"
+    log.warn(f"said no\n{forged}\r\x1b[2K\u2028\n")
+    first, second, third = (tmp_path / "log").read_text().split("\n", 2)
+    assert first.endswith("[WRN] said no")
+    assert second == f"    {forged}\\r\\x1b[2K\\u2028"
+    assert third == "    \n"

@@ -22,7 +22,10 @@ def user_name(session: ClientSession) -> str:
 
 
 def client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
-    """Return the fields that describe a client, without those that it did not send."""
+    """Return the fields that describe a client, without those that it did not send.
+
+    They hold its token, which may be all that a login needs: `public_client_info` is for those who are not trusted.
+    """
     options = session.options
     said = {"user": user_name(session), "name": options.name, "lang": options.lang, "ver": options.version}
     fields: dict[str, object] = {
@@ -34,9 +37,22 @@ def client_info(session: ClientSession, account: str, server: str) -> dict[str, 
     }
     if session.rtt_ns:
         fields["rtt"] = session.rtt_ns
+    fields["server"] = server
     token = None if session.user is None else session.user.token
     if token is not None:
-        of_token = {"jwt": token.text, "issuer_key": token.issuer, "tags": [*token.tags]}
+        of_token = {
+            "jwt": token.text,
+            "issuer_key": token.issuer,
+            "name_tag": token.name,
+            "tags": [*token.tags],
+        }
         fields |= {key: value for key, value in of_token.items() if value}
     kind = session.peer.kind if session.peer.kind != "in_process" else "nats"
-    return fields | {"server": server, "kind": "Client", "client_type": kind}
+    return fields | {"kind": "Client", "client_type": kind}
+
+
+def public_client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
+    """Return the fields that describe a client in an advisory, which every user of its account may read."""
+    fields = client_info(session, account, server)
+    fields.pop("jwt", None)
+    return fields

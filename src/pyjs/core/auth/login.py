@@ -122,11 +122,15 @@ class Login:
             session.host.log.error(f"{session} - authentication error{self._who()}")
             session.close(FAILURE, VIOLATION)
             return
-        if session.host.callouts is not None:
-            user = session.host.callouts.guarded(user)
+        user = self._guarded(user)
         session.log_in(user)
         if not session.closed_reason:
             self._take_token(user)
+
+    def _guarded(self, user: User) -> User:
+        """Return `user` without the permission to ask the service that decides about clients."""
+        callouts = self._session.host.callouts
+        return user if callouts is None else callouts.guarded(user)
 
     def _who(self) -> str:
         options = self._session.options
@@ -185,7 +189,9 @@ class Login:
         if self._attempt is not None:
             return  # the verdict notices the new users
         if session.user is not None and session.user.token is not None:
-            return  # changed by a new token of its account
+            if session.host.trust is None:
+                session.close("Client Closed")  # the service decides again when it reconnects
+            return  # with operators, a new token of its account changes it
         if session.awaiting_auth:
             if not session.host.entrance(session.peer).authenticator.required:
                 session.enter()
@@ -197,7 +203,7 @@ class Login:
             session.close("Client Closed" if named else FAILURE, "" if named else VIOLATION)
             return
         before = session.user
-        session.take_permissions(claim.user)
+        session.take_permissions(self._guarded(claim.user))
         self._drop_forbidden()
         if not claim.free and (before is None or before.secret != claim.secret):
             self._decide(claim, self._stay)
@@ -206,7 +212,7 @@ class Login:
         """Replace the permissions of the user, and remove subscriptions that they do not allow."""
         user = self._session.user
         assert user is not None
-        self._session.take_permissions(replace(user, permissions=permissions))
+        self._session.take_permissions(self._guarded(replace(user, permissions=permissions)))
         self._drop_forbidden()
 
     def _stay(self, user: User | None) -> None:

@@ -50,7 +50,7 @@ class Describer:
 
 
 _ORDER = (
-    "start host id acc svc user name lang ver rtt server cluster kind client_type"
+    "start host id acc svc user name lang ver rtt server cluster jwt issuer_key name_tag tags kind client_type"
 ).split()  # of the fields in the header
 
 

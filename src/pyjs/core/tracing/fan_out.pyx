@@ -1,18 +1,22 @@
 """The delivery of a traced message, subscription by subscription.
 
 The prebuilt routes leave out subscriptions whose deny list refuses the message; a trace names them. So a traced
-message does not use a route: it is rare, and the route stays fast for all other messages.
+message does not use a route: it is rare, and the route stays fast for all other messages. The members of queue groups
+are chosen as in Account.deliver_group.
 
 Compiled because receivers take a Msg; the untraced publish is the one that benchmarks/ measures.
 """
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
-from pyjs.core.account cimport Account
-from pyjs.core.sink cimport Sink
+from pyjs.core.account cimport EVERYWHERE, Account
+from pyjs.core.sink cimport RemoteSink, Sink
 from pyjs.subjects.routes cimport Target
 from pyjs.subjects.sublist cimport Subscription
 from pyjs.wire.ops cimport Msg
+
+cdef enum:
+    SURE, IN_DOUBT, ANY         # members at another server: by RemoteSink.doubts
 
 
 cdef int fan_out(Account account, Msg* m, object trace) except -1:
@@ -20,19 +24,53 @@ cdef int fan_out(Account account, Msg* m, object trace) except -1:
     cdef int receivers = 0
     cdef dict groups = {}
     cdef list members
-    cdef size_t at, i
     for sub in account.subs.match(m.subject[:m.subject_len]):
         if sub.queue:
             groups.setdefault(sub.queue, []).append(sub)
         else:
             receivers += deliver(sub, m, trace)
     for members in groups.values():
-        at = account.chance(<uint32_t> len(members))
-        for i in range(<size_t> len(members)):
-            if deliver(members[(at + i) % len(members)], m, trace):
-                receivers += 1
-                break
+        receivers += deliver_group(account, members, m, trace)
     return receivers
+
+
+cdef int deliver_group(Account account, list members, Msg* m, object trace) except -1:
+    """Deliver to one member: one at this server if any accepts, otherwise one at another server."""
+    cdef list here = [each for each in members if (<Subscription> each).state.weight == 0]
+    cdef list away = [each for each in members if (<Subscription> each).state.weight != 0]
+    if here and first_taking(here, account.chance(<uint32_t> len(here)), ANY, m, trace):
+        return 1
+    if not away or m.told == EVERYWHERE:
+        return 0
+    at = by_weight(away, account)
+    return first_taking(away, at, SURE, m, trace) or first_taking(away, at, IN_DOUBT, m, trace)
+
+
+cdef size_t by_weight(list away, Account account) except? 0:
+    """Return the place of a member at another server, chosen by the number of members there."""
+    cdef Subscription sub
+    cdef uint64_t weights = 0, chosen
+    cdef size_t at = 0
+    for sub in away:
+        weights += sub.state.weight
+    chosen = account.chance(<uint32_t> min(weights, <uint64_t> 0xffffffff))
+    for sub in away:
+        if chosen < sub.state.weight:
+            break
+        chosen -= sub.state.weight
+        at += 1
+    return at
+
+
+cdef int first_taking(list members, size_t at, int doubts, Msg* m, object trace) except -1:
+    """Deliver to the first member from `at` on that takes the message, around to the one before."""
+    cdef Subscription sub
+    cdef size_t i
+    for i in range(<size_t> len(members)):
+        sub = members[(at + i) % <size_t> len(members)]
+        if (doubts == ANY or (<RemoteSink> sub.sink).doubts == doubts) and deliver(sub, m, trace):
+            return 1
+    return 0
 
 
 cdef int deliver(Subscription sub, Msg* m, object trace) except -1:

@@ -2,7 +2,9 @@
 
 An account is known from the moment its token was fetched and verified: an operator key must have signed it, and its
 claims must be valid. A new token of a known account is applied to its connected clients. Fetching and decoding run in
-a thread (AccountFetch); several logins that wait for one account share a fetch, and the number of fetches is bounded.
+a thread (AccountFetch); several logins that wait for one account share a fetch. The number of fetches is bounded, and
+one that nobody waits for any more is skipped: otherwise clients with tokens of unknown accounts would fill the queue
+in front of a slow account server.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_updates.py.
 """
@@ -89,14 +91,17 @@ class AccountFetch(Job):
         self._name = name
         self._now_s = trust.now_s
         self._token: AccountToken | None = None
+        self.wanted = True  # False: nobody waits any more; it does nothing then, unless it has begun
 
     def run(self) -> None:
         """Do both; an error reaches `finish`."""
+        if not self.wanted:
+            raise ResolverFault("nobody waits for it any more")
         self._token = account_token(self._trust.resolver.fetch(self._name), self._now_s)
 
     def finish(self, failure: Exception | None) -> None:
         """Apply the claims, and answer all that wait."""
-        self._trust.fetched(self._name, self._token, failure)
+        self._trust.fetched(self, self._name, self._token, failure)
 
 
 class DirectoryLook(Job):
@@ -128,6 +133,7 @@ class TrustedAccounts:
         self.accounts: dict[str, TrustedAccount] = {}
         self.pinned_failures = 0  # logins of accounts that are not pinned
         self._waiting: dict[str, tuple[list[Known], Timer]] = {}  # by account that is fetched; the time limit
+        self._fetches: dict[str, AccountFetch] = {}  # for logins, until they return; also those given up
         self._exchanges = TokenExchanges(host)
 
     def log_in(self, session: ClientSession, decided: Callable[[User | None], None]) -> TokenLogin:
@@ -190,18 +196,27 @@ class TrustedAccounts:
             return
         if name in self._waiting:
             self._waiting[name][0].append(then)
-        elif len(self._waiting) >= FETCHES_MAX:
+        elif name not in self._fetches and len(self._fetches) >= FETCHES_MAX:
             self._host.log.warn("Account fetch failed: too many accounts are being fetched")
             then(None)
         else:
             given = self.options.resolver
             due_ns = now_ns + (FETCH_NS if given is None else given.timeout_ns)
             self._waiting[name] = [then], self._host.timers.at(due_ns, lambda: self._give_up(name))
-            self._host.turn_state.jobs.append(AccountFetch(self, name))
+            self._begin_fetch(name)
+
+    def _begin_fetch(self, name: str) -> None:
+        """Queue a fetch, or use the one of an earlier login that is still queued or running."""
+        if name in self._fetches:
+            self._fetches[name].wanted = True
+        else:
+            self._fetches[name] = AccountFetch(self, name)
+            self._host.turn_state.jobs.append(self._fetches[name])
 
     def _give_up(self, name: str) -> None:
         """Answer those that wait for a fetch that takes too long; its result still counts for later ones."""
         self._host.log.warn("Account fetch failed: fetching jwt timed out")
+        self._fetches[name].wanted = False
         for then in self._waiting.pop(name)[0]:
             then(None)
 
@@ -218,9 +233,15 @@ class TrustedAccounts:
             due_ns = self._host.clock.now_ns() + max(resolver.options.interval_ns, NS_PER_S)
             self._host.timers.at(due_ns, self._look)
 
-    def fetched(self, name: str, token: AccountToken | None, failure: Exception | None) -> None:
+    def fetched(
+        self, fetch: AccountFetch, name: str, token: AccountToken | None, failure: Exception | None
+    ) -> None:
         """Take the result of a fetch."""
         found: TrustedAccount | None = None
+        if self._fetches.get(name) is fetch:
+            del self._fetches[name]
+        if token is None and name not in self._waiting and not fetch.wanted:
+            return
         if token is None:
             reason = failure if isinstance(failure, ResolverFault | TokenFault) else f"{failure!r}"
             self._host.log.warn(f"Account fetch failed: {reason}")
@@ -277,12 +298,18 @@ class TrustedAccounts:
 
     # -- changes -----------------------------------------------------------------------------------------------
     def apply_options(self, options: Options) -> None:
-        """Take reloaded options; tokens of the file that are new are applied."""
+        """Take reloaded options: apply new tokens of the file, and close clients of accounts that are not allowed."""
         self.options = options
         if isinstance(self.resolver, MemoryResolver):
             self.resolver = MemoryResolver(options.resolver_preload)
             for name in list(self.accounts):
-                self.load(name)
+                if name in options.resolver_preload or name == options.system_account:
+                    self.load(name)
+                elif not self.accounts[name].is_expired:
+                    self.disable(name, REFUSED)
+        for name in self.accounts:
+            if not self.is_pinned(name):
+                self._close_all(name, REFUSED)
 
     def apply(self, name: str, token: AccountToken) -> TrustedAccount:
         """Verify claims and apply them to the account, its clients, and the accounts that import from it.
@@ -338,13 +365,13 @@ class TrustedAccounts:
     def _expire(self, account: TrustedAccount) -> None:
         account.timer = None
         account.is_expired = True
-        self._close_all(account.name)
+        self._close_all(account.name, EXPIRED)
 
-    def _close_all(self, name: str) -> None:
+    def _close_all(self, name: str, why: tuple[str, str]) -> None:
         for session in self._sessions_of(name):
-            session.close(*EXPIRED)
+            session.close(*why)
 
-    def disable(self, name: str) -> None:
+    def disable(self, name: str, why: tuple[str, str] = EXPIRED) -> None:
         """Close the clients of an account whose token was removed, and let in no others."""
         account = self.accounts.get(name)
         if account is None:
@@ -356,7 +383,7 @@ class TrustedAccounts:
         account.is_expired = True
         account.updated_ns = self._host.clock.now_ns()
         account.text = ""
-        self._close_all(name)
+        self._close_all(name, why)
         self._host.disable_account(name)
 
     def _sessions_of(self, name: str) -> list[ClientSession]:

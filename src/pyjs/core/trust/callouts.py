@@ -341,8 +341,10 @@ class Callout:
 
 
 def _name_of(session: ClientSession, user: User | None) -> str:
-    """Return the name by which `auth_users` list a client."""
-    options = session.options
-    if options.nkey or options.user:
-        return options.nkey or options.user
-    return "" if user is None else user.name
+    """Return the name by which `auth_users` list a client: that of its user, if it proved to be one.
+
+    A client with a token or a certificate may send any user in CONNECT; this must not spare it the service.
+    """
+    if user is not None and user.name:
+        return user.name
+    return session.options.nkey or session.options.user

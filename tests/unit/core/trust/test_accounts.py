@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyjs.core.trust.accounts import TrustedAccount
+import pytest
+
+from pyjs.core.trust.accounts import FETCHES_MAX, TrustedAccount
+from pyjs.core.trust.convert import account_token as converted
 from pyjs.testing import RawClient, VirtualNode
 from pyjs.testing.jwt import Key, account_token, user_token
 
@@ -126,3 +129,99 @@ def test_jetstream_of_an_account_follows_its_token() -> None:
         info = json.loads(client.request(b"$JS.API.INFO").payload)
         assert info["limits"]["max_memory"] == 1000
         assert info["limits"]["max_streams"] == 1
+
+
+def stranger() -> str:
+    """Return the public key of an account that no operator knows."""
+    return Key("account").public
+
+
+def test_a_fetch_that_nobody_waits_for_any_more_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    with node() as fixture:
+        trust = fixture.node.trust
+        assert trust is not None
+        monkeypatch.setattr(trust.resolver, "fetch", asked.append)
+        fixture.hold_jobs = True
+        found: list[TrustedAccount | None] = []
+        trust.find(stranger(), found.append)
+        fixture.turn()
+        fixture.advance(seconds=3)
+        fixture.hold_jobs = False
+        fixture.turn()
+        assert found == [None]
+        assert asked == []
+
+
+def test_a_login_uses_the_fetch_that_an_earlier_one_gave_up() -> None:
+    with node() as fixture:
+        trust = fixture.node.trust
+        assert trust is not None
+        fixture.hold_jobs = True
+        found: list[TrustedAccount | None] = []
+        trust.find(A.public, found.append)
+        fixture.turn()
+        fixture.advance(seconds=3)
+        trust.find(A.public, found.append)
+        assert len(fixture.node.turn_state.jobs) == 1
+        fixture.hold_jobs = False
+        fixture.turn()
+        assert [None if each is None else each.name for each in found] == [None, A.public]
+
+
+def test_fetches_that_timed_out_count_until_they_return() -> None:
+    with node() as fixture:
+        trust = fixture.node.trust
+        assert trust is not None
+        fixture.hold_jobs = True
+        found: list[TrustedAccount | None] = []
+        for _ in range(FETCHES_MAX):
+            trust.find(stranger(), found.append)
+        fixture.turn()
+        fixture.advance(seconds=3)
+        found.clear()
+        trust.find(stranger(), found.append)
+        assert found == [None]
+        assert ("WRN", "Account fetch failed: too many accounts are being fetched") in fixture.log.lines
+        fixture.hold_jobs = False
+        fixture.turn()
+        trust.find(A.public, found.append)
+        fixture.turn()
+        assert found[-1] is not None
+
+
+def test_an_account_that_a_reload_removes_lets_nobody_in_until_its_token_is_back() -> None:
+    with node() as fixture:
+        client = log_in(fixture)
+        given = fixture.options.resolver_preload
+        fixture.options.resolver_preload = {}
+        fixture.node.apply_options(fixture.options)
+        assert client.take().endswith(b"-ERR 'Authorization Violation'\r\n")
+        assert log_in(fixture).link.closed
+        fixture.options.resolver_preload = given
+        fixture.node.apply_options(fixture.options)
+        assert not log_in(fixture).link.closed
+
+
+def test_a_reload_closes_the_clients_of_accounts_that_are_not_pinned_any_more() -> None:
+    with node() as fixture:
+        client = log_in(fixture)
+        fixture.options.resolver_pinned_accounts = (B.public,)
+        fixture.node.apply_options(fixture.options)
+        assert client.take().endswith(b"-ERR 'Authorization Violation'\r\n")
+
+
+def test_the_guard_of_callout_requests_survives_a_new_token_of_the_account() -> None:
+    external = {"auth_users": [USER.public]}
+    with node(authorization=external) as fixture:
+        trust = fixture.node.trust
+        client = log_in(fixture)
+        assert trust is not None
+        changed = account_token(
+            OPERATOR, A, "A", authorization=external, default_permissions={"pub": {"deny": ["no"]}}
+        )
+        trust.apply(A.public, converted(changed, START_S))
+        client.send(b"PUB no 0\r\n\r\nPUB $SYS.REQ.USER.AUTH 0\r\n\r\n")
+        answer = client.take()
+        assert b'Permissions Violation for Publish to "no"' in answer
+        assert b'Permissions Violation for Publish to "$SYS.REQ.USER.AUTH"' in answer
