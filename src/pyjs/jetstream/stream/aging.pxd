@@ -2,6 +2,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport SeqIndex
 from pyjs.store.store cimport StreamStore
 
@@ -18,6 +19,10 @@ cdef inline bint before(Due* a, Due* b) noexcept nogil:
 cdef class Lifetimes:
     cdef Due* heap              # no entry is due before its parent
     cdef size_t n, room
+    cdef Due* old               # a heap that a sweep empties from its end; NULL: no sweep runs
+    cdef size_t n_old
+    cdef int64_t absent         # sequences without a message at the last sweep
+    cdef int64_t taken          # entries taken since, whose messages were removed
     cdef uint64_t* never        # ascending: messages that outlive max_age
     cdef size_t n_never, never_room
 
@@ -27,9 +32,13 @@ cdef class Lifetimes:
     cpdef bint outlives(self, uint64_t seq) noexcept nogil
     cpdef void forget_below(self, uint64_t seq) noexcept nogil           # of removed messages
     cpdef void clear(self) noexcept nogil
-    cdef void keep_live(self, SeqIndex* index) noexcept nogil               # forgets those of removed messages
+    cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept nogil
+    cdef bint is_stale(self, Catalogue catalogue) noexcept nogil
+    cdef void begin_sweep(self, Catalogue catalogue) noexcept nogil
+    cdef bint sweep(self, SeqIndex* index, size_t most) noexcept nogil
 
-    cdef void sink(self, size_t at, Due last) noexcept nogil
+    cdef Due* first(self) noexcept nogil
+    cdef void push(self, Due due) noexcept nogil
     cdef int add_never(self, uint64_t seq) except -1
     cdef size_t place_of(self, uint64_t seq) noexcept nogil
 
@@ -42,6 +51,7 @@ cdef class Aging:
     cdef int64_t next_due(self, int64_t max_age_ns) noexcept nogil
     cdef uint64_t oldest_expiring(self) noexcept nogil
     cdef uint64_t next_expiring(self, uint64_t seq) noexcept nogil
+    cdef void tidy(self, stream) except *
     cdef bint drop_some(self, stream, int64_t wall, int64_t max_age_ns, bint marked) except -1
     cdef bint drop_older(self, stream, int64_t horizon, int left, bint marked) except -1
     cdef bint drop(self, stream, uint64_t seq, bint marked) except -1

@@ -5,7 +5,10 @@ store; it calls the stream only for each step and for markers of expired subject
 
 `Lifetimes` has two tables: a binary heap of the messages with a finite TTL, ordered by expiry, and the ascending
 sequences of those that never expire. Both need at most sixteen bytes a message, and are shrunk when few entries are
-left. Entries of removed messages are harmless.
+left. Entries of removed messages are harmless. When they may be more than half of the heap, a sweep discards them:
+the heap becomes the old one, which loses its last entries step by step, and live ones are added to a new heap.
+
+Invariant: heap and old heap together have every live entry; len <= 2 * live + STALE_MIN after a sweep.
 
 Compiled: every expired message passes here, one with a TTL twice (benchmarks/hostile.py: expiry, ttl-together).
 Source: nats.docs "Streams" (MaxAge), ADR-43.
@@ -15,7 +18,8 @@ from libc.stdlib cimport free
 from libc.string cimport memmove
 
 from pyjs.base.grow cimport grow, grow_to
-from pyjs.store.index.sequences cimport index_live, index_next_live, index_prev_live
+from pyjs.store.index.catalogue cimport Catalogue
+from pyjs.store.index.sequences cimport SeqIndex, index_live, index_next_live, index_prev_live
 from pyjs.store.store cimport StreamStore
 
 from pyjs.base.bounds import INT64
@@ -27,8 +31,24 @@ cdef enum:
     MARKED_STEP = 50            # in a stream with markers: each message is read, and a marker stored
     ROOM_MIN = 64               # entries: smaller tables are not shrunk
     ROOMY_PART = 4              # a table is shrunk if less than this part of it is used
+    STALE_MIN = 4096            # entries of removed messages that are not worth a sweep
+    SWEPT_STEP = 10000          # entries of one step of a sweep: about a millisecond
 cdef int64_t RETRY_NS = 1000000000      # after which a message that could not be removed is tried again
 cdef int64_t LAST_NS = INT64.high
+
+
+cdef void sink(Due* heap, size_t n, Due last) noexcept nogil:
+    """Put `last` at the top of a heap of `n` entries or below, where no entry is due before its parent."""
+    cdef size_t at = 0, child = 1
+    while child < n:
+        if child + 1 < n and before(&heap[child + 1], &heap[child]):
+            child += 1
+        if not before(&heap[child], &last):
+            break
+        heap[at] = heap[child]
+        at = child
+        child = 2 * at + 1
+    heap[at] = last
 
 
 cdef class Lifetimes:
@@ -36,6 +56,7 @@ cdef class Lifetimes:
 
     def __dealloc__(self):
         free(self.heap)
+        free(self.old)
         free(self.never)
 
     def add(self, uint64_t seq, bytes text, int64_t stored_at_ns) -> None:
@@ -49,11 +70,21 @@ cdef class Lifetimes:
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil:
         """Let a message expire `ttl_ns` after its time of storage. Out of memory, the TTL is ignored."""
         cdef Due due
+        due.seq = seq
+        due.at_ns = stored_at_ns + ttl_ns if stored_at_ns < LAST_NS - ttl_ns else LAST_NS
+        self.push(due)
+
+    cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept nogil:
+        """Add an entry that `take_due` removed, though its message stays."""
+        cdef Due due
+        due.seq, due.at_ns = seq, at_ns
+        self.taken -= 1
+        self.push(due)
+
+    cdef void push(self, Due due) noexcept nogil:
         cdef size_t at = self.n, parent
         if grow(<void**> &self.heap, &self.room, self.n + 1, sizeof(Due)) != 0:
             return
-        due.seq = seq
-        due.at_ns = stored_at_ns + ttl_ns if stored_at_ns < LAST_NS - ttl_ns else LAST_NS
         self.n += 1
         while at:
             parent = (at - 1) >> 1
@@ -64,41 +95,59 @@ cdef class Lifetimes:
         self.heap[at] = due
 
     cpdef int64_t next_due(self) noexcept nogil:
-        return self.heap[0].at_ns if self.n else 0
+        cdef Due* first = self.first()
+        return first.at_ns if first != NULL else 0
+
+    cdef Due* first(self) noexcept nogil:
+        """Return the entry that is due first; NULL: there is none."""
+        if self.n_old == 0:
+            return self.heap if self.n else NULL
+        return self.old if self.n == 0 or before(self.old, self.heap) else self.heap
 
     cpdef uint64_t take_due(self, int64_t now_ns) noexcept nogil:
+        cdef Due* first = self.first()
         cdef uint64_t seq
-        if self.n == 0 or self.heap[0].at_ns > now_ns:
+        if first == NULL or first.at_ns > now_ns:
             return 0
-        seq = self.heap[0].seq
+        seq = first.seq
+        self.taken += 1
+        if first == self.old:
+            self.n_old -= 1
+            sink(self.old, self.n_old, self.old[self.n_old])
+            return seq
         self.n -= 1
-        self.sink(0, self.heap[self.n])
+        sink(self.heap, self.n, self.heap[self.n])
         if self.room > ROOM_MIN and self.n < self.room // ROOMY_PART:
             grow_to(<void**> &self.heap, &self.room, self.room // 2, sizeof(Due))
         return seq
 
-    cdef void sink(self, size_t at, Due last) noexcept nogil:
-        """Put `last` at `at` or below, where no entry is due before its parent."""
-        cdef size_t child = 2 * at + 1
-        while child < self.n:
-            if child + 1 < self.n and before(&self.heap[child + 1], &self.heap[child]):
-                child += 1
-            if not before(&self.heap[child], &last):
-                break
-            self.heap[at] = self.heap[child]
-            at = child
-            child = 2 * at + 1
-        self.heap[at] = last
+    # -- sweeps -----------------------------------------------------------------------------------------------------
 
-    cdef void keep_live(self, SeqIndex* index) noexcept nogil:
-        cdef size_t i, n = 0
-        for i in range(self.n):
-            if index_live(index, self.heap[i].seq) != NULL:
-                self.heap[n] = self.heap[i]
-                n += 1
-        self.n = n
-        for i in range(n // 2, 0, -1):
-            self.sink(i - 1, self.heap[i - 1])
+    cdef bint is_stale(self, Catalogue catalogue) noexcept nogil:
+        """Return whether a sweep is due: half of the entries may be of removed messages."""
+        cdef int64_t absent = <int64_t> (catalogue.last_seq - catalogue.msgs)
+        if self.n_old or self.n <= STALE_MIN:
+            return False
+        return self.n > STALE_MIN + 2 * catalogue.msgs or 2 * (absent - self.absent - self.taken) > <int64_t> self.n
+
+    cdef void begin_sweep(self, Catalogue catalogue) noexcept nogil:
+        """Begin a sweep; `sweep` does its steps."""
+        free(self.old)
+        self.old, self.n_old = self.heap, self.n
+        self.heap, self.n, self.room = NULL, 0, 0
+        self.absent, self.taken = <int64_t> (catalogue.last_seq - catalogue.msgs), 0
+
+    cdef bint sweep(self, SeqIndex* index, size_t most) noexcept nogil:
+        """Move up to `most` entries from the old heap, only those of live messages; return whether some are left."""
+        cdef size_t left = self.n_old - min(self.n_old, most)
+        while self.n_old > left:
+            self.n_old -= 1             # the last entry is no parent: the others stay a heap
+            if index_live(index, self.old[self.n_old].seq) != NULL:
+                self.push(self.old[self.n_old])
+        if self.n_old == 0:
+            free(self.old)
+            self.old = NULL
+        return self.n_old != 0
 
     # -- messages that outlive max_age ------------------------------------------------------------------------------
 
@@ -143,19 +192,20 @@ cdef class Lifetimes:
 
     cpdef void clear(self) noexcept nogil:
         free(self.heap)
+        free(self.old)
         free(self.never)
-        self.heap, self.never = NULL, NULL
-        self.n = self.room = self.n_never = self.never_room = 0
+        self.heap, self.old, self.never = NULL, NULL, NULL
+        self.n = self.n_old = self.room = self.n_never = self.never_room = 0
 
     # -- for tests -------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self.n + self.n_never
+        return self.n + self.n_old + self.n_never
 
     @property
     def size(self) -> int:
         """The size of both tables in bytes."""
-        return self.room * sizeof(Due) + self.never_room * sizeof(uint64_t)
+        return (self.room + self.n_old) * sizeof(Due) + self.never_room * sizeof(uint64_t)
 
 
 cdef class Aging:
@@ -216,6 +266,12 @@ cdef class Aging:
         finally:
             self.busy = False
 
+    cdef void tidy(self, stream) except *:
+        """Begin a sweep of the TTLs, if one is due; its steps run in the next turns."""
+        if self.lifetimes.is_stale(self.store.catalogue):
+            self.lifetimes.begin_sweep(self.store.catalogue)
+            stream.turn.go_on(sweep_steps(self.lifetimes, stream))
+
     cdef bint drop_some(self, stream, int64_t wall, int64_t max_age_ns, bint marked) except -1:
         """Remove some expired messages; return whether there are more."""
         cdef int left = MARKED_STEP if marked else STEP
@@ -225,7 +281,7 @@ cdef class Aging:
             if seq == 0:
                 return max_age_ns != 0 and self.drop_older(stream, wall - max_age_ns, left, marked)
             if not self.drop(stream, seq, marked):
-                self.lifetimes.note(seq, RETRY_NS, wall)
+                self.lifetimes.note_again(seq, wall + RETRY_NS)
             left -= 1
         return True
 
@@ -260,3 +316,10 @@ cdef class Aging:
         if not is_marker(message.headers) and self.store.catalogue.count_of(subject, len(subject)) == 0:
             stream.leave_marker(subject, seq)
         return True
+
+
+def sweep_steps(Lifetimes lifetimes not None, stream) -> Generator[Step, None, None]:
+    """Discard the entries of removed messages, some in each turn."""
+    cdef StreamStore store = stream.store
+    while not stream.closed and lifetimes.sweep(&store.catalogue.index, SWEPT_STEP):
+        yield None

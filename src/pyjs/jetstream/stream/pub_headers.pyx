@@ -38,8 +38,12 @@ cdef Value* slot_of(const char* name, size_t n, PubHeaders* out) noexcept nogil:
         return &out.ttl
     if named(name, n, b"Batch-Id", 8):
         return &out.batch_id
-    if is_later(name, n):
+    if named(name, n, b"Incr", 4):
         out.later = out.conditional = True
+        out.increments += 1
+        return &out.increment
+    if is_later(name, n):
+        out.later = out.conditional = out.rare = True
     if named(name, n, b"Schedule", 8):
         return &out.schedule
     if named(name, n, b"Schedule-Next", 13):
@@ -48,8 +52,7 @@ cdef Value* slot_of(const char* name, size_t n, PubHeaders* out) noexcept nogil:
 
 
 cdef bint is_later(const char* name, size_t n) noexcept nogil:
-    return named(name, n, b"Incr", 4) or named(name, n, b"Schedule", 8) \
-            or named(name, n, b"Schedule-Next", 13) or named(name, n, b"Scheduler", 9) \
+    return named(name, n, b"Schedule", 8) or named(name, n, b"Schedule-Next", 13) or named(name, n, b"Scheduler", 9) \
             or named(name, n, b"Schedule-Time-Zone", 18) or named(name, n, b"Stream-Source", 13)
 
 
@@ -137,6 +140,7 @@ def scan(bytes headers) -> dict:
         "schedule_next": found.schedule_next.p[:found.schedule_next.n] if found.schedule_next.p else None,
         "ttl": found.ttl.p[:found.ttl.n] if found.ttl.p else None,
         "ttl_ns": found.ttl_ns or None,
+        "increment": found.increment.p[:found.increment.n] if found.increment.p else None,
         "later": b"" if found.later else None,
     }
     return {name: value for name, value in views.items() if value is not None}

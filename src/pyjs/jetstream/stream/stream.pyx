@@ -196,8 +196,6 @@ cdef class Stream(Sink):
         if h.batch_id.n or (h.schedule.n and h.rollup.n == 0 and self.limits.features & SCHEDULES):
             return self.special.deliver(m, NULL)
         if self.limits.features & COUNTS:
-            if self.size_refused(m) or (h.conditional and self.headers_refused(m, &h)):
-                return 0
             return self.special.deliver(m, NULL)
         if self.refused(m, &h):
             return 0
@@ -608,6 +606,7 @@ cdef class Stream(Sink):
     cdef arm_expiry(self):
         """Set the timer for `expire` to the next expiry."""
         cdef int64_t due = self.aging.next_due(self.limits.max_age_ns)
+        self.aging.tidy(self)
         if due and self.store.failed and self.limits.marker_ttl_ns:    # nothing is removed until the disk has space
             due = max(due, self.wall() + PROBE_NS)
         if due:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.jetstream.stream.aging import Lifetimes
 
@@ -71,3 +75,45 @@ def test_memory_is_given_back() -> None:
     assert lifetimes.size < full // 10
     lifetimes.clear()
     assert lifetimes.size == 0
+
+
+@pytest.fixture
+def js() -> Iterator[JetStreamFixture]:
+    fixture = JetStreamFixture()
+    yield fixture
+    fixture.node.stop()
+
+
+def publish(js: JetStreamFixture, subject: str, count: int, ttl: int) -> None:
+    headers = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % ttl
+    line = b"HPUB %b %d %d\r\n%b\r\n" % (subject.encode(), len(headers), len(headers), headers)
+    js.user.send(line * count)
+    js.turn()
+
+
+def test_the_ttls_of_replaced_messages_are_discarded(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"], allow_msg_ttl=True, max_msgs_per_subject=1)
+    stream = js.stream("S")
+    for _ in range(20):
+        publish(js, "s.a", 1000, 3600)
+        js.turn()
+    assert stream.store.msgs == 1
+    assert len(stream.aging.lifetimes) <= 2 * 4096
+
+
+def test_messages_expire_in_order_while_the_ttls_of_others_are_discarded(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"], allow_msg_ttl=True)
+    stream = js.stream("S")
+    for ttl in (30, 10, 30, 20):
+        publish(js, f"s.{ttl}", 5000, ttl)
+    js.api("STREAM.PURGE.S", {"filter": "s.30"})
+    js.at(js.clock.now_ns() + 11 * S)
+    counts = []
+    for _ in range(60):
+        js.turn()
+        counts.append((stream.store.msgs, len(stream.aging.lifetimes)))
+    assert counts[-1] == (5000, 5000)
+    js.at(js.clock.now_ns() + 10 * S)
+    for _ in range(30):
+        js.turn()
+    assert (stream.store.msgs, len(stream.aging.lifetimes)) == (0, 0)

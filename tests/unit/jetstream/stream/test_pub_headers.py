@@ -47,7 +47,7 @@ def test_empty_values_count_as_absent() -> None:
 
 
 def test_headers_of_later_features_are_noticed() -> None:
-    assert scan(block(b"Nats-Incr: 1")) == {"later": b""}
+    assert scan(block(b"Nats-Incr: 1")) == {"increment": b"1", "later": b""}
     assert scan(block(b"Nats-TTL: 1m")) == {"ttl": b"1m", "later": b""}
 
 

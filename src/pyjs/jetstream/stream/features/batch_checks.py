@@ -8,10 +8,10 @@ Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.stream.features.batches import Staged
 from pyjs.jetstream.stream.features.checks import later_refusal
 from pyjs.jetstream.stream.features.counting import increment_error
 from pyjs.jetstream.stream.features.headers import value_of
@@ -60,6 +60,15 @@ HEADERS_SIZE_MAX = 65535
 _LAST_SEQ, _SUBJECT_SEQ = b"Nats-Expected-Last-Sequence", b"Nats-Expected-Last-Subject-Sequence"
 _SEQ_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
 _LAST_ID = b"Nats-Expected-Last-Msg-Id"
+
+
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
+class Staged:
+    """One message of a batch."""
+
+    subject: bytes
+    headers: bytes
+    payload: bytes
 
 
 class BatchChecks:

@@ -1,7 +1,7 @@
 """Cron patterns of six fields (second, minute, hour, day, month, weekday), in the dialect of nats-server.
 
-Why no library: none reads exactly this dialect, which decides what a publisher is refused. croniter and cronsim also
-accept `L`, `#` and weekday 7, and treat jumps of the clock by rules of their own.
+Written here, since no library reads exactly this dialect, and the dialect decides which patterns are refused.
+croniter and cronsim also accept `L`, `#` and weekday 7, and have other rules for jumps of the clock.
 
 A field is a list of ranges: `*`, `?`, a number or a name, `a-b`, each with `/step`; `a/step` ends at the maximum. If
 neither day nor weekday has a star, one of them has to match; otherwise both.
@@ -10,7 +10,7 @@ The search goes forward by instants, from month to second, and starts again wher
 clock skips therefore do not match, and those that it repeats match twice, as in nats-server.
 
 Knows nothing of messages. Source: ADR-51; the dialect probed on nats-server 2.15.1
-(tests/conformance/scenarios/schedule/cron.txt).
+(tests/conformance/scenarios/schedule/patterns.txt).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _EPOCH = datetime(1970, 1, 1)  # wall times of a zone are computed without one
 _NUMBER = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_DAYS_MAX = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _MONTH_NAMES = {name: number for number, name in enumerate(_MONTHS, 1)}
 _WEEKDAY_NAMES = {name: number for number, name in enumerate(_WEEKDAYS)}
 # Minimum, maximum and names of each field.
@@ -116,7 +117,7 @@ class Cron:
 
         `zone` None is UTC.
         """
-        if not (self.second.bits and self.minute.bits and self.hour.bits and self.month.bits):
+        if not (self.second.bits and self.minute.bits and self.hour.bits and self._has_date()):
             return None
         walk = _Walk(at_s + 1, zone)
         last_year = walk.wall.year + YEARS_MAX
@@ -126,6 +127,16 @@ class Cron:
                 if found is not None:
                     return found
         return None
+
+    def _has_date(self) -> bool:
+        """Return whether a date matches at all: the search for one would visit every day of years."""
+        by_day = any(
+            self.month.bits >> month & 1 and self.day.bits & ((2 << days) - 2)
+            for month, days in enumerate(_DAYS_MAX, 1)
+        )
+        if self.day.star or self.weekday.star:
+            return by_day and bool(self.weekday.bits)
+        return by_day or bool(self.month.bits and self.weekday.bits)
 
     # Each step goes forward to a match; False: the field wrapped around, and the larger ones need another look.
 

@@ -24,8 +24,8 @@ import orjson
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.stream.features.batch_checks import BatchChecks
-from pyjs.jetstream.stream.features.batches import ID_SIZE_MAX, LEVEL, Staged
+from pyjs.jetstream.stream.features.batch_checks import BatchChecks, Staged
+from pyjs.jetstream.stream.features.batches import ID_SIZE_MAX, LEVEL
 from pyjs.jetstream.stream.features.headers import value_of, without
 from pyjs.jetstream.stream.publish_errors import failure_body
 

@@ -12,6 +12,7 @@ cdef class Scheduling:
     cdef bint busy                  # firings go on in the next turn
 
     cdef void note(self, uint64_t seq, int64_t at_ns) noexcept
+    cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept
     cdef bint fire_some(self) except -1
     cdef void fire(self, uint64_t seq, int64_t at_ns, int64_t now_ns) except *
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1

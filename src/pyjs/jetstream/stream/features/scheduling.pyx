@@ -18,6 +18,7 @@ from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.errors import NotNow
+from pyjs.jetstream.stream.aging import sweep_steps
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.features.headers import value_of
 from pyjs.jetstream.stream.features.schedule import (
@@ -27,7 +28,6 @@ from pyjs.jetstream.stream.message_ttl import with_least_ttl
 
 cdef enum:
     STEP = 100                  # schedules that fire in one turn: some milliseconds
-    STALE_MIN = 4096            # entries beyond two a message: those of removed messages are discarded
 cdef int64_t RETRY_NS = 1000000000      # after which a firing that the store refused is tried again
 
 
@@ -61,10 +61,14 @@ cdef class Scheduling:
             self.note(seq, due.at_ns)
 
     cdef void note(self, uint64_t seq, int64_t at_ns) noexcept:
-        cdef StreamStore store = self.stream.store
         self.due.note(seq, 0, max(at_ns, 1))                # 0 is no time
-        if self.due.n > STALE_MIN + 2 * store.catalogue.msgs:
-            self.due.keep_live(&store.catalogue.index)
+        if self.due.is_stale(self.stream.store.catalogue):
+            self.due.begin_sweep(self.stream.store.catalogue)
+            self.stream.turn.go_on(sweep_steps(self.due, self.stream))
+
+    cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept:
+        """Note the next firing of a schedule that has just fired, or could not."""
+        self.due.note_again(seq, max(at_ns, 1))
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
         """Note a message of a recovered stream: a schedule, its end, or one that tells when it fires next."""
@@ -156,13 +160,13 @@ cdef class Scheduling:
                 return
             content = self.content_of(schedule)
         except NotNow:
-            self.note(seq, now_ns + RETRY_NS)
+            self.note_again(seq, now_ns + RETRY_NS)
             return
         headers = produced_headers(schedule.headers, schedule.subject, content.headers, due)
         if not self.publish(value_of(schedule.headers, TARGET), headers, content.payload):
-            self.note(seq, now_ns + RETRY_NS)
+            self.note_again(seq, now_ns + RETRY_NS)
         elif due.repeats:
-            self.note(seq, due.at_ns)
+            self.note_again(seq, due.at_ns)
 
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1:
         """Return whether a later message of its subject ended a schedule; a product of another schedule does not."""

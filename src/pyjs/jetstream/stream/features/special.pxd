@@ -2,6 +2,7 @@
 from libc.stdint cimport uint64_t
 
 from pyjs.core.sink cimport Sink
+from pyjs.jetstream.stream.features.batches cimport AtomicBatch, AtomicBatches, BatchHeaders
 from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream cimport Stream
@@ -10,17 +11,27 @@ from pyjs.wire.ops cimport Msg
 cdef class SpecialPublishes(Sink):
     cdef Stream stream
     cdef object server              # engine.Shared
-    cdef object batches             # batches.AtomicBatches
+    cdef AtomicBatches batches
     cdef readonly object scheduling         # scheduling.Scheduling
     cdef FastPublishes fast
+    cdef char* scratch              # a message of a counter while it is composed
+    cdef size_t scratch_room
 
+    cdef void take(self, Msg* m, PubHeaders* h) noexcept
     cdef bint is_refused(self, Msg* m) noexcept nogil
-    cdef void batched(self, Msg* m) except *
-    cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *
-    cdef bint is_plain(self, bytes headers) except -1
-    cdef uint64_t append_batch(self, list messages) except? 0
-    cdef uint64_t keep(self, Msg* m) noexcept
+    cdef void batched(self, Msg* m, bint special) noexcept nogil
+    cdef void take_batched(self, Msg* m, BatchHeaders* h, bint special) except *
+    cdef void answer_staged(self, Msg* m) noexcept nogil
+    cdef void commit_batch(self, Msg* m, AtomicBatch batch) except *
+    cdef void check_batch(self, AtomicBatch batch) except *
+    cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil
+    cdef uint64_t append_batch(self, AtomicBatch batch) except? 0
+    cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil
+    cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil
+    cdef uint64_t keep(self, Msg* m) noexcept nogil
     cdef void scheduled(self, Msg* m) except *
+    cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef void store_sum(self, Msg* m, PubHeaders* h, size_t size) noexcept nogil
     cdef void add_up(self, Msg* m, PubHeaders* h) except *
     cdef uint64_t store(self, Msg* m, bytes headers, bytes payload, bytes told) except? 0
     cdef void answer(self, Msg* m, uint64_t seq, bytes told) except *

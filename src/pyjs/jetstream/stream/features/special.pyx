@@ -8,16 +8,25 @@ Compiled, since it stores and answers with the functions of the ingest (benchmar
 decisions are in plain Python beside it.
 Source: order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/counter, publish).
 """
-from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcmp, memcpy
 
+from pyjs.jetstream.stream.features.batches cimport AtomicBatch, AtomicBatches, BatchHeaders, scan_batch_headers
+from pyjs.base.fast cimport write_digits
+from pyjs.base.grow cimport grow
 from pyjs.jetstream.stream.features.fast_batches cimport FastBatches
 from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
+from pyjs.jetstream.stream.features.increments cimport (
+    PAYLOAD_SIZE_MAX, is_only_increment, small_number, small_value, write_payload,
+)
 from pyjs.jetstream.stream.answers cimport LONG_ACK, REFUSAL
-from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, COUNTS, DISCARD_NEW, KEEPS_INTEREST, NO_ACK, SCHEDULES
+from pyjs.jetstream.stream.limits cimport (
+    ALLOW_ROLLUP, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK, SCHEDULES,
+)
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
-from pyjs.store.store cimport StreamStore
+from pyjs.store.store cimport Record, StreamStore
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
@@ -27,13 +36,23 @@ import orjson
 from pyjs.base.errors import NotNow
 from pyjs.jetstream import advisories, errcodes
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.stream.features.batch_checks import BatchChecks
-from pyjs.jetstream.stream.features.batches import ID as BATCH_ID, AtomicBatches, Staged
+from pyjs.jetstream.stream.features.batch_checks import HEADERS_SIZE_MAX, BatchChecks, Staged
 from pyjs.jetstream.stream.features.counting import counted
-from pyjs.jetstream.stream.features.headers import value_of
 from pyjs.jetstream.stream.features.schedule import ended_by, with_rollup
 from pyjs.jetstream.stream.features.scheduling import Scheduling
 from pyjs.jetstream.stream.publish_errors import store_error
+
+cdef uint32_t HEADER_LEN_MAX = HEADERS_SIZE_MAX
+
+cdef enum:
+    ACK_SIZE_MAX = 1280         # the head of a PubAck, a sequence and a small value
+
+
+cdef inline bint is_special(PubHeaders* h) noexcept nogil:
+    """Return whether a header of a message of a batch needs a check, or has an effect."""
+    return (h.later or h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
+            or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
+            or h.schedule.n or h.schedule_next.n)
 
 
 cdef class SpecialPublishes(Sink):
@@ -47,98 +66,179 @@ cdef class SpecialPublishes(Sink):
         self.fast = FastPublishes(
             stream, self, FastBatches(server.options.limits.batch, server.batches, server.timers))
 
+    def __dealloc__(self):
+        free(self.scratch)
+
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         """Take, stage or refuse one message; `t` is not used."""
         cdef PubHeaders h
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
             return self.fast.deliver(m, t)
         scan_pub_headers(m.body, m.header_len, &h)
-        with gil:
-            try:
-                if h.batch_id.n:
-                    self.batched(m)
-                elif h.schedule.n and h.rollup.n == 0:
-                    self.scheduled(m)
-                else:
-                    self.add_up(m, &h)
-            except ApiError as error:
-                self.stream.refuse_with(m, error)
-            except BaseException as error:      # the stream's state may be wrong
-                self.stream.turn.faulted.append((self.stream, error))
+        if h.batch_id.n:
+            self.batched(m, is_special(&h))
+            return 1
+        if h.schedule.n and h.rollup.n == 0 and self.stream.limits.features & SCHEDULES:
+            with gil:
+                self.take(m, &h)
+        elif not self.added(m, &h):
+            if self.stream.size_refused(m) or (h.conditional and self.stream.headers_refused(m, &h)):
+                return 1
+            with gil:
+                self.take(m, &h)
         return 1
+
+    cdef void take(self, Msg* m, PubHeaders* h) noexcept:
+        """Take a schedule, or a counter that needs the checks in Python."""
+        try:
+            if h.schedule.n and h.rollup.n == 0 and self.stream.limits.features & SCHEDULES:
+                self.scheduled(m)
+            else:
+                self.add_up(m, h)
+        except ApiError as error:
+            self.stream.refuse_with(m, error)
+        except BaseException as error:      # the stream's state may be wrong
+            self.stream.turn.faulted.append((self.stream, error))
 
     cdef bint is_refused(self, Msg* m) noexcept nogil:
         """Return whether space or size refuse a message of a batch, which is then answered."""
         return self.stream.usage_refused(m) or self.stream.is_too_large(m)
 
     # -- batches -----------------------------------------------------------------------------------------------
-    cdef void batched(self, Msg* m) except *:
-        """Stage a message, or commit its batch; a staged one is answered with an empty message."""
+    cdef void batched(self, Msg* m, bint special) noexcept nogil:
+        """Stage a message, or commit its batch."""
+        cdef BatchHeaders h
+        cdef int64_t now_ns = self.stream.turn.now
         if self.is_refused(m):
             return
+        scan_batch_headers(m.body, m.header_len, &h)
+        if self.batches.goes_on(m, &h) and self.batches.stage(self.batches.last, m, special, now_ns) == 0:
+            self.answer_staged(m)
+            return
+        with gil:
+            try:
+                self.take_batched(m, &h, special)
+            except ApiError as error:
+                self.stream.refuse_with(m, error)
+            except BaseException as error:      # the stream's state may be wrong
+                self.stream.turn.faulted.append((self.stream, error))
+
+    cdef void take_batched(self, Msg* m, BatchHeaders* h, bint special) except *:
+        cdef AtomicBatch batch
         errcodes.ATOMIC_PUBLISH_DISABLED.raise_if(not self.stream.config.allow_atomic)
-        message = Staged(m.subject[:m.subject_len], m.body[:m.header_len], m.body[m.header_len:m.size])
-        messages = self.batches.add(message, self.stream.turn.now)
-        if messages is not None:
-            self.commit_batch(m, messages, value_of(message.headers, BATCH_ID))
-        elif m.reply_len and not self.stream.limits.features & NO_ACK:
+        batch = self.batches.take(m, h, special, self.stream.turn.now)
+        if batch is None:
+            self.answer_staged(m)
+        else:
+            self.commit_batch(m, batch)
+
+    cdef void answer_staged(self, Msg* m) noexcept nogil:
+        """Queue the answer to a staged message, which is empty."""
+        if m.reply_len and not self.stream.limits.features & NO_ACK:
             self.stream.answers.add(m, REFUSAL, 0, NULL, 0)
 
-    cdef void commit_batch(self, Msg* m, list messages, bytes batch_id) except *:
+    cdef void commit_batch(self, Msg* m, AtomicBatch batch) except *:
         """Check all messages of a batch, and store them; the PubAck of the last one is that of the batch."""
         cdef uint64_t seq
         if self.stream.limits.features & DISCARD_NEW:
             self.stream.makes_room()            # evictions of this turn count no more
-        checks = BatchChecks(self)
-        messages = [checks.plain(each) if self.is_plain(each.headers) else checks.checked(each) for each in messages]
-        size = sum([each.size for each in messages])
-        usage, share = self.stream.usage.account, len(messages) * self.stream.store.catalogue.overhead
+        self.check_batch(batch)
+        seq = self.append_batch(batch)
+        shown = orjson.dumps(batch.id.decode("utf-8", "replace"))
+        self.answer(m, seq, b',"batch":%b,"count":%d' % (shown, batch.n))
+
+    cdef void check_batch(self, AtomicBatch batch) except *:
+        """Check the messages in order, and replace those that are stored with other headers.
+
+        Messages after the last one with a special header need no Python object, unless an option of the stream
+        concerns every message.
+
+        Raises:
+            ApiError: the first failure; nothing is stored.
+        """
+        cdef size_t i, n_checked = self.count_to_check(batch)
+        cdef uint64_t size = 0
+        cdef bint all_special = self.stream.limits.features & (COUNTS | SCHEDULES) != 0
+        cdef Msg m
+        checks = BatchChecks(self) if n_checked else None
+        for i in range(batch.n):
+            if i < n_checked:
+                batch.view(i, &m)
+                message = Staged(m.subject[:m.subject_len], m.body[:m.header_len], m.body[m.header_len:m.size])
+                if all_special or batch.messages[i].special:
+                    changed = checks.checked(message)
+                    if changed is not message:
+                        batch.replace(i, changed.subject, changed.headers, changed.payload)
+                else:
+                    checks.plain(message)
+            elif batch.messages[i].header_len > HEADER_LEN_MAX:
+                raise errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.error()
+            size += batch.messages[i].subject_len + batch.messages[i].size
+        usage, share = self.stream.usage.account, batch.n * self.stream.store.catalogue.overhead
         errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size + share)
-        seq = self.append_batch(messages)
-        shown = orjson.dumps(batch_id.decode("utf-8", "replace"))
-        self.answer(m, seq, b',"batch":%b,"count":%d' % (shown, len(messages)))
 
-    cdef bint is_plain(self, bytes headers) except -1:
-        """Return whether no header of a message of a batch needs a check."""
-        cdef PubHeaders h
-        scan_pub_headers(headers, len(headers), &h)
-        return not (h.later or h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
-                    or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
-                    or h.schedule.n or h.schedule_next.n or self.stream.limits.features & (COUNTS | SCHEDULES))
+    cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
+        """Return how many messages, from the first one, need the checks in Python."""
+        cdef size_t n = batch.n
+        if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
+            return n
+        while n and not batch.messages[n - 1].special:
+            n -= 1
+        return n
 
-    cdef uint64_t append_batch(self, list messages) except? 0:
+    cdef uint64_t append_batch(self, AtomicBatch batch) except? 0:
         """Append messages so that a crash leaves all of them or none; return the last sequence."""
         cdef StreamStore store = self.stream.store
-        cdef uint64_t first = store.catalogue.last_seq + 1, seq = 0
-        cdef PubHeaders h
-        cdef Msg m
-        cdef bytes subject, body
-        size = sum([each.size for each in messages])
-        if store.begin_batch(len(messages), size, self.stream.wall()) != 0:
+        cdef uint64_t first = store.catalogue.last_seq + 1
+        cdef uint64_t seq = self.append_all(batch)
+        if seq == 0:
+            while store.catalogue.last_seq >= first:
+                store.drop(first, False)
+                first += 1
             raise store_error(store.error)
-        for each in messages:
-            subject, body = each.subject, each.headers + each.payload
-            compose(&m, subject, len(subject), body, <uint32_t> len(each.headers), <uint32_t> len(body))
-            seq = self.keep(&m)
-            if seq == 0:
-                store.drop_batch()
-                while store.catalogue.last_seq >= first:
-                    store.drop(first, False)
-                    first += 1
-                raise store_error(store.error)
-        store.end_batch()
-        for seq, each in enumerate(messages, first):
-            subject, body = each.subject, each.headers
-            compose(&m, subject, len(subject), body, <uint32_t> len(body), <uint32_t> len(body))
-            scan_pub_headers(m.body, m.header_len, &h)
-            self.stream.note_headers(&m, &h, seq)
+        self.note_batch(batch, first)
         return seq
 
-    cdef uint64_t keep(self, Msg* m) noexcept:
+    cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil:
+        """Append the messages as one batch of the store; 0: refused, some of them may be in the index."""
+        cdef uint64_t seq = 0, size = 0
+        cdef size_t i
+        cdef Msg m
+        for i in range(batch.n):
+            size += batch.messages[i].subject_len + batch.messages[i].size
+        if self.stream.store.begin_batch(batch.n, size, self.stream.wall()) != 0:
+            return 0
+        for i in range(batch.n):
+            batch.view(i, &m)
+            seq = self.keep(&m)
+            if seq == 0:
+                self.stream.store.drop_batch()
+                return 0
+        self.stream.store.end_batch()
+        return seq
+
+    cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil:
+        """Apply the headers of the messages from sequence `first` on, just appended."""
+        cdef PubHeaders h
+        cdef size_t i
+        cdef Msg m
+        self.stream.dedupe.last_id_len = 0
+        for i in range(batch.n):
+            if batch.messages[i].special:
+                batch.view(i, &m)
+                scan_pub_headers(m.body, m.header_len, &h)
+                self.stream.note_headers(&m, &h, first + i)
+        if batch.n and not batch.messages[batch.n - 1].special:
+            self.stream.dedupe.last_id_len = 0
+
+    cdef uint64_t keep(self, Msg* m) noexcept nogil:
         """Append one message of a batch, whose limits are checked."""
         if self.stream.limits.features & KEEPS_INTEREST and not self.stream.interest.wanted(m.subject, m.subject_len):
             return self.stream.store.skip()
-        return self.stream.keep(m) if self.stream.republisher is None else self.stream.keep_and_republish(m)
+        if self.stream.republisher is None:
+            return self.stream.keep(m)
+        with gil:
+            return self.stream.keep_and_republish(m)
 
     def drop_disabled(self) -> None:
         """Forget the open batches of the kinds that the stream's configuration does not allow."""
@@ -155,7 +255,7 @@ cdef class SpecialPublishes(Sink):
         """Forget open batches and schedules, which refer to the stream: a cycle would outlive it."""
         self.batches.drop_all()
         self.fast.batches.close_all()
-        self.batches = self.fast.state = None
+        self.batches.tell = self.fast.state = None
         self.scheduling.close()
         self.scheduling = None
 
@@ -236,6 +336,49 @@ cdef class SpecialPublishes(Sink):
         return counted(headers, last[0], last[1], self.server.max_payload)
 
     # -- counters ----------------------------------------------------------------------------------------------
+    cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
+        """Store the sum of a small increment and a small value, and answer; False: nothing is done, use `add_up`."""
+        cdef uint64_t last_seq
+        cdef int64_t change = 0, total = 0
+        cdef size_t size
+        cdef Record r
+        if m.size != m.header_len or not is_only_increment(h) or not small_number(h.increment, &change):
+            return False
+        last_seq = self.stream.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        if last_seq and (self.stream.store.load(last_seq, &r) != 0 or not small_value(&r, &total)):
+            return False
+        if grow(<void**> &self.scratch, &self.scratch_room, m.size + PAYLOAD_SIZE_MAX, 1) != 0:
+            return False
+        memcpy(self.scratch, m.body, m.size)
+        size = m.size + write_payload(self.scratch + m.size, total + change)
+        with gil:
+            if size > self.server.max_payload:
+                return False
+        self.store_sum(m, h, size)
+        return True
+
+    cdef void store_sum(self, Msg* m, PubHeaders* h, size_t size) noexcept nogil:
+        """Store the message in `scratch`, and answer with its value."""
+        cdef char body[ACK_SIZE_MAX]
+        cdef size_t n, value_size = size - m.size
+        cdef uint64_t seq
+        cdef Msg sum
+        compose(&sum, m.subject, m.subject_len, self.scratch, m.size, size)
+        sum.reply, sum.reply_len = m.reply, m.reply_len
+        if self.stream.size_refused(&sum):
+            return
+        seq = self.stream.keep_or_skip(&sum, False)
+        if seq == 0:
+            return
+        self.stream.note_headers(&sum, h, seq)
+        if m.reply_len and not self.stream.limits.features & NO_ACK:
+            n = self.stream.answers.head_len
+            memcpy(body, self.stream.answers.head_text, n)
+            n += write_digits(body + n, seq)
+            body[n] = c','
+            memcpy(body + n + 1, self.scratch + m.size + 1, value_size - 1)     # `"val":"..."}`
+            self.stream.answers.add(m, LONG_ACK, seq, body, n + value_size)
+
     cdef void add_up(self, Msg* m, PubHeaders* h) except *:
         """Store the sum of an increment and the last value of its subject."""
         cdef uint64_t last_seq

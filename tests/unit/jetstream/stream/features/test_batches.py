@@ -9,12 +9,39 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.jetstream.stream.features import batches
+from pyjs.jetstream.stream.features.batches import scan
+from pyjs.jetstream.stream.features.headers import value_of, value_or_none
 from pyjs.store.segment.scan import scan_segment
 
 S = 1_000_000_000
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit", "Nats-Required-Api-Level", "X"]
+        ),
+        st.text(" 0123456789eobx:-", max_size=22),
+    ),
+    max_size=6,
+)
+
+
+@given(LINES)
+def test_the_headers_of_a_batch_are_those_that_a_plain_reader_finds(lines: list[tuple[str, str]]) -> None:
+    headers = "".join(["NATS/1.0\r\n", *(f"{name}: {value}\r\n" for name, value in lines), "\r\n"]).encode()
+    digits = value_of(headers, b"Nats-Batch-Sequence")
+    seq = int(digits) if digits.isdigit() and len(digits) <= 20 else -1
+    assert scan(headers) == (
+        value_of(headers, b"Nats-Batch-Id"),
+        seq if seq < 10**17 else int(digits.lstrip(b"0")[:18]),
+        value_or_none(headers, b"Nats-Batch-Commit"),
+        value_or_none(headers, b"Nats-Required-Api-Level") is not None,
+    )
 
 
 @pytest.fixture
@@ -59,9 +86,9 @@ def test_a_deleted_stream_forgets_its_batches(js: JetStreamFixture) -> None:
 
 
 def test_the_staged_bytes_of_a_server_are_bounded(
-    js: JetStreamFixture, monkeypatch: pytest.MonkeyPatch
+    js: JetStreamFixture,
 ) -> None:
-    monkeypatch.setattr(batches, "STAGED_BYTES_MAX", 1000)
+    js.engine.shared.batches.bytes_max = 1000
     js.add("S", subjects=["s.*"], allow_atomic=True)
     stage(js, 1, payload=b"x" * 500)
     assert b'"err_code":10199' in stage(js, 2, payload=b"x" * 500)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from pyjs.jetstream.stream.features import cron
 from pyjs.jetstream.stream.features.cron import PATTERN_SIZE_MAX, parse_cron
 from pyjs.jetstream.stream.features.schedule import Due
 
@@ -131,3 +132,13 @@ def test_a_long_pattern_is_invalid() -> None:
     longest = "0," * ((PATTERN_SIZE_MAX - 10) // 2) + "0"
     assert parse_cron(f"{longest} 0 0 1 1 *") is None
     assert parse_cron(f"{longest[:-9]} 0 0 1 1 *") is not None
+
+
+@pytest.mark.parametrize("dates", ["31 2,4,6,9,11 *", "30-31 feb *", ", * *", "* * ,", "* , *", "30 2 ,"])
+def test_a_date_that_does_not_exist_is_not_searched_day_by_day(
+    dates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cron, "YEARS_MAX", 10**9)  # a search would not end
+    pattern = parse_cron(f"0 0 0 {dates}")
+    assert pattern is not None
+    assert pattern.next_after(0, ZoneInfo("Europe/Berlin")) is None
