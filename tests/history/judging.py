@@ -58,9 +58,7 @@ class Pair:
         history = with_operations(history, history.operations[: found.at + 1])
         at = len(history.operations) - 1
         while at >= 0:
-            shorter = with_operations(
-                history, history.operations[:at] + history.operations[at + 1 :]
-            )
+            shorter = with_operations(history, history.operations[:at] + history.operations[at + 1 :])
             if (still := self.difference(shorter)) is not None:
                 history, found = shorter, still
             at = min(at, len(history.operations)) - 1
