@@ -294,7 +294,9 @@ class _Maker:
         self.batches += 1
         count, parts, sequence = rng.randrange(1, 8), [], 0
         for number in range(1, count + 1):
-            sequence += 1 if rng.random() < 0.92 else rng.choice((0, 2, 3))
+            sequence += (
+                1 if rng.random() < 0.92 else rng.choice((2, 2, 3))
+            )  # a repeated last one is answered differently
             operation = 0 if number == 1 else rng.choice((1, 1, 1, 1, 4))
             if number == count:
                 operation = rng.choice((2, 2, 3, operation))
