@@ -21,7 +21,7 @@ ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
 WITHOUT_SPARK = tests spark/tests/test_wheels.py
 
-.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -61,6 +61,9 @@ conformance: dev ## every scenario against the real nats-server, none against it
 
 recordings: dev ## record nats-server for scenarios that are new or changed (ARGS="--all pull/")
 	$(PY) -m tests.conformance.harness.recordings $(ARGS)
+
+history: dev ## two thousand random histories of publishes on both servers, each answer and all that is left compared (SEEDS=0-1999)
+	$(PY) -m tests.history --seeds $(or $(SEEDS),0-1999) $(ARGS)
 
 packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
 	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/test_wheels.py $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tests.conformance.harness.error_numbers import FIRST, LAST, NOT_ANSWERED, PAGE, answered, page
 from tests.conformance.harness.errors import CONFORMANCE, read_table
 from tests.conformance.harness.process import REPOSITORY
 
@@ -14,13 +15,12 @@ _OURS = "bulk reads are not nats-server's, see tests/unit/jetstream/api/test_bul
 NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_GENERAL: "a defect of ours: tests/unit/jetstream/test_faults.py plants some",
-    errcodes.STREAM_RESTORE: "its texts differ, see tests/unit/jetstream/transfer/test_restore.py",
+    errcodes.STREAM_RESTORE: "some texts differ, see test_error_triggers.py",
+    errcodes.NO_LIMITS: "accounts with tokens: test_error_triggers.py",
     errcodes.STREAM_OFFLINE_REASON: "no nats-server stores a newer level, see tests/unit/jetstream/test_offline.py",
     errcodes.CONSUMER_OFFLINE_REASON: "no nats-server stores a newer level, see tests/unit/jetstream/test_offline.py",
     errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH: "the names were compared with the subject before",
-    errcodes.MESSAGE_COUNTER_BROKEN: (
-        "a counter stores only numbers: tests/unit/jetstream/stream/features/test_counting.py has others"
-    ),
+    errcodes.MESSAGE_COUNTER_BROKEN: "restored streams have other values: test_error_triggers.py",
     errcodes.BULK_NOT_ALLOWED: _OURS,
     errcodes.BULK_OTHER_STREAM: _OURS,
     errcodes.BULK_BAD_REQUEST: _OURS,
@@ -67,3 +67,16 @@ def test_codes_and_texts_are_those_of_the_source() -> None:
         assert row.code == error.code
         pattern = re.sub(r"\\\{\w+\\\}", ".*", re.escape(row.template))
         assert re.fullmatch(pattern, error.description, re.DOTALL), error
+
+
+def test_each_number_of_nats_server_is_answered_or_has_a_reason() -> None:
+    # given
+    ours = [row.err_code for row in answered() if row.err_code <= LAST]
+    others = [row.err_code for row in NOT_ANSWERED]
+    # then
+    assert sorted(ours + others) == list(range(FIRST, LAST + 1))
+    assert all(len(row.reason.split()) > 3 for row in NOT_ANSWERED)
+
+
+def test_the_page_of_errors_is_current() -> None:
+    assert PAGE.read_text("utf-8") == page(), "python -m tests.conformance.harness.error_numbers"

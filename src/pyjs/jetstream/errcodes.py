@@ -149,6 +149,7 @@ CONSUMER_INVALID_DELIVER_SUBJECT = _code(10112, 400, "invalid push consumer deli
 STREAM_MAX_BYTES_REQUIRED = _code(10113, 400, "account requires a stream config to have max bytes set")
 CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL = _code(10115, 400, "consumer max request expires needs to be >= 1ms")
 CONSUMER_MAX_DELIVER_BACKOFF = _code(10116, 400, "max deliver is required to be > length of backoff values")
+NO_LIMITS = _code(10120, 400, "no JetStream default or applicable tiered limit present")
 CONSUMER_MAX_PENDING_ACK_EXCESS = _code(
     10121, 400, "consumer max ack pending exceeds system limit of {limit}"
 )

@@ -76,6 +76,7 @@ cdef class Stream(Sink):
     cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil
     cdef int64_t wall(self) noexcept nogil
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil
+    cdef bint ttl_refused(self, Msg* m) noexcept nogil
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint size_refused(self, Msg* m) noexcept nogil

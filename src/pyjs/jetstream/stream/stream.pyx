@@ -263,6 +263,10 @@ cdef class Stream(Sink):
                 point, self.config, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len],
                 self.special))
 
+    cdef bint ttl_refused(self, Msg* m) noexcept nogil:
+        """Return whether the message has a TTL that is none; it is then answered."""
+        return self.later_refused(m, AT_LAST)
+
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t last
         if h.expected_last_subject_seq.n:

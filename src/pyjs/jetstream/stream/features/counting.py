@@ -91,19 +91,19 @@ def _with_copy(
     fields = value_of(headers, STREAM_SOURCE).decode("utf-8", "replace").split(" ")
     subjects = sources.setdefault(fields[0], {})
     subject = fields[4] if len(fields) > 4 else ""
-    change = theirs - number_of(subjects.get(subject, "0").encode())
+    change = theirs - _leading_number(subjects.get(subject, "0").encode())
     subjects[subject] = text_of(theirs).decode()
     return total + change, with_value(headers, INCREMENT, text_of(change))
 
 
 def _value_in(payload: bytes) -> int:
-    """Return the number in a stored payload."""
+    """Return the number in a stored payload; a text without digits, or no text, counts as zero as in nats-server."""
     try:
-        shown = orjson.loads(payload)["val"].encode()
-    except (ValueError, LookupError, TypeError, AttributeError):
+        shown = orjson.loads(payload).get("val")
+        digits = b"" if shown is None else shown.encode()
+    except (ValueError, AttributeError):
         raise errcodes.MESSAGE_COUNTER_BROKEN.error() from None
-    errcodes.MESSAGE_COUNTER_BROKEN.raise_if(not _BIG_INT.fullmatch(shown))
-    return number_of(shown)
+    return _leading_number(digits)
 
 
 def _sources_in(headers: bytes) -> dict[str, dict[str, str]]:
@@ -113,7 +113,7 @@ def _sources_in(headers: bytes) -> dict[str, dict[str, str]]:
         return {}
     try:
         found: dict[str, dict[str, str]] = orjson.loads(shown)
-        valid = all(_BIG_INT.fullmatch(value.encode()) for each in found.values() for value in each.values())
+        valid = all(isinstance(value, str) for each in found.values() for value in each.values())
     except (ValueError, TypeError, AttributeError):
         valid = False
     errcodes.MESSAGE_COUNTER_BROKEN.raise_if(not valid)
@@ -125,6 +125,12 @@ def _json(sources: dict[str, dict[str, str]]) -> bytes:
     for character, escape in _ESCAPES:
         out = out.replace(character, escape)
     return out
+
+
+def _leading_number(text: bytes) -> int:
+    """Return the number that a text begins with, 0: it begins with none."""
+    match = _BIG_INT.match(text)
+    return number_of(match[0]) if match else 0
 
 
 def number_of(text: bytes) -> int:

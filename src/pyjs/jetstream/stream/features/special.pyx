@@ -415,6 +415,8 @@ cdef class SpecialPublishes(Sink):
         if self.stream.size_refused(&other):
             return 0
         scan_pub_headers(other.body, other.header_len, &h)
+        if h.ttl.n and self.stream.ttl_refused(&other):
+            return 0
         seq = self.stream.keep_or_skip(&other, h.rollup.n != 0)
         if seq:
             self.stream.note_headers(&other, &h, seq)

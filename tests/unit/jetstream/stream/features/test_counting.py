@@ -67,15 +67,29 @@ def test_a_source_header_without_a_subject_counts_for_the_stream() -> None:
     assert b'{"EU":{"":"1"}}' in headers
 
 
-@pytest.mark.parametrize("last", [b"", b"[]", b"{}", b'{"val":1}', b'{"val":"x"}', b"{"])
-def test_a_stored_value_that_is_no_number_is_refused(last: bytes) -> None:
+@pytest.mark.parametrize(
+    ("last", "value"),
+    [
+        (b"{}", b"1"),
+        (b'{"val":null}', b"1"),
+        (b'{"val":"x"}', b"1"),
+        (b'{"val":"12x"}', b"13"),
+        (b'{"val":"-5 "}', b"-4"),
+    ],
+)
+def test_a_stored_text_counts_as_the_number_that_it_begins_with(last: bytes, value: bytes) -> None:
+    assert counted(block(b"Nats-Incr: 1"), b"", last, SIZE_MAX)[2] == value
+
+
+@pytest.mark.parametrize("last", [b"", b"[]", b'{"val":0}', b"{"])
+def test_a_stored_value_that_is_no_text_is_refused(last: bytes) -> None:
     one = block(b"Nats-Incr: 1")
     assert broken(one, b"", last) == 10172
     assert broken(block(b"Nats-Incr: 1", SOURCE), b"", None, last) == 10172
 
 
-@pytest.mark.parametrize("shown", [b"{", b"[1]", b'{"EU":1}', b'{"EU":{"a":1}}', b'{"EU":{"a":"x"}}'])
-def test_stored_sources_that_are_no_numbers_are_refused(shown: bytes) -> None:
+@pytest.mark.parametrize("shown", [b"{", b"[1]", b'{"EU":1}', b'{"EU":{"a":1}}'])
+def test_stored_sources_that_are_no_texts_are_refused(shown: bytes) -> None:
     assert broken(block(b"Nats-Incr: 1"), block(b"Nats-Counter-Sources: " + shown), b'{"val":"1"}') == 10172
 
 

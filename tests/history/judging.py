@@ -1,0 +1,126 @@
+"""Compares what a history shows on both servers, and makes one that differs short."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.harness.process import ServerProcess, our_command, peer_command
+from tests.history.making import History, Operation, make
+from tests.history.playing import Player, Seen
+
+SETTLE_S = 3.0  # until limits, acknowledgements and removals have taken effect on both
+CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }\n'
+
+
+@dataclasses.dataclass
+class Difference:
+    """The first thing that differs."""
+
+    at: int  # the operation, counted from 0; -1: the creation of the stream; the number of operations: the rest
+    peer: Any
+    ours: Any
+
+
+class Pair:
+    """A player on nats-server, and one on ours."""
+
+    def __init__(self, peer: Player, ours: Player) -> None:
+        self._peer, self._ours = peer, ours
+
+    def difference(self, history: History) -> Difference | None:
+        """Play on both; return the first difference."""
+        peer, ours = self._peer.play(history), self._ours.play(history)
+        try:
+            return first_difference(peer, ours) or self._rest(len(history.operations))
+        finally:
+            self._peer.forget()
+            self._ours.forget()
+
+    def _rest(self, at: int) -> Difference | None:
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            peer, ours = self._peer.rest(), self._ours.rest()
+            if peer == ours:
+                return None
+            if time.monotonic() > deadline:
+                [(theirs, own), *_] = [pair for pair in zip(peer, ours, strict=True) if pair[0] != pair[1]]
+                return Difference(at, *narrowed(theirs, own))
+
+    def shortest(self, history: History, found: Difference) -> tuple[History, Difference]:
+        """Leave out operations as long as something still differs."""
+        history = with_operations(history, history.operations[: found.at + 1])
+        at = len(history.operations) - 1
+        while at >= 0:
+            shorter = with_operations(history, history.operations[:at] + history.operations[at + 1 :])
+            if (still := self.difference(shorter)) is not None:
+                history, found = shorter, still
+            at = min(at, len(history.operations)) - 1
+        return history, found
+
+
+def with_operations(history: History, operations: tuple[Operation, ...]) -> History:
+    """Return the history with other operations."""
+    return dataclasses.replace(history, operations=operations)
+
+
+def first_difference(peer: Seen, ours: Seen) -> Difference | None:
+    """Return the first answer that differs."""
+    for at, (theirs, own) in enumerate(zip(peer, ours, strict=True)):
+        if theirs != own:
+            return Difference(at - 1, *narrowed(theirs, own))
+    return None
+
+
+def narrowed(peer: Any, ours: Any) -> tuple[Any, Any]:
+    """Return the part of two values that differs."""
+    if isinstance(peer, dict) and isinstance(ours, dict):
+        keys = [key for key in {**peer, **ours} if peer.get(key, ...) != ours.get(key, ...)]
+        return {key: peer.get(key) for key in keys}, {key: ours.get(key) for key in keys}
+    if isinstance(peer, list) and isinstance(ours, list) and len(peer) == len(ours):
+        pairs = [pair for pair in zip(peer, ours, strict=True) if pair[0] != pair[1]]
+        return narrowed(*pairs[0]) if pairs else (peer, ours)
+    return peer, ours
+
+
+def told(history: History, found: Difference) -> str:
+    """Return a text about a difference."""
+    lines = [f"{history.kind} {history.config}"]
+    lines += [f"{'>' if at == found.at else ' '} {each}" for at, each in enumerate(history.operations)]
+    return "\n".join([f"seed {history.seed}", *lines, f"nats-server: {found.peer}", f"ours: {found.ours}"])
+
+
+@contextmanager
+def both_servers() -> Iterator[Pair]:
+    """Start both, and connect."""
+    peer_words = peer_command()
+    assert peer_words is not None, "nats-server is not here"
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="history-")))
+        players = []
+        for kind, command in (("peer", peer_words), ("ours", our_command())):
+            os.mkdir(directory / kind)
+            server = ServerProcess(command, CONFIG, directory / kind, with_http=False, may_fork=True)
+            stack.callback(server.kill)
+            server.start()
+            players.append(Player(server.port))
+            stack.callback(players[-1].close)
+        yield Pair(*players)
+
+
+def run(seeds: range, say: Callable[[str], None]) -> list[int]:
+    """Play the histories of `seeds`; return those that differ. Each is told in its shortest form."""
+    failed = []
+    with both_servers() as pair:
+        for seed in seeds:
+            history = make(seed)
+            if (found := pair.difference(history)) is not None:
+                failed.append(seed)
+                say(told(*pair.shortest(history, found)))
+    return failed
