@@ -3,7 +3,8 @@
     block  = { record }, numbers little-endian
     record = size u32, of the whole record; its highest bit: the record has headers | sequence u64 | time i64, ns
              | subject size u16 | subject | [ header size u32 | headers ] | payload | check u64
-    check  = HighwayHash of sequence, time, subject, headers and payload, with the SHA-256 of "<stream>-<number>" as key
+    check  = HighwayHash of sequence, time, subject, headers and payload, with the SHA-256 of "<stream>-<number>" as
+             key
 
 The highest bit of a sequence marks an erased message: only its sequence is used. The bit below it marks a tombstone:
 the message with this sequence was removed, or this was the last sequence when the block began.

@@ -45,8 +45,8 @@ cdef class VarintReader:
         Without `with_last` the last block is there only if the total is above 1. Raises BadArchive: as `take`.
         """
         cdef uint64_t total
-        cdef size_t i
-        for i in range(limit):
+        cdef size_t _i
+        for _i in range(limit):
             total = self.read()         # the size of the subject; nothing follows if it is 0
             if total == 0:
                 continue
