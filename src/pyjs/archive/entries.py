@@ -94,9 +94,7 @@ class EntryReader:
             if len(self._held) < len(MAGIC):
                 return
             if not self._held.startswith(MAGIC):
-                raise BadArchive(
-                    "no magic bytes of version 2; archives of version 1 (nats-server before 2.15) are not supported"
-                )
+                raise BadArchive("no magic bytes of version 2")
             self._seen_magic, self._at = True, len(MAGIC)
         while (entry := self._next()) is not None:
             yield entry

@@ -205,6 +205,17 @@ class AccountFiles:
             raise _failed(directory, error) from error
         yield from metadata.commit(NamesChange(self._streams))
 
+    def give_up(self, name: str) -> None:
+        """Remove a stream that `adopt` moved to its place and that could not be opened; an error is logged."""
+        directory = self.directory_of(name)
+        self._unread.discard(directory)
+        self.postponed.pop(directory, None)
+        self.unrecovered = [each for each in self.unrecovered if each != file_name(name)]
+        try:
+            self.remove(self._hide(directory))
+        except OSError as error:
+            self._log.error(f"  {directory} is incomplete and cannot be removed: {error}")
+
     def release(self, store: StreamStore) -> None:
         """Close the files of a store that is not used any more."""
         assert isinstance(store, FileStore)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.archive.consumer_file import ConsumerState
 from pyjs.archive.entries import INT64_MAX
 from pyjs.archive.frames import BadArchive
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
@@ -24,10 +25,13 @@ from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.record import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
 WAITS = 4  # `where` of a delivery that waits for its ack, see acks/pending.pyx
 PENDING_MAX = 1_000_000  # deliveries of one consumer
+ENTRIES_STEP = 4096  # deliveries read in one step: a few milliseconds
+COUNT_MAX = 0xFFFFFFFF
 
 
 def archived(consumer: Consumer, last_seq: int) -> bytes:
@@ -49,8 +53,8 @@ def archived(consumer: Consumer, last_seq: int) -> bytes:
     return orjson.dumps({"config": config, "state": out})
 
 
-def read_archived(data: bytes, name: str) -> tuple[ConsumerConfig, bytes]:
-    """Return configuration and stored state of a consumer from its JSON in an archive.
+def read_archived(data: bytes, name: str) -> Generator[None, None, tuple[ConsumerConfig, ConsumerState]]:
+    """Return configuration and state of a consumer from its JSON in an archive, in steps.
 
     Raises:
         BadArchive: it is invalid.
@@ -61,42 +65,74 @@ def read_archived(data: bytes, name: str) -> tuple[ConsumerConfig, bytes]:
         given, state = found["config"], found["state"]
         if not isinstance(given, dict) or not isinstance(state, dict):
             raise TypeError("it has no configuration or no state")
-        snapshot = stored_state(state)
+        read_state = yield from _state(state)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadArchive(f"failed to decode consumer {name!r} state: {error}") from None
-    config = from_json(read(orjson.dumps(given), CONSUMER_CONFIG, False))
-    if (config.durable_name or config.name or name) != name:
-        raise BadArchive(f"consumer {name!r} has the configuration of another one")
-    return replace(config, name=name), snapshot
+    return read_config(orjson.dumps(given), name), read_state
 
 
-def stored_state(state: dict[str, Any]) -> bytes:
-    """Return the state file's snapshot for a state of an archive.
+def read_config(data: bytes, name: str) -> ConsumerConfig:
+    """Return the configuration of the consumer `name` from JSON.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError: it is invalid.
+        BadArchive: it is of another consumer.
+        ApiError: 10025, it is invalid.
     """
-    cseq, delivered = _pair(state["delivered"])
-    floor_cseq, floor = _pair(state["ack_floor"])
-    again = {_number(int(seq)): _number(count) for seq, count in (state.get("redelivered") or {}).items()}
-    pending = state.get("pending") or {}
-    if len(pending) > PENDING_MAX or len(again) > PENDING_MAX:
-        raise ValueError(f"{len(pending)} pending and {len(again)} redelivered messages")
-    entries = []
-    for key in sorted(pending, key=int):
-        seq, ts = _number(int(key)), pending[key]["Timestamp"]
-        if not 0 < seq <= max(delivered, floor) or not isinstance(ts, int) or not 0 <= ts <= INT64_MAX:
-            raise ValueError(f"message {key} pending, {delivered} delivered")
-        count = min(again.pop(seq, 0) + 1, 0xFFFFFFFF)
-        entries.append([seq, _number(pending[key]["Sequence"]), ts, count, WAITS, 0])
+    config = from_json(read(data, CONSUMER_CONFIG, False))
+    if (config.durable_name or config.name or name) != name:
+        raise BadArchive(f"consumer {name!r} has the configuration of another one")
+    return replace(config, name=name)
+
+
+def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
+    """Return the state in the JSON of an archive. Raises the errors of a wrong type."""
+    pending: list[tuple[int, int, int]] = []
+    for key, entry in (given.get("pending") or {}).items():
+        pending.append((_number(int(key)), _number(entry["Sequence"]), _time(entry["Timestamp"])))
+        if len(pending) % ENTRIES_STEP == 0:
+            yield
+    redelivered: dict[int, int] = {}
+    for key, count in (given.get("redelivered") or {}).items():
+        redelivered[_number(int(key))] = _number(count)
+        if len(redelivered) % ENTRIES_STEP == 0:
+            yield
+    return ConsumerState(_pair(given["delivered"]), _pair(given["ack_floor"]), pending, redelivered)
+
+
+def stored_state(state: ConsumerState) -> Generator[None, None, bytes]:
+    """Return the state file's snapshot for a state of an archive, in steps.
+
+    Deliveries at or below the ack floor are acknowledged, whatever the state says.
+
+    Raises:
+        BadArchive: it is invalid.
+    """
+    (cseq, delivered), (floor_cseq, floor) = state.delivered, state.ack_floor
+    delivered, again = max(delivered, floor), state.redelivered
+    if len(state.pending) > PENDING_MAX or len(again) > PENDING_MAX:
+        raise BadArchive(f"{len(state.pending)} pending and {len(again)} redelivered messages")
+    entries: list[list[int]] = []
+    before = floor
+    for seq, consumer_seq, ts in sorted(each for each in state.pending if each[0] > floor):
+        if not before < seq <= delivered:
+            raise BadArchive(f"message {seq} is pending, {delivered} delivered, {before} pending before it")
+        before = seq
+        count = min(again.get(seq, 0) + 1, COUNT_MAX)
+        entries.append([seq, consumer_seq, ts, count, WAITS, 0])
+        if len(entries) % ENTRIES_STEP == 0:
+            yield
+    waiting = {entry[0] for entry in entries}
+    spent = [
+        [seq, min(count + 1, COUNT_MAX)]
+        for seq, count in again.items()
+        if floor < seq <= delivered and seq not in waiting
+    ]
     values = {
-        "next_seq": max(delivered, floor) + 1,
-        "delivered": [max(cseq, floor_cseq), max(delivered, floor)],
+        "next_seq": delivered + 1,
+        "delivered": [max(cseq, floor_cseq), delivered],
         "floor": [floor_cseq, floor],
         "pending": entries,
-        "spent": [
-            [seq, min(count + 1, 0xFFFFFFFF)] for seq, count in again.items() if floor < seq <= delivered
-        ],
+        "spent": spent,
         "skips": [],
         "skips_end": 0,
     }
@@ -110,4 +146,10 @@ def _pair(given: dict[str, Any]) -> tuple[int, int]:
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < INT64_MAX:
         raise ValueError(f"{value!r} is no sequence")
+    return value
+
+
+def _time(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= INT64_MAX:
+        raise ValueError(f"{value!r} is no time")
     return value

@@ -1,4 +1,4 @@
-"""Builds a stream from the bytes of an archive, entry by entry.
+"""Builds a stream from the bytes of an archive of version 2, entry by entry.
 
 States: STATE (its first entry), then CONSUMERS, MESSAGES and ENDED; see pyjs.archive.entries for the order.
 """
@@ -19,6 +19,7 @@ from pyjs.archive.entries import (
 )
 from pyjs.archive.frames import BadArchive
 from pyjs.jetstream.transfer.consumer_states import read_archived
+from pyjs.jetstream.transfer.writing import COMMIT_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -82,29 +83,38 @@ class ArchiveBuilder:
             numbers = [state.get(name, 0) for name in ("first_seq", "last_seq", "bytes", "consumer_count")]
         except (ValueError, AttributeError) as error:
             raise BadArchive(f"error in state.json: {error}") from None
-        if not all(isinstance(each, int) and 0 <= each < INT64_MAX for each in numbers):
+        if not all(type(each) is int and 0 <= each < INT64_MAX for each in numbers):
             raise BadArchive(f"error in state.json: {numbers}")
         first_seq, self._last_seq, size, self._consumers_left = numbers
         if first_seq > self._last_seq + 1:
             raise BadArchive(f"error in state.json: first_seq {first_seq}, last_seq {self._last_seq}")
         self._build.count(size)
-        yield from self._build.begin(first_seq)
+        yield from self._build.begin()
+        if first_seq > 1:
+            self._build.writer.store.set_first_seq(first_seq)
         self._part = Part.CONSUMERS if self._consumers_left else Part.MESSAGES
 
     def _consumer(self, entry: ArchiveEntry) -> Generator[Step, None, None]:
         if not entry.name.startswith(CONSUMER_PREFIX):
             raise BadArchive(f"expected consumer, found {entry.name.decode('utf-8', 'replace')!r}")
         name = entry.name[len(CONSUMER_PREFIX) :].decode("utf-8", "replace")
-        config, state = read_archived(entry.payload, name)
-        yield from self._build.add_consumer(name, config, state)
+        config, state = yield from read_archived(entry.payload, name)
+        yield from self._build.writer.add_consumer(name, config, state)
         self._consumers_left -= 1
         if not self._consumers_left:
             self._part = Part.MESSAGES
 
     def _message(self, entry: ArchiveEntry) -> None:
-        if entry.seq:
-            self._build.add_message(entry)
-        elif entry.is_end:
+        writer = self._build.writer
+        if not entry.seq:
+            if not entry.is_end:
+                raise BadArchive("expected message sequence")
             self._part = Part.ENDED
+            return
+        writer.check_size(entry, self._build.payload_max)
+        if writer.is_over(entry):
+            writer.pass_by(entry)
         else:
-            raise BadArchive("expected message sequence")
+            writer.add(entry)
+        if writer.uncommitted > COMMIT_SIZE:
+            self._build.commit()

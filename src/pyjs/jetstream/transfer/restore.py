@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.archive.entries import MAGIC
 from pyjs.archive.frames import BadArchive, FrameReader
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, StoreFailed
@@ -23,6 +24,7 @@ from pyjs.jetstream import advisories, errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage.stream_info import stream_info
 from pyjs.jetstream.transfer.building import StreamBuild
+from pyjs.jetstream.transfer.old_reading import TarBuilder
 from pyjs.jetstream.transfer.reading import ArchiveBuilder
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
 
 STALL_NS = 5 * NS_PER_S
-QUEUED_MAX = 64 << 20  # bytes of chunks that wait; a client with a window never has as many
+QUEUED_MAX = 64 << 20  # bytes of chunks that wait; a client that waits for answers sends much less
+CHUNK_SIZE = 256  # bytes that a waiting chunk takes beside its payload
 RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
 
 
@@ -86,6 +89,9 @@ class Restore:
             if self._input is not Input.STALLED:
                 self._refuse(error)
             return
+        except Exception:  # a fault of this program: the scheduler logs it
+            self._close(build)
+            raise
         self._close(build)
         self._log(f"Completed restore of {self._total} bytes")
         self._finish(stream_info(self._js, stream, domain=False))
@@ -100,14 +106,19 @@ class Restore:
         self._queue.clear()
 
     def _build(self, build: StreamBuild) -> Generator[Step, None, Stream]:
-        frames, builder = FrameReader(), ArchiveBuilder(build)
+        frames, head = FrameReader(), b""
+        builder: ArchiveBuilder | TarBuilder | None = None  # None: the first bytes are not known yet
         while (payload := (yield from self._next_chunk())) is not None:
             for data in frames.add(payload):
-                yield from builder.take(data)
+                if builder is None:
+                    data = head = head + data
+                    builder = _builder_for(head, build)
+                if builder is not None:
+                    yield from builder.take(data)
                 yield None
             self._js.account.send(self._reply, b"")
             self._reply = b""
-        if not frames.is_between:
+        if builder is None or not frames.is_between:
             raise BadArchive("the archive ends within a frame")
         return (yield from builder.finish())
 
@@ -122,7 +133,7 @@ class Restore:
 
             yield park
         payload, self._reply = self._queue.popleft()
-        self._queued -= len(payload)
+        self._queued -= len(payload) + CHUNK_SIZE
         if not self._reply:
             raise BadArchive(f"restore for stream '{self._path()}' requires reply subject for each chunk")
         if self._queued > QUEUED_MAX:
@@ -133,7 +144,7 @@ class Restore:
         if self._input is not Input.OPEN:
             return
         self._queue.append((request.payload, request.reply))
-        self._queued += len(request.payload)
+        self._queued += len(request.payload) + CHUNK_SIZE
         self._total += len(request.payload)
         self._heard_ns = self._js.shared.clock.now_ns()
         if not request.payload or self._queued > QUEUED_MAX:
@@ -191,3 +202,10 @@ class Restore:
             kind, now_ns = f"advisory.v1.restore_{what}", js.shared.clock.wall_ns()
             fields = {"stream": name} | fields | client
             advisories.publish(js.account, js.shared.rng, subject, kind, now_ns, fields, js.options.domain)
+
+
+def _builder_for(head: bytes, build: StreamBuild) -> ArchiveBuilder | TarBuilder | None:
+    """Return the builder for an archive that begins with `head`, None: more bytes are needed."""
+    if len(head) < len(MAGIC):
+        return None
+    return ArchiveBuilder(build) if head.startswith(MAGIC) else TarBuilder(build)

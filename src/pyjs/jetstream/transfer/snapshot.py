@@ -115,6 +115,10 @@ class Snapshot:
             status = "204" if self._index > 1 else ""  # as in nats-server: not after a single short chunk
         except Ended as ended:
             status, reason = ended.status, str(ended)
+        except Exception:  # a fault of this program: the scheduler logs it
+            self._drop_timer()
+            account.unsubscribe(subscription)
+            raise
         self._drop_timer()
         account.unsubscribe(subscription)
         header = f"NATS/1.0 {status}\r\n\r\n".encode() if status else b""
@@ -146,12 +150,11 @@ class Snapshot:
         now_ns = self._start_ns
         consumers = [each for each in self._stream.consumers.values() if isinstance(each, Consumer)]
         consumers = [each for each in consumers if not each.config.direct] if self._with_consumers else []
-        # Consumers change while others are written: each is written as it is when the messages are chosen.
-        states = [(each.name, archived(each, self._last_seq)) for each in consumers]
-        state = orjson.dumps(self._state | {"consumer_count": len(states)})
+        state = orjson.dumps(self._state | {"consumer_count": len(consumers)})
         yield MAGIC + encode(STATE_NAME, now_ns, 0, b"", state)
-        for name, data in states:
-            yield encode(CONSUMER_PREFIX + name.encode(), now_ns, 0, b"", data)
+        for each in consumers:  # one a step: there may be thousands, and one may have many deliveries
+            name = CONSUMER_PREFIX + each.name.encode()
+            yield encode(name, now_ns, 0, b"", archived(each, self._last_seq))
         yield from self._messages()
         yield encode(END.name, END.ts, END.seq, END.headers, END.payload)
 

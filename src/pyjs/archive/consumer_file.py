@@ -1,0 +1,87 @@
+"""States of consumers as nats-server stores them in `o.dat`.
+
+    o.dat     = magic 22 u8 | version u8 | ack floor: consumer_seq, stream_seq | delivered: consumer_seq, stream_seq
+                | number of pending [ newest time, s { entry } ] | number of redelivered { stream_seq | count }
+    entry     = stream_seq | [ consumer_seq, since version 2 ] | time before the newest, s
+
+Numbers are varints, times signed ones. Sequences of entries and of redelivered messages count from the ack floor.
+Version 1 stores the delivered sequences relative to the ack floor, and times after the oldest.
+
+Source: nats-server's source, decodeConsumerState in server/filestore.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.archive.frames import BadArchive
+from pyjs.archive.varints import VarintReader
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+MAGIC, VERSIONS = 22, (1, 2)
+NS_PER_S = 1_000_000_000
+INT63 = 1 << 63
+ENTRIES_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """The state of a consumer. Pairs are (consumer_seq, stream_seq)."""
+
+    delivered: tuple[int, int]
+    ack_floor: tuple[int, int]
+    pending: list[tuple[int, int, int]]  # (stream_seq, consumer_seq, time in ns) of each, in any order
+    redelivered: dict[int, int]  # by stream_seq: deliveries after the first one
+
+
+def read_consumer_file(data: bytes) -> Generator[None, None, ConsumerState]:
+    """Return the state in `o.dat`, in steps.
+
+    Raises:
+        BadArchive: it is damaged, or of an unknown version.
+    """
+    if len(data) < 2 or data[0] != MAGIC or data[1] not in VERSIONS:
+        raise BadArchive("o.dat is of an unknown version")
+    numbers, version = VarintReader(data, 2), data[1]
+    floor, delivered = (numbers.unsigned(), numbers.unsigned()), (numbers.unsigned(), numbers.unsigned())
+    if version == 1:
+        delivered = (delivered[0] + max(floor[0] - 1, 0), delivered[1] + max(floor[1] - 1, 0))
+    if max(*floor, *delivered) >= INT63:
+        raise BadArchive(f"o.dat claims the ack floor {floor}, and {delivered} delivered")
+    pending = yield from _pending(numbers, version, floor)
+    redelivered = {}
+    for number in range(_count(numbers)):
+        seq, count = numbers.unsigned(), numbers.unsigned()
+        if seq and count:
+            redelivered[seq + floor[1]] = count
+        if number % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1:
+            yield
+    return ConsumerState(delivered, floor, pending, redelivered)
+
+
+def _pending(
+    numbers: VarintReader, version: int, floor: tuple[int, int]
+) -> Generator[None, None, list[tuple[int, int, int]]]:
+    pending: list[tuple[int, int, int]] = []
+    count = _count(numbers)
+    base = numbers.signed() if count else 0
+    for number in range(count):
+        seq = numbers.unsigned() + floor[1]
+        cseq = numbers.unsigned() + floor[0] if version > 1 else 0
+        after = numbers.signed()
+        seconds = base + after if version == 1 else base - after
+        pending.append((seq, cseq, min(max(seconds * NS_PER_S, 0), INT63 - 1)))
+        if number % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1:
+            yield
+    return pending
+
+
+def _count(numbers: VarintReader) -> int:
+    """Return a number of entries, each of which has at least two bytes."""
+    count = numbers.unsigned()
+    if count > numbers.left:
+        raise BadArchive(f"o.dat claims {count} entries in {numbers.left} bytes")
+    return count

@@ -1,0 +1,210 @@
+"""Fills a stream from the files of nats-server's store: message blocks, their indexes, consumers.
+
+Blocks come in the order of their numbers, and messages in the order of their sequences. A message is removed by a
+tombstone in a later record, by the index of its block (before nats-server 2.10), or by the index of all blocks. An
+index that does not fit the blocks is ignored, as nats-server does: then messages that limits had removed come back,
+and the limits remove them again.
+
+Damage is reported to the owner, which ends the work or goes on after the damaged block.
+Source: rebuildStateFromBufLocked, recoverFullState and readIndexInfo in nats-server's server/filestore.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.archive.block_file import BlockBytes
+from pyjs.archive.block_index import StreamIndex, read_block_index, read_stream_index
+from pyjs.archive.blocks import MESSAGE, TOMBSTONE, BlockReader, BlockRecord
+from pyjs.archive.consumer_file import read_consumer_file
+from pyjs.archive.entries import INT64_MAX
+from pyjs.archive.frames import BadArchive
+from pyjs.archive.highway import highway_hash
+from pyjs.jetstream.config.json_strict import parse_time_ns
+from pyjs.jetstream.transfer.consumer_states import read_config
+from pyjs.jetstream.transfer.writing import COMMIT_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+    from typing import Protocol, TypeAlias
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.transfer.writing import StreamWriter
+
+    # Called with the text of a damage; it may raise BadArchive.
+    Damaged: TypeAlias = Callable[[str], None]
+
+    class Build(Protocol):
+        """A stream under construction."""
+
+        @property
+        def writer(self) -> StreamWriter:
+            """The writer of the stream."""
+
+        def commit(self) -> None:
+            """Write what was appended."""
+
+
+STEP_RECORDS = 256  # taken in one step: half a millisecond
+STEP_RANGES = 256  # ranges of removed messages
+NO_CHECK = bytes(8)  # of a block without records
+
+
+class BlockFiles:
+    """Appends the messages of blocks, and removes those that are marked as removed."""
+
+    def __init__(self, build: Build, stream: str, damaged: Damaged) -> None:
+        self._build = build
+        self._stream = stream
+        self._damaged = damaged
+        self._number = -1  # of the current block
+        self._bytes = BlockBytes()
+        self._reader = BlockReader(stream, 0)
+        self._skips_rest = False  # of the current block, after damage
+        self._index = b""  # of the current block
+        self._before = 0  # the last sequence before the current block
+        self._checks: dict[int, bytes] = {}  # number of each block -> the check of its last record
+        self.last_seq = 0  # the sequences of the stream go on after it
+
+    # -- blocks --------------------------------------------------------------------------------------------
+
+    def begin_block(self, number: int, index: bytes = b"") -> None:
+        """Begin a block. `index`: the contents of its `N.idx`. Raises BadArchive: its number is not the next."""
+        if number <= self._number:
+            raise BadArchive(f"block {number} comes after block {self._number}")
+        self._number, self._index, self._skips_rest = number, index, False
+        self._bytes, self._reader = BlockBytes(), BlockReader(self._stream, number)
+        self._before = max(self._build.writer.store.last_seq, self.last_seq)
+
+    def add(self, data: bytes) -> Generator[Step, None, None]:
+        """Use more bytes of the current block."""
+        if not self._skips_rest:
+            yield from self._reading(lambda: self._bytes.add(data))
+
+    def end_block(self) -> Generator[Step, None, None]:
+        """Check the end of the current block, and use its index."""
+        if not self._skips_rest:
+            yield from self._reading(lambda: (self._bytes.finish(),))
+        if not self._skips_rest and self._reader.left:
+            self._report(f"it ends within the record at {self._reader.offset}")
+        self._checks[self._number] = self._reader.check
+        if self._index:
+            yield from self._use_block_index()
+        self._build.commit()
+
+    def _reading(self, parts: Callable[[], Iterable[bytes]]) -> Generator[Step, None, None]:
+        """Take the records of parts of the block, up to the first damage."""
+        try:
+            for part in parts():
+                self._reader.add(part)
+                yield from self._take_records()
+        except BadArchive as error:
+            self._report(str(error))
+
+    def _take_records(self) -> Generator[Step, None, None]:
+        while records := self._reader.next(STEP_RECORDS):
+            for record in records:
+                self._take(record)
+            if self._build.writer.uncommitted > COMMIT_SIZE:
+                self._build.commit()
+            yield None
+
+    def _take(self, record: BlockRecord) -> None:
+        writer, seq = self._build.writer, record.seq
+        if seq >= INT64_MAX:
+            raise BadArchive(f"a record claims the sequence {seq}")
+        if record.kind == MESSAGE:
+            if seq > writer.store.last_seq:
+                writer.add(record)
+        elif seq > writer.store.last_seq:
+            self.last_seq = max(self.last_seq, seq)
+        elif record.kind == TOMBSTONE:
+            writer.store.drop_some(writer.store.make_filter(()), seq, seq + 1, 1)
+
+    def _report(self, problem: str) -> None:
+        self._skips_rest = True
+        self._damaged(f"message block {self._number} is damaged: {problem}")
+
+    # -- indexes -------------------------------------------------------------------------------------------
+
+    def _use_block_index(self) -> Generator[Step, None, None]:
+        try:
+            block, check = read_block_index(self._index, self._number)
+        except BadArchive:
+            return  # as without an index
+        if check == self._reader.check:
+            self.last_seq = max(self.last_seq, min(block.last_seq, INT64_MAX - 1))
+            yield from self._drop(block.removed_ranges(self._before))
+
+    def use_index(self, data: bytes) -> Generator[Step, None, None]:
+        """Use `index.db`, after the last block."""
+        try:
+            index = yield from read_stream_index(data, self._stream)
+        except BadArchive:
+            return  # as without an index
+        self.last_seq = max(self.last_seq, min(index.last_seq, INT64_MAX - 1))
+        if not self._fits(index):
+            return
+        writer, before = self._build.writer, 0
+        if index.first_seq > 1:
+            yield from writer.drop(1, index.first_seq - 1)
+            before = index.first_seq - 1
+        for block in index.blocks:
+            yield from self._drop(block.removed_ranges(before))
+            before = max(before, block.last_seq)
+        self._build.commit()
+        if writer.store.msgs != index.msgs:
+            self._damaged(f"the index counts {index.msgs} messages, the blocks have {writer.store.msgs}")
+
+    def _fits(self, index: StreamIndex) -> bool:
+        """Return whether the index was written after the last record of these blocks."""
+        last = max(self._checks, default=index.last_block)
+        return last == index.last_block and self._checks.get(last, NO_CHECK) == index.check
+
+    def _drop(self, ranges: Iterable[tuple[int, int]]) -> Generator[Step, None, None]:
+        for number, (first, last) in enumerate(ranges):
+            yield from self._build.writer.drop(first, last)
+            if number % STEP_RANGES == STEP_RANGES - 1:
+                self._build.commit()
+                yield None
+
+
+class ConsumerFiles:
+    """The files of one consumer, `obs/<name>/`."""
+
+    def __init__(self, stream: str, name: str) -> None:
+        self._stream = stream
+        self.name = name
+        self.files: dict[str, bytes] = {}  # by their names
+
+    def add_to(self, build: Build) -> Generator[Step, None, None]:
+        """Store the consumer.
+
+        Raises:
+            BadArchive, ApiError, StoreFailed: it is damaged, refused, or cannot be written.
+        """
+        meta, data = self.files.get("meta.inf"), self.files.get("o.dat", b"")
+        if meta is None:
+            raise BadArchive(f"consumer {self.name!r} has no meta.inf")
+        check_sum(meta, self.files.get("meta.sum"), f"{self._stream}/{self.name}")
+        config = read_config(meta, self.name)
+        state = None
+        if data:
+            state = yield from read_consumer_file(data)
+        yield from build.writer.add_consumer(self.name, config, state, created_ns(meta))
+
+
+def check_sum(meta: bytes, given: bytes | None, name: str) -> None:
+    """Refuse a `meta.inf` that does not fit its `meta.sum`. `name`: of the stream, or `<stream>/<consumer>`."""
+    if given is not None and given != highway_hash(name.encode(), meta).hex().encode():
+        raise BadArchive(f"meta.inf of {name!r} does not fit its checksum")
+
+
+def created_ns(meta: bytes) -> int:
+    """Return when a stream or consumer was created, from its `meta.inf`; 0: it does not say."""
+    try:
+        return max(parse_time_ns(orjson.loads(meta)["Created"]), 0)
+    except (ValueError, TypeError, LookupError):
+        return 0
