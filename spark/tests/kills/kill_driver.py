@@ -1,9 +1,10 @@
 """The queries that kills.py kills, each in a process: `python -m spark.tests.kills.kill_driver <what> <JSON>`.
 
     files     stream to Parquet by Spark's own file sink
-    archive   stream to Parquet by the archive, again and again
+    archive   stream to Parquet by the archive, as a streaming query
+    delta     the same to a table of Delta
     stream    stream to stream
-    all       these three at once
+    all       these at once
 
 With "once" they do what there is, then their last batch again, and end; else they go on until they are killed.
 """
@@ -12,12 +13,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyjs_spark
-from pyjs_spark.lake.archive import archive
+from pyjs_spark.lake import archive_query
+from pyjs_spark.lake.tables.table import Lake
 from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def main() -> None:
 def run(spark: SparkSession, what: str, said: dict[str, Any]) -> None:
     """Run the queries until they end."""
     started = [query(spark, each, said) for each in ("stream", "files") if what in (each, "all")]
-    if what in ("archive", "all"):
-        archives(spark, said, Path(said["folder"]), started)
+    started += [archives(spark, each, said) for each in ("archive", "delta") if what in (each, "all")]
     for each in started:
         each.awaitTermination()
 
@@ -89,17 +89,14 @@ def query(spark: SparkSession, what: str, said: dict[str, Any]) -> StreamingQuer
     return writer.start()
 
 
-def archives(spark: SparkSession, said: dict[str, Any], folder: Path, beside: list[StreamingQuery]) -> None:
-    """Archive what there is; without "once", again and again, as long as none of the queries beside it fails."""
+def archives(spark: SparkSession, what: str, said: dict[str, Any]) -> StreamingQuery:
+    """Start the archive as a query."""
+    folder = Path(said["folder"])
     options = parse_options({"servers": said["servers"], "stream": "SOURCE"})
-    while True:
-        archive(spark, str(folder / "archive"), options, rows_per_file=PARTITION_ROWS)
-        if said["once"]:
-            return
-        time.sleep(0.5)  # a timer of its user
-        for each in beside:
-            if (error := each.exception()) is not None:
-                raise error
+    lake = Lake(str(folder / what), "parquet" if what == "archive" else what)
+    every = "" if said["once"] else "100 milliseconds"
+    checkpoint = str(folder / f"checkpoint-{what}")
+    return archive_query.start(spark, lake, options, PARTITION_ROWS, every=every, checkpoint=checkpoint)
 
 
 if __name__ == "__main__":

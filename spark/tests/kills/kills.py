@@ -40,7 +40,7 @@ CONFIG = 'jetstream: {store_dir: "<<store>>"}'
 BACKLOG = 12_000  # messages that wait when the query starts
 LONGEST_S = 6.0  # from the first progress of a run to its kill
 START_S = 240.0  # a run that does not get on for so long fails the test
-TARGETS = ("stream", "files", "archive")
+TARGETS = ("stream", "files", "archive", "delta")
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that lives for seconds
 STREAMS: dict[str, dict[str, object]] = {
     "SOURCE": {"subjects": ["source.>"]},
@@ -64,7 +64,7 @@ class Trial:
 
     def fill(self) -> None:
         """Publish the next numbers to the source, so that enough of them wait."""
-        copied = self.progress() * (PARTITION_ROWS if self.what in ("files", "archive") else 1)
+        copied = self.progress() * (PARTITION_ROWS if self.what != "all" and self.what != "stream" else 1)
         count = max(0, BACKLOG - (self.filled - copied)) // 1000 * 1000
         for low in range(self.filled, self.filled + count, 1000):
             lines = [
@@ -151,6 +151,11 @@ class Trial:
         elif target == "archive":
             for path in (self.folder / target).rglob("seq=*.parquet"):
                 yield from pq.ParquetFile(path).read(["seq"])["seq"].to_pylist()
+        elif target == "delta":
+            from deltalake import DeltaTable
+
+            for uri in DeltaTable(f"{self.folder}/delta/SOURCE").file_uris():
+                yield from pq.ParquetFile(uri.removeprefix("file://")).read(["seq"])["seq"].to_pylist()
         else:
             client = Client(ConnectSettings((f"nats://127.0.0.1:{self.port}",)))
             what = ReadRange("TARGET", 1, self.progress() + 1, columns=("data",))
