@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler
+from spark.tests.jvm.conftest import IS_MATRIX, QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 
@@ -32,8 +33,9 @@ def test_every_job_works_over_spark_connect(server: ServerProcess, filler: Fille
     env = {
         **os.environ,
         "PYTHONPATH": PYTHONPATH,
-        "SPARK_TESTING": "1",
-    }  # the server takes a port that is free
+        "SPARK_TESTING": "1",  # the server takes a port that is free
+        **({} if IS_MATRIX else {"JAVA_TOOL_OPTIONS": QUICK_JAVA}),
+    }
     done = subprocess.run(
         argv,
         capture_output=True,

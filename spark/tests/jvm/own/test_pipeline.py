@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler
-from spark.tests.jvm.conftest import QUICK_JAVA
+from spark.tests.jvm.conftest import IS_MATRIX, QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 
@@ -22,6 +22,7 @@ def pipeline(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=env)
 
 
+@pytest.mark.skipif(not IS_MATRIX, reason="test_continuous.py shows the same: make spark-matrix runs it")
 def test_an_archive_from_an_empty_folder_to_a_checked_table(
     server: ServerProcess, filler: Filler, tmp_path: Path
 ) -> None:
