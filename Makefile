@@ -19,7 +19,7 @@ COMMA := ,
 CONF ?= conf/jetstream.conf
 ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
-WITHOUT_SPARK = tests spark/tests/test_wheels.py
+WITHOUT_SPARK = tests spark/tests/package/test_wheels.py
 
 .PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
@@ -39,17 +39,17 @@ test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)
 	@.ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
 
-spark-matrix: dev ## the same, each test with a JVM on both servers and with Spark's own settings (ARGS="spark/tests/jvm/test_sink.py")
+spark-matrix: dev ## the same, each test with a JVM on both servers and with Spark's own settings (ARGS="spark/tests/jvm/datasource/test_sink.py")
 	@PYJS_SPARK_MATRIX=1 .ci/spark $(if $(PYSPARK),--pyspark $(PYSPARK)) $(ARGS)
 
 spark-demo: build ## a million messages through sink, archive, windows and replay, reconciled (ARGS="--messages 20000")
 	@.ci/spark run benchmarks/spark_demo.py $(ARGS)
 
 spark-kills: dev ## Spark killed with -9, every message counted: WHAT=stream SERVER=peer ARGS="--kills 20"
-	@.ci/spark run -m spark.tests.kills $(or $(WHAT),all) --server $(or $(SERVER),ours) $(ARGS)
+	@.ci/spark run -m spark.tests.kills.kills $(or $(WHAT),all) --server $(or $(SERVER),ours) $(ARGS)
 
 spark-restarts: dev ## a query stopped with 2 cores, continued with 4 and another minPartitions (ARGS="--times 20 --server peer")
-	@.ci/spark run -m spark.tests.restarts $(ARGS)
+	@.ci/spark run -m spark.tests.kills.restarts $(ARGS)
 
 spark-size: dev ## ten million messages through Spark, each checked, and the memory of the workers (ARGS="--rows 1000000")
 	@.ci/spark run benchmarks/spark_size.py --ours "$(PY) -m pyjs" $(ARGS)
@@ -66,7 +66,7 @@ history: dev ## two thousand random histories of publishes on both servers, each
 	$(PY) -m tests.history --seeds $(or $(SEEDS),0-1999) $(ARGS)
 
 packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
-	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/test_wheels.py $(ARGS)
+	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/package/test_wheels.py $(ARGS)
 
 schemas: dev ## every API document of the scenarios against the JSON schemas of nats-io/jsm.go, fetched with Go
 	PYJS_REQUIRE=schemas $(PY) -m pytest tests/conformance/test_schemas.py $(ARGS)

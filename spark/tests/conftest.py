@@ -19,7 +19,7 @@ from tests.support import groups
 from tests.support.raw import RawClient
 
 if TYPE_CHECKING:
-    from spark.tests.sinks import Out, Task
+    from spark.tests.support.sinks import Out, Task
 
 JETSTREAM = 'jetstream: {store_dir: "<<store>>"}\nmax_payload: 4MB'
 SERVER_VENV = ROOT / ".venv" / "bin"
@@ -181,7 +181,7 @@ def filler(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[Fi
 def task(monkeypatch: pytest.MonkeyPatch) -> Task:
     """What the tasks of a test's writers are told."""
     pytest.importorskip("pyspark")
-    from spark.tests.sinks import Task
+    from spark.tests.support.sinks import Task
 
     return Task(monkeypatch)
 
@@ -189,7 +189,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Task:
 @pytest.fixture
 def out(filler: Filler, server: ServerProcess, task: Task) -> Out:
     """A stream to write to."""
-    from spark.tests.sinks import Out
+    from spark.tests.support.sinks import Out
 
     filler.create()
     return Out(filler, server.port, task)

@@ -136,6 +136,11 @@ def counts(src: Path) -> Iterator[tuple[str, str, int, int]]:
         yield name, "booleans", len(set().union(*(part.booleans for part in parts))), BOOLEANS
         if each.module.startswith(("store/", "jetstream/")):
             yield name, "levels", _levels(name, known), LEVELS
+    yield from packages(src)
+
+
+def packages(src: Path) -> Iterator[tuple[str, str, int, int]]:
+    """Yield (folder, "modules", how many it has, how many it may have) of all folders of modules."""
     for package in sorted({path.parent for path in source_files(src)}):
         modules = {path.stem for path in package.iterdir() if path.suffix in (".py", ".pyx")} - {"__init__"}
         yield package.relative_to(src).as_posix(), "modules", len(modules), MODULES

@@ -30,6 +30,12 @@ def test_what_is_too_large_is_known_and_does_not_grow() -> None:
     assert objects.over(SRC) == known, "a smaller count: lower it in OVER; a larger one: cut out a part"
 
 
+@pytest.mark.parametrize("folder", ["spark/src", "spark/fast/src", "spark/tests"])
+def test_folders_of_the_data_source_and_of_its_tests_have_few_modules(folder: str) -> None:
+    sizes = {package: count for package, _, count, most in objects.packages(ROOT / folder) if count > most}
+    assert sizes == {}
+
+
 def test_the_state_of_modules_is_known() -> None:
     assert objects.module_state(SRC) == set(objects.STATE)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from spark.tests.conftest import required
-from spark.tests.places import PYTHONPATH
+from spark.tests.support.places import PYTHONPATH
 
 import pyjs_spark
 from pyjs_spark.cli import main as cli

@@ -6,7 +6,7 @@ told which batch that is; Spark leaves that and the query's id in local properti
 documented, so that their absence is an error here and not a guess.
 
 Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each trap of it has a
-test in spark/tests/test_sink.py.
+test in spark/tests/datasource/test_sink.py.
 """
 
 from __future__ import annotations

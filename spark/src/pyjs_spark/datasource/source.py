@@ -3,7 +3,7 @@
 A thin layer: options, plans, offsets and reading are modules that know nothing of Spark. The data source is made in a
 process beside the driver and pickled from there.
 
-Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in spark/tests/test_source.py.
+Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in spark/tests/datasource/test_source.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From columns to publishes, and from the bytes of their acknowledgements back to rows, in plain Python.
 
 pyjs_spark_fast/frames.pyx is the same, compiled; a worker of a cluster may have only this one. Both pass
-spark/tests/test_frames.py.
+spark/tests/decode/test_frames.py.
 Knows no socket and no Arrow. Row `r` of a partition becomes
 
     publish = "PUB" SP subject SP inbox r SP size CRLF data CRLF
@@ -13,7 +13,7 @@ Knows no socket and no Arrow. Row `r` of a partition becomes
 and is acknowledged on the subject `inbox r`, so that every acknowledgement tells its row. Nothing is checked here:
 what may stand in a subject or a header is rows.py's business.
 
-Source: nats.docs "Client Protocol"; ADR-4 (headers); the PubAck of both servers, spark/tests/test_publish.py.
+Source: nats.docs "Client Protocol"; ADR-4 (headers); the PubAck of both servers, spark/tests/write/test_publish.py.
 """
 
 from __future__ import annotations

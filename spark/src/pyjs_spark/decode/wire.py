@@ -1,7 +1,7 @@
 """From the bytes of a pull's deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the same, compiled.
 
-A worker of a cluster may have only this one. Both take the same bytes to the same columns (spark/tests/test_wire.py).
-Knows no socket and no Arrow: columns come out as the buffers that Arrow arrays are made of.
+A worker of a cluster may have only this one. Both take the same bytes to the same columns
+(spark/tests/decode/test_wire.py). Knows no socket and no Arrow: columns come out as the buffers of Arrow arrays.
 
     delivery = "MSG" SP subject SP sid SP reply SP size CRLF payload CRLF
              | "HMSG" SP subject SP sid SP reply SP headers-size SP size CRLF headers payload CRLF

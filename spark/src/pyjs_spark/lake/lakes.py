@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.lake import archive as files
 from pyjs_spark.lake.archive import Holding, Written
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyjs_spark.lake.watch import Watch
 
-__all__ = ["Lake", "archive", "check_installed", "look", "plan", "write"]
+__all__ = ["Lake", "archive", "check_installed", "look", "plan", "task_of", "write"]
 
 
 def check_installed(kind: str) -> None:
@@ -50,6 +52,13 @@ def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
     if lake.format == "parquet":
         return files.plan(lake.root, options, rows_per_file)
     return tables.plan(lake, options, rows_per_file)
+
+
+def task_of(lake: Lake, options: Options) -> Callable[..., list[Any]]:
+    """Return what a worker does with each range: write its files, and return one dataclass for each."""
+    if lake.format == "parquet":
+        return partial(files.write_range, options.connect, lake.root)
+    return tables.task_of(lake, options)
 
 
 def write(

@@ -3,7 +3,7 @@
 What a batched answer adds to the headers stands at their end, in this order: Nats-Stream, Nats-Subject,
 Nats-Sequence, Nats-Time-Stamp, Nats-Num-Pending, Nats-Last-Sequence. It is taken off again.
 
-Source: ADR-31; both servers' answers are checked in spark/tests/test_direct.py.
+Source: ADR-31; both servers' answers are checked in spark/tests/read/test_direct.py.
 """
 
 from __future__ import annotations

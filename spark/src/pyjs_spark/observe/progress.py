@@ -6,7 +6,7 @@
 The offsets are those of `read/offsets.py`; sources with other offsets are left out. `latestOffset` is the end of each
 stream after the batch, and has under `lost` how many sequences this run of the query has lost.
 
-Source: StreamingQueryProgress of pyspark 4.2 and 4.3, checked in spark/tests/jvm/test_observe_run.py.
+Source: StreamingQueryProgress of pyspark 4.2 and 4.3, checked in spark/tests/jvm/datasource/test_observe_run.py.
 """
 
 from __future__ import annotations

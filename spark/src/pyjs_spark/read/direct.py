@@ -8,7 +8,7 @@ counts as data loss. A limits stream can be read this way as well; there losses 
 A direct get may be answered by a mirror (`mirror_direct`), which need not have every message, or by a replica that
 lags behind. So answers of a mirror are discarded, and where a replica has nothing more its leader is asked.
 
-Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in spark/tests/test_direct.py.
+Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in spark/tests/read/test_direct.py.
 """
 
 from __future__ import annotations

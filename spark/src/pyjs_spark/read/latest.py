@@ -10,7 +10,7 @@ later, since sequences rise; if the older one had come already, the newer one is
 kept. The read does not trust the consumer's count of what is pending to tell its end: it asks for the next message
 after the last one, and starts again if the consumer has left one out.
 
-Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/test_kv.py.
+Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/kv/test_kv.py.
 """
 
 from __future__ import annotations

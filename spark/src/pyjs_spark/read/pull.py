@@ -12,7 +12,7 @@ Where sequences have no message, the stream's first sequence tells whether they 
 (ranges.Losses). After a lost connection, a vanished consumer or a delivery that is missing, a new consumer goes on
 after the last row.
 
-Source: ADR-13 (pull requests and their statuses); both servers' behaviour is checked in spark/tests/test_pull.py.
+Source: ADR-13 (pull requests and their statuses); both servers are checked in spark/tests/read/test_pull.py.
 """
 
 from __future__ import annotations

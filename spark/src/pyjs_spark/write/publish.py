@@ -5,7 +5,7 @@ a connection ends, or for too long, is published again with the same message id,
 "duplicate". Where the server's memory of ids may be too short for that, `stored` looks into the stream first.
 Order is that of the rows unless something has to be published again.
 
-Source: nats.docs "JetStream Publish"; the answers of both servers are checked in spark/tests/test_publish.py.
+Source: nats.docs "JetStream Publish"; the answers of both servers are checked in spark/tests/write/test_publish.py.
 """
 
 from __future__ import annotations

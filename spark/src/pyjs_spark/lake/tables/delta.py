@@ -5,7 +5,7 @@ last committed one. The library accepts the same version twice, so it is read be
 tried only as the very next version of the table, so that no other commit comes between the read and the commit.
 The identity of the stream is stored in the table's configuration.
 
-Source: the protocol of Delta (transaction identifiers); deltalake's part of it: spark/tests/test_tables.py.
+Source: the protocol of Delta (transaction identifiers); deltalake's part of it: spark/tests/lake/test_tables.py.
 """
 
 from __future__ import annotations

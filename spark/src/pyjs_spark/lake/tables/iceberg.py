@@ -10,7 +10,7 @@ their files. So each commit is tried once, and only on the snapshot that was rea
 
 The default catalog is an SQLite file in the root: pyiceberg's catalog of type sql named `pyjs`.
 
-Source: the specification of Iceberg; pyiceberg's part of it is checked in spark/tests/test_tables.py.
+Source: the specification of Iceberg; pyiceberg's part of it is checked in spark/tests/lake/test_tables.py.
 """
 
 from __future__ import annotations

@@ -138,12 +138,17 @@ def write_parts(
     written: list[Written] = []
     tables = {name: table_of(lake, name) for name in sorted({each.stream for each in ranges})}
     at = {name: _begin(table, ranges) for name, table in tables.items()}
+    task = task_of(lake, options)
     for part in _parts(ranges, part_size):
-        task = partial(write_files, options.connect, lake.root, tables[part[0].stream].data, "")
         pairs = zip(part, run(task, part), strict=True)
         for name, own in groupby(pairs, key=lambda pair: pair[0].stream):
             written += _commit(tables[name], at, list(own))
     return written
+
+
+def task_of(lake: Lake, options: Options) -> Task:
+    """Return what a worker does with each range of the tables."""
+    return partial(write_files, options.connect, lake.root, table_of(lake, "").data, "")
 
 
 def _commit(

@@ -1,0 +1,123 @@
+"""Archive as a streaming query: each micro-batch writes what came, by `Trigger.AvailableNow` or at an interval.
+
+    spark.readStream.format("jetstream-archive")    plans and reads as `jetstream` does; its tasks write the files
+        .writeStream.foreachBatch(...)              commits them to the table; files of Parquet are there already
+
+Progress is the archive's own, as for a run of `archive`: the names of the files, or the end that the table's last
+commit has set. So the query needs no checkpoint. A batch that is made again, by a query with one after a kill, writes
+what the archive lacks up to the end of the batch, and a commit is taken only where the table ends at its beginning.
+The gaps of a killed run are filled by the first batch. One query or run at a time may write to an archive.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import InputPartition
+
+from pyjs_spark.datasource.readers import JetStreamStreamReader
+from pyjs_spark.decode.schema import Projection
+from pyjs_spark.lake import lakes
+from pyjs_spark.lake.ranges_source import FilesReader, FilesSource
+from pyjs_spark.lake.tables import tables
+from pyjs_spark.lake.tables.table import Lake, TableFile
+from pyjs_spark.options.reading import Options
+from pyjs_spark.read import offsets
+from pyjs_spark.read.offsets import StreamOffset
+from pyjs_spark.read.plan import PARALLELISM
+from pyjs_spark.read.ranges import ReadRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.types import StructType
+
+NAME = "jetstream-archive"
+FILES_PER_BATCH = 64  # about: a kill of a table's query costs one batch
+
+
+def start(
+    spark: SparkSession,
+    lake: Lake,
+    options: Options,
+    rows_per_file: int = 500_000,
+    *,
+    every: str = "",
+    checkpoint: str = "",
+) -> StreamingQuery:
+    """Start the query, which ends when it has what there is; with an interval `every` ("10 seconds") it goes on.
+
+    Raises:
+        OptionError, DataLoss: as lakes.archive; here before the query starts, later by the query.
+    """
+    lakes.plan(lake, options, rows_per_file)
+    limited = replace(options, max_rows_per_trigger=rows_per_file * FILES_PER_BATCH)
+    reader_of = staticmethod(partial(ArchiveReader, lake, limited, rows_per_file))
+    spark.dataSource.register(type("ArchiveSource", (ArchiveSource,), {"reader_of": reader_of}))
+    rows = spark.readStream.format(NAME).load()
+    writer = rows.writeStream.foreachBatch(partial(_commit, lake, options))
+    writer = writer.option("checkpointLocation", checkpoint) if checkpoint else writer
+    return writer.trigger(**({"processingTime": every} if every else {"availableNow": True})).start()
+
+
+class ArchiveSource(FilesSource):
+    """New messages of streams, written to the files of an archive."""
+
+    reader_of: Callable[[], ArchiveReader]
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format()`."""
+        return NAME
+
+    def streamReader(self, schema: StructType) -> ArchiveReader:
+        """Return the source of a streaming query."""
+        return type(self).reader_of()
+
+
+class ArchiveReader(JetStreamStreamReader):
+    """Plans as any streaming query does, from the end of the archive on; its tasks write files."""
+
+    def __init__(self, lake: Lake, options: Options, rows_per_file: int) -> None:
+        super().__init__(options, Projection((), (), ()), PARALLELISM)
+        self._lake = lake
+        self._options = options
+        self._rows_per_file = rows_per_file
+        self._files = FilesReader(lakes.task_of(lake, options), ())
+
+    def initialOffset(self) -> dict[str, object]:
+        """Return the first sequence that the archive lacks of each stream."""
+        lacks = {each.stream: each.low for each in reversed(self._lacking())}
+        found = lakes.look(self._lake, self._options)
+        states = [(holding.state, max(holding.next, holding.state.first_seq)) for holding in found]
+        begin = {state.name: StreamOffset(lacks.get(state.name, end), state.created) for state, end in states}
+        return offsets.to_json(begin, self._planner.cut)
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        """Return a task for each range that the archive lacks up to the end of the batch."""
+        ends = offsets.from_json(end)
+        known = [(each, ends[each.stream].next) for each in self._lacking() if each.stream in ends]
+        parts = [replace(each, high=min(each.high, stop)) for each, stop in known if each.low < stop]
+        return [InputPartition(each) for each in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read one range and write its files, in a worker."""
+        return self._files.read(partition) if partition.value is not None else iter(())
+
+    def _lacking(self) -> list[ReadRange]:
+        return lakes.plan(self._lake, self._options, self._rows_per_file)
+
+
+def _commit(lake: Lake, options: Options, rows: DataFrame, batch: int) -> None:
+    """Write the files of a batch, and add them to their tables."""
+    done = sorted(rows.collect(), key=lambda row: (row.stream, row.low))
+    if done and lake.format != "parquet":
+        made = {(row.stream, row.low): [TableFile(**each) for each in json.loads(row.files)] for row in done}
+        ranges = [ReadRange(row.stream, row.low, row.high) for row in done]
+        tables.write_parts(
+            lambda _, part: [made[each.stream, each.low] for each in part], lake, options, ranges, len(ranges)
+        )

@@ -1,0 +1,239 @@
+"""Whether `replay` is right after kills: `python -m spark.tests.kills.pipeline_kills replay --kills 20`.
+
+The command runs as a user runs it, and is killed with -9, its JVM and its workers too, when its target has got to a
+random place; then it is started again, and at the end it runs through. Of a replay every message must be in the
+target once and in order. The target remembers message ids
+for a tenth of a second, so that its duplicate window hides nothing. The seed decides the places.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from spark.tests.conftest import our_command_from_anywhere, peer_or_skip
+from spark.tests.support.places import PYTHONPATH
+from tests.conformance.harness.process import ServerProcess
+from tests.support.raw import RawClient
+
+from pyjs_spark.lake import archive
+from pyjs_spark.nats.client import Client
+from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options.reading import parse_options
+from pyjs_spark.read.pull import ReadRange, read_range
+
+CONFIG = 'jetstream: {store_dir: "<<store>>"}'
+START_S = 240.0  # a run that does not get on for so long fails
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that lives for seconds
+MESSAGES = 6000
+GROUPS = 3
+PER_SECOND = 10  # of the times that messages carry
+BEGINS = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+class Command:
+    """`pyjs-pipeline` in a process group of its own, with all that it starts."""
+
+    def __init__(self, argv: list[str], log: Path) -> None:
+        self.log_file = log
+        env = {**os.environ, "PYTHONPATH": PYTHONPATH, "JAVA_TOOL_OPTIONS": QUICK_START}
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pyjs_spark.cli", *argv],
+                stdout=out,
+                stderr=out,
+                env=env,
+                start_new_session=True,
+            )
+
+    def check_runs(self) -> None:
+        """Fail if it has ended."""
+        assert self.process.poll() is None, self.log()
+
+    def wait(self, wait_s: float = START_S) -> int:
+        """Wait for its end; return the exit code."""
+        return self.process.wait(wait_s)
+
+    def kill(self) -> None:
+        """Kill everything that is left of it."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # all of it had ended
+        self.process.wait()
+
+    def log(self) -> str:
+        """Return the end of what it said."""
+        return self.log_file.read_text("utf-8", "replace")[-3000:]
+
+
+class Trial(ABC):
+    """One pipeline, killed again and again. The stream SOURCE is filled before."""
+
+    target = ""  # the stream that grows while the pipeline gets on
+
+    def __init__(self, port: int, folder: Path, seed: int) -> None:
+        self.address = f"nats://127.0.0.1:{port}"
+        self.folder = folder
+        self.raw = RawClient(port, timeout_s=60.0)
+        self._random = random.Random(seed)
+        self.raw.api("STREAM.CREATE.SOURCE", name="SOURCE", subjects=["source.>"])
+        for low in range(1, MESSAGES + 1, 500):
+            self.raw.send(b"".join(map(_publish, range(low, low + 500))))
+            acks = self.raw.frames()
+            for _ in range(500):
+                assert b'"seq"' in next(acks)[3]
+
+    @abstractmethod
+    def argv(self) -> list[str]:
+        """Return the words of the command."""
+
+    @abstractmethod
+    def wrong(self) -> dict[str, int]:
+        """Return how much of each kind is wrong in the target."""
+
+    def written(self) -> int:
+        """Return how far the target is."""
+        said = self.raw.try_api(f"STREAM.INFO.{self.target}")
+        return int(said["state"]["last_seq"]) if "state" in said else 0
+
+    @abstractmethod
+    def whole(self) -> int:
+        """Return how far the target is at the end, at least."""
+
+    def kill_once(self) -> int:
+        """Start the command, and kill it at a random place; return that."""
+        before = self.written()
+        goal = before + self._random.randint(1, max(1, (self.whole() - before) // 2))
+        command = Command(self.argv(), self.folder / "command.log")
+        deadline_s = time.monotonic() + START_S
+        try:
+            while self.written() < goal:
+                command.check_runs()
+                assert time.monotonic() < deadline_s, "it does not get on: " + command.log()
+                time.sleep(0.005)  # between two looks at the target: there is no event to wait for
+            command.check_runs()
+        finally:
+            command.kill()
+        return self.written()
+
+    def finish(self) -> None:
+        """Run the command until all is done, and once more, which has nothing to do."""
+        for _ in range(2):
+            command = Command(self.argv(), self.folder / "command.log")
+            try:
+                assert command.wait() == 0, command.log()
+            finally:
+                command.kill()
+        assert command.log().endswith("nothing new\n")
+
+
+def _publish(number: int) -> bytes:
+    """Return the publish of a message; each second has an id as users give them."""
+    at = BEGINS + timedelta(seconds=number // PER_SECOND)
+    payload = json.dumps({"n": number, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}).encode()
+    head = (
+        b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number if number % 2 else b"NATS/1.0\r\nKind: even\r\n\r\n"
+    )
+    subject = b"source.%d" % (number % GROUPS)
+    sizes = (len(head), len(head) + len(payload))
+    return b"HPUB %b _INBOX.raw.f %d %d\r\n%b%b\r\n" % (subject, *sizes, head, payload)
+
+
+class Replay(Trial):
+    """A replay of the archive of the source into another stream."""
+
+    target = "TARGET"
+
+    def __init__(self, port: int, folder: Path, seed: int) -> None:
+        super().__init__(port, folder, seed)
+        self.raw.api(
+            "STREAM.CREATE.TARGET", name="TARGET", subjects=["target.>"], duplicate_window=100_000_000
+        )
+        self._lake = str(folder / "lake")
+        options = parse_options({"stream": "SOURCE", "servers": self.address})
+        for what in archive.plan(self._lake, options, 1700):
+            archive.write_range(options.connect, self._lake, what)
+
+    def argv(self) -> list[str]:
+        """Replay in several batches, slowly enough to be killed within one."""
+        return [
+            "replay", self._lake, "SOURCE", "TARGET", "--id", "again", "--map", "source.> -> target.>",
+            "--rows-per-batch", "1500", "--rate", "4000", "--master", "local[1]", "-s", self.address,
+        ]  # fmt: skip
+
+    def whole(self) -> int:
+        """Every message of the source."""
+        return MESSAGES
+
+    def wrong(self) -> dict[str, int]:
+        """Count what is lost, there more than once, or after a later one."""
+        client = Client(ConnectSettings((self.address,)))
+        what = ReadRange("TARGET", 1, self.written() + 1, columns=("data",))
+        rows = [
+            json.loads(data)["n"]
+            for batch in read_range(client, what)
+            for data in batch.column(0).to_pylist()
+        ]
+        client.close()
+        found = Counter(rows)
+        return {
+            "lost": sum(1 for number in range(1, MESSAGES + 1) if number not in found),
+            "more_than_once": sum(1 for times in found.values() if times > 1),
+            "out_of_order": sum(1 for one, two in pairwise(rows) if one > two),
+        }
+
+
+TRIALS: dict[str, type[Trial]] = {"replay": Replay}
+
+
+def run(
+    what: str, server: str, kills: int, folder: Path, *, seed: int = 1, tell: bool = False
+) -> dict[str, Any]:
+    """Return the figures of one trial."""
+    command = our_command_from_anywhere() if server == "ours" else peer_or_skip()
+    process = ServerProcess(command, CONFIG, folder, with_http=False)
+    process.start()
+    try:
+        trial = TRIALS[what](process.port, folder, seed)
+        places = []
+        for _ in range(kills):
+            places.append(trial.kill_once())
+            if tell:
+                print(f"{what} on {server}: killed at {places[-1]} of {trial.whole()}", flush=True)
+        trial.finish()
+        return {"what": what, "server": server, "killed_at": places, "wrong": trial.wrong()}
+    finally:
+        process.kill()
+
+
+def main() -> int:
+    """Run what the command line names; the exit code is 1 if anything is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m spark.tests.kills.pipeline_kills", description=__doc__)
+    parser.add_argument("what", choices=tuple(TRIALS))
+    parser.add_argument("--server", choices=("ours", "peer"), default="ours")
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.dir) as scratch:
+        figures = run(args.what, args.server, args.kills, Path(scratch), seed=args.seed, tell=True)
+    print(json.dumps(figures))
+    return int(any(figures["wrong"].values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
