@@ -29,7 +29,10 @@ def test_the_login_is_only_in_connect() -> None:
         ({"pyjs_route": 7}, "route protocol '7' instead of 1"),
         ({"port": True}, "the field port is no port number"),
         ({"port": 70_000}, "the field port is no port number"),
-        ({"server_name": "x" * 5000}, "the field server_name is no printable text of at most 4096 characters"),
+        (
+            {"server_name": "x" * 5000},
+            "the field server_name is no printable text of at most 4096 characters",
+        ),
         ({"connect_urls": "x"}, "the field connect_urls is no list of at most 128 addresses"),
         ({"connect_urls": ["x"] * 129}, "the field connect_urls is no list of at most 128 addresses"),
         ({"connect_urls": ["x" * 301]}, "the field connect_urls is no list of at most 128 addresses"),
