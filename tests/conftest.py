@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.support import groups
+from tests.support import again, groups
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,6 +66,14 @@ def fix_hash_seed() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Count the seconds of each group, and the scenarios that are played again."""
     groups.register(config)
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run tests with processes once more when they fail; others as usual."""
+    if not again.has_second_run(item.nodeid):
+        return None
+    again.run(item, nextitem)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,7 +19,7 @@ from tests.conformance.harness.process import ServerProcess, our_command, peer_c
 from tests.support.certificates import COMMON, LOCAL, Authority, subject
 
 PEER = peer_command()
-WAIT_S = 8.0
+WAIT_S = 30.0
 pytestmark = pytest.mark.skipif(
     PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
 )

@@ -15,7 +15,7 @@ from tests.conformance.harness.process import ServerFailed, ServerProcess, our_c
 from tests.support.nkeys import ACCOUNT, Nkey
 
 PEER = peer_command()
-WAIT_S = 8.0
+WAIT_S = 30.0
 ALICE, BOB, NOBODY = Nkey("alice"), Nkey("bob"), Nkey("nobody")
 USERS = (
     f"{{ nkey: {ALICE.public}, permissions: {{ publish: foo }} }}, {{ nkey: {BOB.public} }}, "

@@ -41,7 +41,7 @@ def listed_differences() -> dict[str, str]:
     return dict(rows)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("script", SCRIPTS, ids=[script.name for script in SCRIPTS])
 def test_a_scenario_is_the_same_on_both_servers_or_listed(
     script: Script, tmp_path: Path, record_property: Callable[[str, object], None]

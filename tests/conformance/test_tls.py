@@ -25,7 +25,7 @@ from tests.conformance.harness.process import ServerProcess, our_command, peer_c
 from tests.support.certificates import COMMON, LOCAL, ORGANISATION, UNIT, Authority, subject
 
 PEER = peer_command()
-WAIT_S = 8.0
+WAIT_S = 30.0
 CONNECT = b'CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n'
 INFO_FIELDS = ("tls_required", "tls_verify", "tls_available", "auth_required")
 Seen = list[Any]

@@ -1,4 +1,4 @@
-"""What a run of the tests tells at its end: seconds of each group of tests, and scenarios that were played again."""
+"""What a run of the tests tells at its end: seconds of each group of tests, and tests that were played again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-PLAYED_AGAIN = (
-    "played again"  # a property of a report: the name of a scenario that did not pass the first time
-)
-PLAYED_AGAIN_MAX = 6  # about one scenario in a hundred
+PLAYED_AGAIN = "played again"  # a property of a report: the scenario or test that did not pass the first time
+PLAYED_AGAIN_MAX = 6  # about one scenario in a hundred, and the other tests with processes
 PLUGIN = "groups"
 
 
@@ -44,14 +42,14 @@ class Groups:
             self._played_again.extend(again)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run in which too many scenarios were played again: one of the servers is not stable."""
+        """Fail a run in which too many tests were played again: one of the servers is not stable."""
         if len(self._played_again) > PLAYED_AGAIN_MAX:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print both, the dearest group first, and add the groups to the file."""
         if self._played_again:
-            count = f"{len(self._played_again)} scenarios, {PLAYED_AGAIN_MAX} are allowed"
+            count = f"{len(self._played_again)} tests, {PLAYED_AGAIN_MAX} are allowed"
             terminalreporter.section(f"played again: {count}")
             for name in sorted(self._played_again):
                 terminalreporter.write_line(name)

@@ -46,7 +46,7 @@ async def read_range(client: Client, seq: int = 1, **fields: Any) -> list[Chunk]
         at = chunks[-1].next if chunks else seq
         await client.publish(READ, json.dumps({"seq": at, **fields}).encode(), reply=inbox)
         while True:
-            message = await answers.next_msg(timeout=10)
+            message = await answers.next_msg(timeout=60)
             assert not message.data.startswith(b"{"), message.data
             chunks.append(decode(message.data))
             if chunks[-1].is_last:
@@ -134,10 +134,10 @@ async def test_a_slow_reader_is_not_closed_for_what_it_asked_for(start_server: S
         ask = b"PUB %b i %d\r\n%b\r\n" % (READ.encode(), len(body), body)
         writer.write(b'CONNECT {"verbose":false,"headers":true}\r\nSUB i 1\r\n' + 16 * ask)
         # The server has its turns, and nobody takes the answers.
-        await client.request(READ, b"", timeout=5)
+        await client.request(READ, b"", timeout=60)
         got = b""
         while len(re.findall(rb"PYJB\x01\x00[\x01\x03]", got)) < 16:
-            data = await asyncio.wait_for(reader.read(1 << 20), 10)
+            data = await asyncio.wait_for(reader.read(1 << 20), 60)
             assert data, "the server closed the connection"
             got += data
         writer.close()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.conformance.harness.process import free_port
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "embedding.md"
 EXAMPLE = re.compile(r"```python\n(.*?)```\n(?:\n((?:    [^\n]+\n)+))?", re.DOTALL)
@@ -27,13 +27,6 @@ SCRIPTS = [(code, output) for code, output in examples() if output]
 TESTS = [code for code, output in examples() if not output]
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-    return port
-
-
 def run(directory: Path, *command: str) -> tuple[int, str, str]:
     """Run Python as a user does; return its exit code and what it said."""
     words = [sys.executable, "-W", "error::ResourceWarning", *command]
@@ -49,8 +42,9 @@ def test_there_are_examples_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("at", range(len(SCRIPTS)))
-def test_an_example_prints_what_stands_below_it(tmp_path: Path, free_port: int, at: int) -> None:
-    code, output = (text.replace("4233", str(free_port)) for text in SCRIPTS[at])
+def test_an_example_prints_what_stands_below_it(tmp_path: Path, at: int) -> None:
+    port = str(free_port())
+    code, output = (text.replace("4233", port) for text in SCRIPTS[at])
 
     assert run(tmp_path, "-c", code) == (0, output, "")
 

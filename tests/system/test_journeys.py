@@ -30,7 +30,7 @@ async def connected(server: ServerProcess) -> AsyncIterator[Client]:
 
 def jsz(server: ServerProcess, arguments: str) -> dict[str, Any]:
     url = f"http://127.0.0.1:{server.http_port}/jsz?{arguments}"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
 
@@ -44,7 +44,7 @@ async def test_orders_survive_a_restart_with_their_ack_floor(start_server: Start
             await js.publish("orders.new", number)
         await js.add_consumer("ORDERS", ConsumerConfig(durable_name="order-processor", ack_policy="explicit"))
         subscription = await js.pull_subscribe_bind("order-processor", "ORDERS")
-        messages = await subscription.fetch(2, timeout=5)
+        messages = await subscription.fetch(2, timeout=60)
         for message in messages:
             await message.ack_sync()
         assert [message.data for message in messages] == [b"1", b"2"]
@@ -58,7 +58,7 @@ async def test_orders_survive_a_restart_with_their_ack_floor(start_server: Start
         assert info.ack_floor is not None
         assert (info.ack_floor.stream_seq, info.num_ack_pending, info.num_pending) == (2, 0, 1)
         subscription = await js.pull_subscribe_bind("order-processor", "ORDERS")
-        assert [message.data for message in await subscription.fetch(1, timeout=5)] == [b"3"]
+        assert [message.data for message in await subscription.fetch(1, timeout=60)] == [b"3"]
         account = jsz(server, "streams=1&consumers=1")["account_details"][0]
         detail = account["stream_detail"][0]
         assert detail["name"] == "ORDERS"
@@ -76,7 +76,7 @@ async def test_a_stream_takes_what_its_subjects_and_limits_allow(start_server: S
         await js.add_stream(config)
         assert (await js.publish("order.new", b"1")).seq == 1
         with pytest.raises(NoRespondersError):
-            await client.request("order.a.b", b"2", timeout=2)
+            await client.request("order.a.b", b"2", timeout=60)
         with pytest.raises(APIError) as refused:
             await js.publish("order.new", b"x" * ((1 << 20) + 1))
         assert refused.value.err_code == 10054
@@ -100,7 +100,7 @@ async def test_a_work_queue_gives_each_message_once(start_server: StartServer) -
         subscription = await js.pull_subscribe("work.*", "worker")
         seen = []
         while len(seen) < 100:
-            for message in await subscription.fetch(25, timeout=5):
+            for message in await subscription.fetch(25, timeout=60):
                 seen.append(int(message.data))
                 await message.ack_sync()
         assert seen == list(range(100))
@@ -115,7 +115,7 @@ async def test_a_push_subscription_gets_old_and_new_messages(start_server: Start
         await js.publish("s.a", b"old")
         subscription = await js.subscribe("s.*", durable="d")
         await js.publish("s.b", b"new")
-        received = [await subscription.next_msg(timeout=5) for _ in range(2)]
+        received = [await subscription.next_msg(timeout=60) for _ in range(2)]
         for message in received:
             await message.ack()
         assert [(message.subject, message.data) for message in received] == [("s.a", b"old"), ("s.b", b"new")]
@@ -168,12 +168,12 @@ async def test_key_value_watch_sees_changes(start_server: StartServer) -> None:
         bucket = await js.create_key_value(bucket="w")
         await bucket.put("k.1", b"1")
         watcher = await bucket.watchall()
-        first = await watcher.updates(timeout=5)
+        first = await watcher.updates(timeout=60)
         assert first is not None
         assert (first.key, first.value) == ("k.1", b"1")
-        assert await watcher.updates(timeout=5) is None
+        assert await watcher.updates(timeout=60) is None
         await bucket.put("k.2", b"2")
-        second = await watcher.updates(timeout=5)
+        second = await watcher.updates(timeout=60)
         assert second is not None
         assert (second.key, second.value) == ("k.2", b"2")
 
@@ -203,5 +203,5 @@ async def test_an_ephemeral_consumer_goes_after_its_threshold(start_server: Star
         info = await js.add_consumer("E", ConsumerConfig(inactive_threshold=0.2, ack_policy="explicit"))
         assert info.name
         events = await client.subscribe(f"$JS.EVENT.ADVISORY.CONSUMER.DELETED.E.{info.name}")
-        await events.next_msg(timeout=5)
+        await events.next_msg(timeout=60)
         assert await js.consumers_info("E") == []

@@ -21,7 +21,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PEER = Path(sys.executable).parent / "nats-server"
 LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(INF|WRN|ERR|FTL|DBG|TRC)\] (.*)")
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def commands() -> list[object]:

@@ -32,8 +32,8 @@ from tests.conformance.harness.process import ServerProcess
 
 WALK = Path(__file__).resolve().parent.parent / "cli" / "walk.txt"
 VERSION = "v0.4.0"
-COMMAND_SECONDS = 30.0
-WAIT_SECONDS = 10.0
+COMMAND_SECONDS = 60.0
+WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.01
 CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }'
 

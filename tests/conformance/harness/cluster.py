@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.conformance.harness.process import ServerProcess, free_port
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 NAMES = ("a", "b", "c")
 CONNECT: dict[str, object] = {
     "verbose": False,

@@ -26,7 +26,7 @@ from .script import Script, ScriptError, Step, unescape
 
 Recording = dict[str, Any]
 
-WAIT_SECONDS = 8.0
+WAIT_SECONDS = 30.0
 CONNECT_DEFAULTS: dict[str, Any] = {
     "verbose": False,
     "pedantic": False,

@@ -1,12 +1,13 @@
 """A server process with a configuration file and a store directory of its own.
 
 Two kinds: ours and the peer. Readiness is the line `Server is ready` in the log, so that no probe connection
-takes a client id. A port is asked of the kernel and given back before the server takes it; a start that
+takes a client id. A port is looked for before the server takes it; a start that
 loses this race is repeated with another one.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import signal
@@ -19,8 +20,12 @@ from pathlib import Path
 from .forks import Forked
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 STARTS_MAX = 3
+PORTS_FIRST = 12_000
+PORTS_OF_WORKER = 2_500
+PORT_RANGES = 8  # up to 32,000; outgoing connections begin at 32,768
+_given = itertools.count()  # ports asked for by this process
 
 
 def our_command() -> list[str]:
@@ -155,8 +160,17 @@ class ServerProcess:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """Return a port that nobody listens on now, and that this run of the tests does not name again soon.
+
+    It is below the ports that the kernel gives to outgoing connections. Each xdist worker has a range of its own.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = PORTS_FIRST + worker % PORT_RANGES * PORTS_OF_WORKER
+    while True:
+        port = first + (os.getpid() * 97 + next(_given)) % PORTS_OF_WORKER
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         return port

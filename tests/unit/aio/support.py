@@ -30,10 +30,10 @@ class Talk:
         return talk
 
     async def until(self, end: bytes) -> bytes:
-        return await asyncio.wait_for(self.reader.readuntil(end), 10)
+        return await asyncio.wait_for(self.reader.readuntil(end), 60)
 
     async def rest(self) -> bytes:
-        return await asyncio.wait_for(self.reader.read(), 10)
+        return await asyncio.wait_for(self.reader.read(), 60)
 
     async def api(self, endpoint: str, **request: Any) -> dict[str, Any]:
         """Ask the JetStream API."""
@@ -54,7 +54,7 @@ def refuses(url: str) -> bool:
     """Return whether nobody listens at `url`."""
     at = urlsplit(url)
     try:
-        socket.create_connection((at.hostname, at.port or 0), timeout=5).close()
+        socket.create_connection((at.hostname, at.port or 0), timeout=60).close()
     except ConnectionRefusedError:
         return True
     return False

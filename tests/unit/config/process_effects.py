@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.harness.forks import Forked
+from tests.conformance.harness.process import free_port
 from tests.support.certificates import COMMON, Authority, subject
 from tests.support.certificates import LOCAL as LOCALHOST
 from tests.support.raw import RawClient
 from tests.unit.config.effects import DIRECTORY, KEY, Effect
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
-WAIT_S = 20.0
+WAIT_S = 60.0
 LOCAL = 'listen: "127.0.0.1:-1"'
 READY = "Server is ready"
 
@@ -143,12 +144,6 @@ def rotated(running: Running) -> object:
     running.process.send_signal(signal.SIGTERM)
     running.process.wait(WAIT_S)  # in the middle of a rotation there is one file more
     return len(list(running.directory.glob("log*"))) > 2
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def gone_after_grace(running: Running) -> object:

@@ -69,7 +69,7 @@ async def test_a_deadline_is_met_without_any_event() -> None:
 
     driver.wake()
 
-    assert await asyncio.wait_for(fired, 5) >= due_ns
+    assert await asyncio.wait_for(fired, 60) >= due_ns
 
 
 async def test_an_earlier_deadline_replaces_the_armed_one() -> None:
@@ -83,7 +83,7 @@ async def test_an_earlier_deadline_replaces_the_armed_one() -> None:
     node.timers.at(node.clock.now_ns() + MS, lambda: fired.set_result(None))
     driver.wake()
 
-    await asyncio.wait_for(fired, 5)
+    await asyncio.wait_for(fired, 60)
 
 
 async def test_after_the_turn_others_have_their_say() -> None:

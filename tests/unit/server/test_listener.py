@@ -67,7 +67,7 @@ async def test_connections_wait_until_descriptors_are_free(
     assert (len(done), port.taken) == (0, 1)
     free = True
     # then
-    assert await asyncio.wait_for(waiting, 10) == b"hello"
+    assert await asyncio.wait_for(waiting, 60) == b"hello"
     assert port.log.lines == [("ERR", "Temporary Client Accept Error(too many open files), sleeping 10ms")]
 
 

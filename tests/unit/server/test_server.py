@@ -32,7 +32,7 @@ def quiet_options(**values: object) -> Options:
 
 async def stopped(server: Server) -> None:
     """Stop the server and wait for that."""
-    await asyncio.wait_for(server.stop(), 10)
+    await asyncio.wait_for(server.stop(), 60)
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ class Peer:
         return peer
 
     async def until(self, end: bytes) -> bytes:
-        return await asyncio.wait_for(self.reader.readuntil(end), 10)
+        return await asyncio.wait_for(self.reader.readuntil(end), 60)
 
     async def rest(self) -> bytes:
-        return await asyncio.wait_for(self.reader.read(), 10)
+        return await asyncio.wait_for(self.reader.read(), 60)
 
 
 async def test_messages_go_from_client_to_client(start: Start) -> None:
@@ -102,7 +102,7 @@ async def test_what_came_before_the_end_of_input_is_answered(start: Start) -> No
     writer.write(b"CONNECT {}\r\nSUB foo 1\r\nPUB foo 2\r\nhi\r\nPING\r\n")
     writer.write_eof()
 
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), 60)
     assert answer.endswith(b"+OK\r\n+OK\r\n+OK\r\nMSG foo 1 2\r\nhi\r\nPONG\r\n")
     assert server.node.closed[0].closed_reason == "Client Closed"
     writer.close()
@@ -155,7 +155,7 @@ async def test_a_reader_that_stops_makes_the_session_keep_its_output(start: Star
     slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
 
     for _ in range(sent):
-        assert len(await asyncio.wait_for(slow.reader.readexactly(100_020), 10)) == 100_020
+        assert len(await asyncio.wait_for(slow.reader.readexactly(100_020), 60)) == 100_020
     assert session.pending_size() == 0
     slow.writer.close()
     fast.writer.close()
@@ -188,7 +188,7 @@ async def test_more_than_max_connections_are_refused(start: Start) -> None:
 
     reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
 
-    assert (await asyncio.wait_for(reader.read(), 10)).endswith(b"-ERR 'maximum connections exceeded'\r\n")
+    assert (await asyncio.wait_for(reader.read(), 60)).endswith(b"-ERR 'maximum connections exceeded'\r\n")
     writer.close()
     peer.writer.close()
 
@@ -202,7 +202,7 @@ async def test_stopping_closes_every_connection(start: Start) -> None:
     await stopped(server)
 
     assert await peer.rest() == b""
-    assert await asyncio.wait_for(reader.read(), 10) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     assert server.node.closed[0].closed_reason == "Server Shutdown"
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", server.client_port)
@@ -443,7 +443,7 @@ async def test_monitoring_answers_while_streams_are_recovered(
     # when
     reader, writer = await asyncio.open_connection("127.0.0.1", server.monitor_port)
     writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), 60)
     # then
     assert answer.endswith(b'"error":"server is not ready for connections"}')
     server.request_stop()

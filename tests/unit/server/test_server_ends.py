@@ -81,7 +81,7 @@ async def test_an_end_that_is_cancelled_closes_the_rest_at_once(tmp_path: Path) 
     assert server._stopping is not None
 
     server._stopping.cancel()
-    await asyncio.wait_for(ending, 10)
+    await asyncio.wait_for(ending, 60)
 
     assert await peer.rest() == b""
     again = Server(stored(tmp_path), ListLog())

@@ -51,7 +51,7 @@ class Site:
         """Send `request` and return all that comes until the server closes."""
         reader, writer = await self.connect()
         writer.write(request)
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         return answer
 
@@ -153,7 +153,7 @@ async def test_a_request_in_single_bytes_is_answered_once(site: Site) -> None:
         await writer.drain()
         await asyncio.sleep(0)
 
-    assert body(await asyncio.wait_for(reader.read(), 5)) == b"/slow"
+    assert body(await asyncio.wait_for(reader.read(), 60)) == b"/slow"
     writer.close()
 
 
@@ -165,7 +165,7 @@ async def test_open_connections_are_known_and_can_be_closed(site: Site) -> None:
 
     connection.close()
 
-    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     assert not site.connections
 
@@ -259,7 +259,7 @@ async def test_who_sends_no_more_gets_an_answer_that_takes_long(site: Site) -> N
     writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
     writer.write_eof()
 
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 60)
 
     assert body(answer) == b"/long"
     writer.close()
@@ -322,7 +322,7 @@ async def test_a_peer_that_reads_no_answer_is_dropped(site: Site) -> None:
         while not site.connections:
             await asyncio.sleep(0.001)
 
-        await asyncio.wait_for(site.connections.wait_empty(), 10)
+        await asyncio.wait_for(site.connections.wait_empty(), 60)
 
 
 async def test_thousands_of_requests_in_one_packet_delay_another_peer_by_one_step_at_a_time(

@@ -15,7 +15,7 @@ from pyjs.config.options import Options
 from pyjs.server.proxied import start as start_module
 from pyjs.server.server import Server
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 HEADER = b"PROXY TCP4 192.0.2.1 192.0.2.2 12345 4222\r\n"
 CONNECT = b'CONNECT {"verbose":false}\r\nPING\r\n'
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -167,7 +167,7 @@ async def test_the_allocator_is_trimmed_in_a_thread() -> None:
     results: list[bool] = []
 
     thread.submit(lambda: results.append(allocator.trim()), lambda _: trimmed.set())
-    await asyncio.wait_for(trimmed.wait(), 10)
+    await asyncio.wait_for(trimmed.wait(), 60)
 
     thread.stop()
     assert results in ([True], [False])

@@ -20,7 +20,7 @@ async def test_results_come_back_on_the_loop_in_order() -> None:
     thread.submit(
         lambda: None, lambda result: done.set_result(results.append((result, threading.get_ident())))
     )
-    await asyncio.wait_for(done, 5)
+    await asyncio.wait_for(done, 60)
 
     here = threading.get_ident()
     assert results == [(failure, here), (None, here)]
@@ -38,7 +38,7 @@ async def test_jobs_run_beside_the_loop() -> None:
     assert thread.pending == 1
     release.set()
 
-    await asyncio.wait_for(done, 5)
+    await asyncio.wait_for(done, 60)
     thread.stop()
 
 
@@ -62,13 +62,13 @@ async def test_the_loop_goes_on_while_a_thread_finishes() -> None:
     thread.submit(lambda: release.wait(10) and None, results.append)
 
     loop.call_soon(release.set)  # only a loop that runs gets there before the ten seconds are over
-    await asyncio.wait_for(thread.finish(), 5)
+    await asyncio.wait_for(thread.finish(), 60)
 
     assert results == [None]
 
 
 async def test_a_thread_that_was_never_started_is_finished() -> None:
-    await asyncio.wait_for(IoThread(asyncio.get_running_loop(), "test").finish(), 5)
+    await asyncio.wait_for(IoThread(asyncio.get_running_loop(), "test").finish(), 60)
 
 
 async def test_a_job_that_raises_costs_no_other_job() -> None:
@@ -82,7 +82,7 @@ async def test_a_job_that_raises_costs_no_other_job() -> None:
 
     thread.submit(fails, results.append)
     thread.submit(lambda: None, done.set_result)
-    assert await asyncio.wait_for(done, 5) is None
+    assert await asyncio.wait_for(done, 60) is None
     assert results == [error]
     thread.stop()
 
@@ -103,7 +103,7 @@ async def test_a_thread_that_waits_holds_nothing_of_its_last_job() -> None:
 
     thread.submit(stream.sync, stream.finish_sync)
     del stream
-    await asyncio.wait_for(done, 5)
+    await asyncio.wait_for(done, 60)
 
     assert await asyncio.to_thread(gone.wait, 5)
     thread.stop()
@@ -122,6 +122,6 @@ async def test_a_thread_that_computes_lets_the_loop_have_a_core_first() -> None:
 
     thread.submit(look, lambda _: None)
 
-    assert await asyncio.wait_for(seen, 5) > before
+    assert await asyncio.wait_for(seen, 60) > before
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
     thread.stop()

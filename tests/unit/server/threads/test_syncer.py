@@ -185,7 +185,7 @@ async def test_draining_syncs_everything_now(tmp_path: Path, opened: list[Site])
 
     drained = asyncio.get_running_loop().create_future()
     site.syncer.drain(lambda: drained.set_result(None))
-    await asyncio.wait_for(drained, 5)
+    await asyncio.wait_for(drained, 60)
 
     assert not site.store.dirty
     assert len(site.acks()) == 3
@@ -210,7 +210,7 @@ async def test_draining_ends_although_more_is_published_all_the_time(
     loop.call_soon(flood)
     site.syncer.drain(lambda: pending.set_result(site.io_thread.pending))
 
-    assert await asyncio.wait_for(pending, 5) == 0
+    assert await asyncio.wait_for(pending, 60) == 0
     assert site.acks()[0] == b'{"stream":"S","seq":1}'
 
 
@@ -416,6 +416,6 @@ async def test_a_drain_waits_until_all_streams_were_asked(
     drained = asyncio.Event()
     site.syncer.drain(drained.set)
     assert not drained.is_set()
-    await asyncio.wait_for(drained.wait(), 10)
+    await asyncio.wait_for(drained.wait(), 60)
 
     assert asked[:5] == [1, 2, 3, 4, 5]

@@ -41,7 +41,7 @@ async def test_a_deadline_that_the_end_of_a_job_set_is_kept_by_an_idle_server() 
     fixture.node.turn_state.upkeep.append(store)
     driver.wake()
 
-    await asyncio.wait_for(store.deadline_passed.wait(), 10)
+    await asyncio.wait_for(store.deadline_passed.wait(), 60)
     assert store.results == [None, None, None]
     thread.stop()
     driver.stop()
@@ -58,7 +58,7 @@ async def test_closed_upkeep_ends_the_job_at_work_and_begins_no_other() -> None:
     assert upkeep.is_busy
 
     upkeep.close()
-    await asyncio.wait_for(thread.finish(), 10)
+    await asyncio.wait_for(thread.finish(), 60)
 
     assert store.results == [None]
     assert not upkeep.is_busy

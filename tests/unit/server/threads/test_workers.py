@@ -41,7 +41,7 @@ async def run_all(*jobs: Noting) -> VirtualNode:
     fixture.node.turn_state.jobs.extend(jobs)
     driver.wake()
     for job in jobs:
-        await asyncio.wait_for(job.finished.wait(), 10)
+        await asyncio.wait_for(job.finished.wait(), 60)
     assert workers.pending == 0
     workers.stop()
     driver.stop()

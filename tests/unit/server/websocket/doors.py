@@ -12,7 +12,7 @@ from pyjs.config.options import Options, WebSocketOptions
 from pyjs.server.server import Server
 from pyjs.server.websocket.port import WebSocketPort
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def options_of(**values: Any) -> Options:

@@ -1,0 +1,60 @@
+"""Tests with real processes and sockets that fail are run once more, in fresh fixtures; a fault that stays, fails.
+
+On a busy machine a process may be caught between two steps. The end of the run names each such test, and a run
+with more than PLAYED_AGAIN_MAX of them fails: then something is not stable. Tests of pure machines get
+no second run: with the same input they give the same answer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+from tests.support.groups import PLAYED_AGAIN
+
+FOLDERS = tuple(
+    f"tests/{name}"
+    for name in (
+        "conformance/",
+        "crash/",
+        "system/",
+        "unit/aio/",
+        "unit/benchmarks/",
+        "unit/config/",
+        "unit/server/",
+        "unit/test_start.py",
+    )
+)
+
+
+def has_second_run(nodeid: str) -> bool:
+    """Return whether a test is one with processes or sockets; scenarios play again by themselves."""
+    file = Path(nodeid.partition("::")[0]).as_posix()
+    return file.startswith(FOLDERS) and file != "tests/conformance/test_scenarios.py"
+
+
+def start_timer_again(item: pytest.Item) -> None:
+    """Give the second run the time of the first one: pytest-timeout would count both as one, or none."""
+    # Imported lazily: the environment for Spark does not have it.
+    from pytest_timeout import _get_item_settings  # type: ignore[import-untyped]
+
+    settings = _get_item_settings(item)
+    item.ihook.pytest_timeout_cancel_timer(item=item)
+    if settings.timeout:
+        item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
+
+
+def run(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Run a test, and once more if it fails; only the last run is reported."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    if any(report.failed for report in reports):
+        item.session._setupstate.teardown_exact(None)  # shared fixtures too: they may be what failed
+        item._initrequest()  # type: ignore[attr-defined]
+        start_timer_again(item)
+        item.user_properties[:] = [(PLAYED_AGAIN, item.nodeid)]
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
