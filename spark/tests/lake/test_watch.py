@@ -13,7 +13,7 @@ import pytest
 
 from pyjs_spark.cli.main import Terminated
 from pyjs_spark.errors import DataLoss, OptionError
-from pyjs_spark.lake.plot import POINTS_MAX, Sample, rate, svg, thinned
+from pyjs_spark.observe.plot import POINTS_MAX, Sample, rate, svg, thinned
 from pyjs_spark.lake.watch import Done, Watch
 from pyjs_spark.read.ranges import ReadRange
 

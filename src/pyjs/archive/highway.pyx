@@ -105,10 +105,11 @@ cdef void mix_rest(Highway* h) noexcept nogil:
 
 cdef uint64_t highway_end(Highway* h) noexcept nogil:
     cdef uint64_t[4] lanes
-    cdef int _turn
+    cdef int turns = 4
     if h.n:
         mix_rest(h)
-    for _turn in range(4):
+    while turns:
+        turns -= 1
         lanes[0], lanes[1] = swapped(h.v0[2]), swapped(h.v0[3])
         lanes[2], lanes[3] = swapped(h.v0[0]), swapped(h.v0[1])
         mix(h, lanes)

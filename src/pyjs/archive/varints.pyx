@@ -2,7 +2,7 @@
 
 Signed numbers alternate around zero (0, -1, 1, -2, ...). Every read is checked against the end of the bytes.
 
-Compiled: the index of a stream has five numbers for each of its subjects.
+Compiled: the index of a stream has five numbers for each of its subjects (benchmarks/archives.py).
 Source: encoding/binary of Go, Uvarint and Varint.
 """
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -45,8 +45,8 @@ cdef class VarintReader:
         Without `with_last` the last block is there only if the total is above 1. Raises BadArchive: as `take`.
         """
         cdef uint64_t total
-        cdef size_t _i
-        for _i in range(limit):
+        while limit:
+            limit -= 1
             total = self.read()         # the size of the subject; nothing follows if it is 0
             if total == 0:
                 continue

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TextIO
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake.plot import Sample, svg
+from pyjs_spark.observe.plot import Sample, svg
 from pyjs_spark.read.ranges import ReadRange
 
 RATE_OVER_S = 10.0

@@ -1,7 +1,6 @@
 """The stored streams and consumers of an account: create, update, remove, recover.
 
-The one module of this package that knows the directory layout and the file formats of the store. Unreadable files are
-renamed and reported, never removed, and never stop the recovery of the others.
+Knows the layout of directories and files. Unreadable files are renamed and reported, and stop no other recovery.
 
 Long because creation, update, recovery and removal share one layout and one set of caches.
 """

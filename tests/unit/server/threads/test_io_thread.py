@@ -115,6 +115,9 @@ async def test_a_thread_that_computes_lets_the_loop_have_a_core_first() -> None:
     thread = IoThread(loop, "test", yields=True)
     seen = loop.create_future()
     before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    if before >= 10:
+        thread.stop()
+        pytest.skip("this run has a lower priority than the thread asks for")
 
     def look() -> None:
         priority = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
