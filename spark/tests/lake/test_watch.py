@@ -13,8 +13,8 @@ import pytest
 
 from pyjs_spark.cli.main import Terminated
 from pyjs_spark.errors import DataLoss, OptionError
-from pyjs_spark.observe.plot import POINTS_MAX, Sample, rate, svg, thinned
 from pyjs_spark.lake.watch import Done, Watch
+from pyjs_spark.observe.plot import POINTS_MAX, Sample, rate, svg, thinned
 from pyjs_spark.read.ranges import ReadRange
 
 BEGAN = datetime(2026, 11, 20, 12, 0, 0, 500_000, UTC)
