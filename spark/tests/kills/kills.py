@@ -1,7 +1,7 @@
 """Whether anything is lost or there twice after Spark was killed: `python -m spark.tests.kills.kills all --kills 20`.
 
 A query copies a stream (kill_driver.py): to Parquet by Spark's file sink (files) or by the archive (archive), or to
-another stream (stream); or all three do at once. Once it gets on, all its processes are killed with -9 after a random
+another stream (stream); or all do at once. Once it gets on, all its processes are killed with -9 after a random
 time; then it is started again from its checkpoint. The target stream remembers message ids for a tenth of a second,
 so that its duplicate window hides nothing. At the end the query runs until all is read, the last commit of its
 checkpoint is taken back and the batch comes again, and every message must be in the target exactly once. The seed
