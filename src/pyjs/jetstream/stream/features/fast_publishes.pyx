@@ -190,8 +190,6 @@ cdef class FastPublishes(Sink):
             self.refuse(m, r, batch, error, known)
             return
         if wanted and wanted != self.stream.dedupe.last_msg_id:
-            if not batch.gap_ok:
-                self.batches.close(batch)
             last_id = self.stream.dedupe.last_msg_id.decode("utf-8", "replace")
             raise errcodes.STREAM_WRONG_LAST_MSG_ID.error(id=last_id)
         self.store(m, r, batch, message.headers, message.payload)
