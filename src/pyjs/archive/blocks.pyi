@@ -4,7 +4,6 @@ from pyjs.archive.frames import BadArchive
 
 _Buffer: TypeAlias = bytes | bytearray | memoryview
 
-RECORD_MAX: Final = 33554432
 MESSAGE: Final = 0
 ERASED: Final = 1
 TOMBSTONE: Final = 2

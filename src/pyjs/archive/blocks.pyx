@@ -28,7 +28,7 @@ from pyjs.archive.frames import BadArchive
 cdef enum:
     HEAD_SIZE = 22              # bytes before the subject
     CHECK_SIZE = 8
-    C_RECORD_MAX = 33554432
+    RECORD_MAX = 33554432       # bytes; nats-server takes a larger record for damage
     MESSAGE_KIND = 0
     ERASED_KIND = 1
     TOMBSTONE_KIND = 2
@@ -36,7 +36,6 @@ cdef uint32_t HAS_HEADERS = 0x80000000u
 cdef uint64_t ERASED_BIT = 1ULL << 63
 cdef uint64_t TOMBSTONE_BIT = 1ULL << 62
 
-RECORD_MAX = C_RECORD_MAX       # bytes; nats-server takes a larger record for damage
 MESSAGE, ERASED, TOMBSTONE = MESSAGE_KIND, ERASED_KIND, TOMBSTONE_KIND
 
 
@@ -111,7 +110,7 @@ cdef class BlockReader:
         has_headers = size & HAS_HEADERS != 0
         size &= ~HAS_HEADERS
         begin = HEAD_SIZE + subject_size + (4 if has_headers else 0)
-        if size > C_RECORD_MAX or begin + CHECK_SIZE > size:
+        if size > RECORD_MAX or begin + CHECK_SIZE > size:
             raise BadBlock(f"the record at {self.offset} claims {size} bytes", self.offset)
         if left < size:
             return None
