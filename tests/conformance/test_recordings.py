@@ -99,5 +99,5 @@ def test_a_run_with_too_many_scenarios_played_again_fails_and_names_them(
     )
     # then
     assert run.returncode == status, run.stdout
-    assert f"played again: {again} scenarios" in run.stdout
+    assert f"played again: {again} tests" in run.stdout
     assert f"core/ping{again - 1}" in run.stdout

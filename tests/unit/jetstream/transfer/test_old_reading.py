@@ -17,7 +17,9 @@ from tests.support.archive_bytes import Restores
 
 from pyjs.archive.frames import FrameReader
 
-GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "archives-2.12.8.json").read_bytes())
+GOLDEN = json.loads(
+    (Path(__file__).parents[3] / "golden" / "archives" / "nats-server-2.12.8.json").read_bytes()
+)
 FUZZ_CASES = 300
 
 
