@@ -18,7 +18,7 @@ import pytest
 from tests.conformance.harness.cluster import NodeClient
 from tests.conformance.harness.process import ServerProcess, free_port, our_command
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 JETSTREAM = 'jetstream: {store_dir: "<<store>>"}'
 
 

@@ -24,6 +24,7 @@ BACKOFF_S = 0.1  # before a worker that has died starts again; doubles
 BACKOFF_MAX_S = 30.0
 LASTING_S = 60.0  # a worker that was ready for so long starts with BACKOFF_S again
 PAGE_S = 5.0  # that a worker may take for a page
+LAST_WORDS_S = 1.0  # that the channel may take to end after the process
 CHUNK = 65536
 MODULE = "pyjs.server.workers.child"
 
@@ -62,6 +63,7 @@ class WorkerProcess:
         self._log = log
         self._changed = changed
         self._channel: Channel
+        self._channel_ended = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._ready_at = 0.0
@@ -124,7 +126,8 @@ class WorkerProcess:
         """Run one process until it ends; return how it did."""
         self._ready_at = 0.0
         ours, theirs = socket.socketpair()
-        self._channel = Channel(self._taken, self._forget_requests)
+        self._channel_ended.clear()
+        self._channel = Channel(self._taken, self._note_end)
         await asyncio.get_running_loop().create_unix_connection(lambda: self._channel, sock=ours)
         with theirs:
             self._process = process = await asyncio.create_subprocess_exec(
@@ -149,6 +152,8 @@ class WorkerProcess:
         await self._relay(process.stdout)
         code = await process.wait()
         self._process = None
+        with contextlib.suppress(TimeoutError):  # its last words are in the channel, if it had time for any
+            await asyncio.wait_for(self._channel_ended.wait(), LAST_WORDS_S)
         self._channel.close()
         return _told(code)
 
@@ -214,6 +219,10 @@ class WorkerProcess:
         """Let the process read the configuration again; return its error, "": none."""
         found = await self._ask({"do": "reload"})
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
+
+    def _note_end(self) -> None:
+        self._channel_ended.set()
+        self._forget_requests()
 
     def _forget_requests(self) -> None:
         waiting, self._waiting = self._waiting, {}
