@@ -18,7 +18,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Kind(Enum):
-    """What a stream is for."""
+    """The use of a stream, which decides its options and operations."""
 
     PLAIN = "plain"
     COUNTER = "counter"

@@ -26,9 +26,8 @@ class BlockBytes:
     """Decodes a stored block that comes in any pieces."""
 
     def __init__(self) -> None:
-        self._held = (
-            b""  # the first bytes, until the kind is known; of a compressed block also the last eight
-        )
+        # The first bytes, until the kind is known; of a compressed block also the last eight.
+        self._held = b""
         self._frames: FrameReader | None = None
         self._is_plain = False
 

@@ -139,13 +139,9 @@ def read_block_index(data: bytes, number: int) -> tuple[IndexedBlock, bytes]:
     if len(data) < 2 or data[0] != BLOCK_MAGIC or data[1] not in (1, SET_SINCE):
         raise BadArchive(f"{number}.idx is of an unknown version")
     numbers = VarintReader(data, 2)
-    _, _, first_seq, _ = (
-        numbers.unsigned(),
-        numbers.unsigned(),
-        numbers.unsigned() & SEQ_MASK,
-        numbers.signed(),
-    )
-    last_seq, _, count = numbers.unsigned() & SEQ_MASK, numbers.signed(), numbers.unsigned()
+    _, _, first_seq, _ = numbers.unsigned(), numbers.unsigned(), numbers.unsigned(), numbers.signed()
+    last_seq, _, count = numbers.unsigned(), numbers.signed(), numbers.unsigned()
+    first_seq, last_seq = first_seq & SEQ_MASK, last_seq & SEQ_MASK
     check, removed = numbers.take(CHECK_SIZE), NOTHING_REMOVED
     if count and data[1] == SET_SINCE:
         removed = _set(numbers)

@@ -45,7 +45,7 @@ class Channel(asyncio.Protocol):
             self._taken(fields, body)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell the owner."""
+        """Report that the other end is gone."""
         self._transport = None
         self._ended()
 

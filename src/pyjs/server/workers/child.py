@@ -126,7 +126,7 @@ def options_of(message: Message) -> Options:
 
 
 async def work(fd: int) -> int:
-    """Be the worker that the other end of `fd` asks for; return the exit code."""
+    """Run one worker with the configuration that comes over `fd`; return the exit code."""
     overseer = Overseer()
     try:
         message = await overseer.connect(fd)
