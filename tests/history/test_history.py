@@ -48,6 +48,23 @@ def test_a_history_that_differs_is_made_short() -> None:
     assert "only here" in told(shortest, found)
 
 
+class Late(Pair):
+    """Differs the first time only, as where one server was late."""
+
+    def __init__(self) -> None:
+        self.plays = 0
+
+    def difference(self, history: History) -> Difference | None:
+        self.plays += 1
+        return Difference(0, 1, 2) if self.plays == 1 else None
+
+
+def test_a_difference_that_does_not_come_again_is_none() -> None:
+    pair = Late()
+    assert pair.steady(make(1)) is None
+    assert pair.plays == 2
+
+
 def test_a_seed_is_the_same_history_every_time() -> None:
     assert make(7) == make(7)
     assert {make(seed).kind for seed in range(60)} == set(Kind)
