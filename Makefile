@@ -21,7 +21,7 @@ ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
 WITHOUT_SPARK = tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -103,6 +103,9 @@ bench: build ## this server and nats-server, interleaved, under the native load 
 
 cluster-bench: build ## three servers of a cluster beside three nats-servers (ARGS="--rounds 5 --only reqrep")
 	$(PY) benchmarks/cluster.py $(ARGS)
+
+workers-bench: build ## one process beside several workers of this server (ARGS="--workers 4 --clients 16")
+	$(PY) benchmarks/workers.py $(ARGS)
 
 startup: build ## exec to PONG beside bare Python and nats-server
 	$(PY) benchmarks/startup.py $(ARGS)

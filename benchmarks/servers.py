@@ -71,6 +71,12 @@ def free_port() -> int:
         return port
 
 
+def cpu_s_of(pid: int) -> float:
+    """Return the seconds of processor time that a process has used, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class RunningServer:
     """One process of a server, ready for clients inside the `with` block, gone after it."""
 
@@ -149,8 +155,7 @@ class RunningServer:
 
     def cpu_s(self) -> float:
         """Return the seconds of processor time that the process has used, all threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s_of(self.pid)
 
     def rss_mb(self) -> float:
         """Return the resident memory of the process in MB."""

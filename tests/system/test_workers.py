@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.conformance.harness.cluster import NodeClient
 from tests.conformance.harness.process import ServerProcess, free_port, our_command
+from pyjs.models.monitoring import Accstatz, Connz, Jsz, Subsz, Varz
 
 WAIT_S = 60.0
 JETSTREAM = 'jetstream: {store_dir: "<<store>>"}'
@@ -486,6 +487,15 @@ def test_pages_add_up_all_workers(start: Callable[..., Workers]) -> None:
     assert server.page("/healthz") == {"status": "ok"}
     add_stream(clients[1])
     assert server.page("/jsz?streams=1")["account_details"][0]["stream_detail"][0]["name"] == "S"
+
+
+def test_the_pages_fit_their_models(start: Callable[..., Workers]) -> None:
+    server = start(JETSTREAM)
+    pages = (("/varz", Varz), ("/connz", Connz), ("/subsz", Subsz), ("/accstatz", Accstatz), ("/jsz", Jsz))
+    parsed = {path: model.model_validate(server.page(path), extra="forbid") for path, model in pages}
+    varz = parsed["/varz"]
+    assert isinstance(varz, Varz)
+    assert [(each.number, each.state) for each in varz.pyjs_workers] == [(1, "ready"), (2, "ready")]
 
 
 def test_health_is_bad_while_a_worker_is_down(start: Callable[..., Workers]) -> None:

@@ -148,6 +148,20 @@ class DiskWaits(Answer):
     max_wait_time: int
 
 
+class Worker(Answer):
+    """One of the processes of a server; the last five fields only while it is ready."""
+
+    number: int
+    state: str = Field(description="starting, ready, resting or ended.")
+    pid: int
+    restarts: int
+    server_id: str = ""
+    server_name: str = ""
+    connections: int = 0
+    cpu: float = Field(default=0.0, description="Percent of one core.")
+    mem: int = Field(default=0, description="Resident memory in bytes.")
+
+
 class Varz(Page):
     """/varz."""
 
@@ -231,6 +245,9 @@ class Varz(Page):
     )
     pyjs_faults: dict[str, int] = Field(
         default_factory=dict, description="Unexpected errors; of this server."
+    )
+    pyjs_workers: list[Worker] = Field(
+        default_factory=list, description="Its processes, with `workers`; of this server."
     )
 
 

@@ -38,11 +38,15 @@ CONNECT_DEFAULTS: dict[str, Any] = {
 }
 
 
-def play(script: Script, command: list[str], directory: Path) -> Recording:
-    """Run `script` against a fresh server of `command` and return what was seen."""
-    server = ServerProcess(command, script.config, directory, script.uses_http, may_fork=True)
+def play(script: Script, command: list[str], directory: Path, on_worker: int = 0) -> Recording:
+    """Run `script` against a fresh server of `command` and return what was seen.
+
+    With `on_worker` the server has as many workers, and every client is one of the last.
+    """
+    config = f"workers: {on_worker}\n{script.config}" if on_worker else script.config
+    server = ServerProcess(command, config, directory, script.uses_http, may_fork=not on_worker)
     server.start()
-    player = Player(script, server)
+    player = Player(script, server, f"{server.name}-{on_worker}" if on_worker else server.name)
     try:
         for step in script.steps:
             player.do(step)
@@ -110,9 +114,10 @@ class Conn:
 class Player:
     """The meaning of every statement."""
 
-    def __init__(self, script: Script, server: ServerProcess) -> None:
+    def __init__(self, script: Script, server: ServerProcess, server_name: str) -> None:
         self.recording: Recording = {"connections": {}, "http": [], "runs": {}}
         self._script = script
+        self._server_name = server_name  # of the process that the clients talk to
         self._server = server
         self._conns: dict[str, Conn] = {}
         self._runs = 1  # starts of the server
@@ -147,7 +152,7 @@ class Player:
     # -- connections
 
     def _open(self, name: str, _text: str) -> None:
-        conn = Conn(name, self._server.port)
+        conn = self._connection(name)
         connections = self.recording["connections"]
         count = sum(1 for key in connections if key.split("#")[0] == name)
         key = name if not count else f"{name}#{count + 1}"
@@ -156,6 +161,22 @@ class Player:
         self._conns[name] = conn
         self._selector.register(conn.socket, selectors.EVENT_READ, conn)
         self._wait_for(conn, 1, lambda frame: frame["op"] in ("INFO", "-ERR"), "INFO")
+
+    def _connection(self, name: str) -> Conn:
+        """Return a connection to the wanted process: the kernel chooses a worker, so they are tried until one fits."""
+        if self._server_name == self._server.name:
+            return Conn(name, self._server.port)
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            conn = Conn(name, self._server.port)
+            while not conn.frames:
+                conn.receive()
+            info = conn.frames[0].get("info", {})
+            if conn.closed or info.get("server_name") == self._server_name:
+                return conn
+            conn.socket.close()
+            if time.monotonic() > deadline:
+                raise ScriptError(f"no connection reaches {self._server_name}")
 
     def _connect(self, name: str, text: str) -> None:
         options = CONNECT_DEFAULTS | (json.loads(unescape(text)) if text else {})

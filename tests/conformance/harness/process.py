@@ -63,7 +63,7 @@ class ServerProcess:
         self._config = config
         self._directory = directory
         self._with_http = with_http
-        self._name = name
+        self.name = name
         self._http_key = http_key  # http or https
         self._is_forked = may_fork and command == [sys.executable, "-m", "pyjs"]
         self._process: subprocess.Popen[bytes] | Forked | None = None
@@ -122,7 +122,7 @@ class ServerProcess:
 
     def _spawn(self) -> None:
         self.port = free_port()
-        lines = [f'listen: "127.0.0.1:{self.port}"', f"server_name: {self._name}"]
+        lines = [f'listen: "127.0.0.1:{self.port}"', f"server_name: {self.name}"]
         if self._with_http:
             self.http_port = free_port()
             lines.append(f'{self._http_key}: "127.0.0.1:{self.http_port}"')
