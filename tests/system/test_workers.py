@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.conformance.harness.cluster import NodeClient
 from tests.conformance.harness.process import ServerProcess, free_port, our_command
+
 from pyjs.models.monitoring import Accstatz, Connz, Jsz, Subsz, Varz
 
 WAIT_S = 60.0
