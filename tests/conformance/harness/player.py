@@ -53,6 +53,8 @@ def play(script: Script, command: list[str], directory: Path, on_worker: int = 0
         player.finish()
     finally:
         player.drop()
+        if on_worker:
+            server.stop()  # waits for the workers; those of a killed server end later
         server.kill()
     return player.recording
 
@@ -163,7 +165,7 @@ class Player:
         self._wait_for(conn, 1, lambda frame: frame["op"] in ("INFO", "-ERR"), "INFO")
 
     def _connection(self, name: str) -> Conn:
-        """Return a connection to the wanted process: the kernel chooses a worker, so they are tried until one fits."""
+        """Return a connection to the wanted process: the kernel chooses a worker, so try until one fits."""
         if self._server_name == self._server.name:
             return Conn(name, self._server.port)
         deadline = time.monotonic() + WAIT_SECONDS

@@ -62,14 +62,15 @@ def write_recording(script: Script, masked: Recording, root: Path = RECORDED) ->
 def masked_run(script: Script, command: list[str], directory: Path) -> Recording:
     """Play `script` against a server of `command`; return the recording as it is kept: masked, without long texts."""
     masked = masks.Masker(script.text).recording(play(script, command, directory))
-    return {key: _shortened(value) for key, value in masked.items()}
+    return {key: shortened(value) for key, value in masked.items()}
 
 
-def _shortened(value: Any) -> Any:
+def shortened(value: Any) -> Any:
+    """Return a copy in which a long text is its beginning, length and digest."""
     if isinstance(value, dict):
-        return {key: _shortened(inner) for key, inner in value.items()}
+        return {key: shortened(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_shortened(inner) for inner in value]
+        return [shortened(inner) for inner in value]
     if isinstance(value, str) and len(value) > TEXT_MAX:
         return f"{value[:40]}... ({len(value)} characters, {hashlib.sha256(value.encode()).hexdigest()[:16]})"
     return value

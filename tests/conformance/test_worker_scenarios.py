@@ -1,0 +1,77 @@
+"""The scenarios once more, their clients on the second of two workers and the streams in the first one.
+
+A run plays one in so many, chosen by the commit; `make conformance` plays all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conformance.harness.compare import masked_differences
+from tests.conformance.harness.masks import Masker
+from tests.conformance.harness.player import Recording, play
+from tests.conformance.harness.process import our_command
+from tests.conformance.harness.recordings import read_recording, shortened
+from tests.conformance.harness.script import Script, load_all
+from tests.conformance.test_scenarios import PLAY_ALL, listed_differences
+from tests.support.groups import PLAYED_AGAIN
+from tests.support.turns import commit_of_tree, is_chosen
+
+WORKERS = 2
+PLAYED_EVERY = 80  # one scenario in so many
+NO_CLIENT = "the audit of a request through another worker has no client"
+DOMAIN = "status 503 names the subject with the domain"
+CLOSED = "the list has the connections that were opened to find the worker"
+REFUSED = "max_payload is more than a quarter of max_pending"
+DIFFERENT = {
+    "advisories/api_audit": NO_CLIENT,
+    "advisories/api_audit_errors": NO_CLIENT,
+    "advisories/api_audit_token": NO_CLIENT,
+    "advisories/api_audit_users_and_domain": NO_CLIENT,
+    "consumer/reset": NO_CLIENT,
+    "domain/api_prefix": DOMAIN,
+    "domain/no_responders": DOMAIN,
+    "monitoring/connz_closed": CLOSED,
+    "monitoring/slow_consumer": REFUSED,
+}
+SCRIPTS = [
+    script
+    for script in load_all()
+    if (PLAY_ALL or is_chosen(script.name, f"workers {commit_of_tree()}", PLAYED_EVERY))
+    and script.name not in {*DIFFERENT, *listed_differences()}
+    and read_recording(script) is not None
+]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("script", SCRIPTS, ids=[script.name for script in SCRIPTS])
+def test_a_scenario_is_the_same_through_another_worker(
+    script: Script, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    kept = read_recording(script)
+    assert kept is not None
+    found = masked_differences(kept, _played(script, tmp_path / "once"))
+    if found:
+        record_property(PLAYED_AGAIN, script.name)
+        found = masked_differences(kept, _played(script, tmp_path / "again"))
+    assert not found, "nats-server | worker 2\n" + "\n".join(found[:20])
+
+
+def test_every_difference_is_that_of_a_scenario() -> None:
+    assert {script.name for script in load_all()} >= set(DIFFERENT)
+
+
+def _played(script: Script, directory: Path) -> Recording:
+    """Return the masked recording, with the name and the pages of one server."""
+    directory.mkdir()
+    text = json.dumps(play(script, our_command(), directory, on_worker=WORKERS))
+    for number in range(1, WORKERS + 1):
+        text = text.replace(f'"conformance-{number}"', '"conformance"')
+    recording = json.loads(text)
+    for answer in recording["http"]:
+        if isinstance(answer.get("json"), dict):
+            answer["json"].pop("pyjs_workers", None)
+    return shortened(Masker(script.text).recording(recording))
