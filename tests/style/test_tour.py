@@ -1,4 +1,4 @@
-"""docs/tour.md: every file and function that it names is there, its counts are those of its lists, tasks find files."""
+"""docs/tour.md: its files and functions exist, its counts are those of its lists, and tasks find their files."""
 
 from __future__ import annotations
 
