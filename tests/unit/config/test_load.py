@@ -223,7 +223,7 @@ def test_keys_over_an_include_and_names_in_other_case_are_not_noted(load: Load, 
 def test_flags_win_over_the_file(load: Load) -> None:
     text = "port: 1\nstore_dir: a\ndebug: true\nhttp: 127.0.0.1:2"
     options = load(text, flags={"port": 5, "store_dir": "b", "debug": False, "http_port": 0})
-    assert (options.port, options.jetstream.store_dir, options.debug) == (5, "b", False)
+    assert (options.port, options.jetstream.store_dir, options.log.debug) == (5, "b", False)
     assert (options.monitoring.host, options.monitoring.http_port) == ("127.0.0.1", 0)
 
 
