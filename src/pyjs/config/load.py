@@ -244,7 +244,8 @@ def changes(old: Options, new: Options) -> list[Change]:
         for key in TABLES[path].keys:
             attr = f"{path}.{key.attrs[0]}".lstrip(".")
             before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
-            attr = attr.removeprefix("log.")  # no block of the file
+            if attr.startswith(("log.", "monitoring.")):
+                attr = key.name  # they are parts of Options, and not blocks of the file
             if attr in ("jetstream", "authorization", "jetstream.limits", "cluster") or (
                 not path and "." in attr
             ):
