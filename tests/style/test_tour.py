@@ -126,6 +126,13 @@ TASKS = {  # what somebody new wants to change: words to look for in the left co
     ("protocol", "-ERR"): "core/intake.pyx",
     ("import", "running server"): "core/exchange/account_exchange.py",
     ("log line",): "server/announce.py",
+    ("key of the configuration", "default"): "config/options.py",
+    ("queue group", "member"): "core/account.pyx",
+    ("heartbeat", "flow control"): "jetstream/consumer/delivery/push.pyx",
+    ("size of a segment",): "jetstream/manage/segments.py",
+    ("TTL",): "jetstream/stream/message_ttl.py",
+    ("API request", "field of an answer"): "jetstream/api/account.py",
+    ("CONNECT", "password"): "core/auth/login.py",
 }
 
 
