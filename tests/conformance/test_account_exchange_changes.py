@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
+from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerProcess, peer_command
 from tests.support.exchange import AccountClient
 
@@ -18,10 +17,7 @@ from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
 from pyjs.server.system.config_file import read_file
 
-pytestmark = pytest.mark.skipif(
-    peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
-    reason="nats-server is not here",
-)
+pytestmark = needs_peer
 CONFIG = """
 accounts {
     SYS { users: [{user: sys, password: sys}] }

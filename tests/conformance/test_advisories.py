@@ -6,19 +6,16 @@ Each scene runs on both servers: the fixed nats-server is the measure. SECURITY.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
+from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerProcess, peer_command
 from tests.support.raw import RawClient
 
 PEER = peer_command()
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 CONFIG = """
 accounts {
     A { jetstream: enabled, users: [

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
+from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerFailed, ServerProcess, our_command, peer_command
-from tests.conformance.harness.websocket import WebSocketServer, needs_peer
+from tests.conformance.harness.websocket import WebSocketServer
 from tests.conformance.test_advisories import client, told
 from tests.support.raw import RawClient
 

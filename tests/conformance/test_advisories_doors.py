@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from tests.conformance.harness.both import of_both
+from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerProcess
-from tests.conformance.harness.websocket import WAIT_S, Both, WebSocketServer, both_servers, needs_peer
+from tests.conformance.harness.websocket import WAIT_S, Both, WebSocketServer, both_servers
 from tests.support.certificates import COMMON, LOCAL, UNIT, Authority, subject
 from tests.support.jwt_clients import World, attempt
 from tests.support.raw import RawClient

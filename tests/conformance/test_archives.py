@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 import pytest
 from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, StorageType
+from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.support import archives
 
 PEER = peer_command()
 pytestmark = [
-    pytest.mark.skipif(
-        PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-    ),
+    needs_peer,
     pytest.mark.timeout(240),
 ]
 CONFIG = 'jetstream { store_dir: "<<store>>", max_file: 2G, max_mem: 1G }\nmax_payload: 2MB\n'

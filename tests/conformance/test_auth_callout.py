@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
-from tests.conformance.harness.process import ServerProcess, peer_command
+from tests.conformance.harness.both import needs_peer, of_both
+from tests.conformance.harness.process import ServerProcess
 from tests.support.callout_service import Asked, CalloutService, Decide
 from tests.support.jwt_clients import TokenClient, World, attempt
 from tests.support.raw import RawClient
@@ -17,10 +16,7 @@ from tests.support.raw import RawClient
 from pyjs.testing.jwt import Key, account_token, token, user_token
 from pyjs.wire.xkeys import CurveKeyPair
 
-pytestmark = pytest.mark.skipif(
-    peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
-    reason="nats-server is not here",
-)
+pytestmark = needs_peer
 ISSUER, OTHER = Key("account"), Key("account")
 SERVICE_XKEY, OTHER_XKEY = CurveKeyPair(b"x" * 32), CurveKeyPair(b"y" * 32)
 AUTH = b'CONNECT {"user":"auth","pass":"auth","verbose":false,"headers":true,"protocol":1}\r\n'

@@ -7,19 +7,17 @@ nats-server and three of ours play it, and the results are equal.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.cluster import NAMES, WAIT_S, NodeClient, ThreeServers, counted, three
 from tests.conformance.harness.process import our_command, peer_command
 
 PEER = peer_command()
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 COMMON = """
 accounts {
     A {

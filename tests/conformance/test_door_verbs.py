@@ -6,9 +6,9 @@ import socket
 from contextlib import closing
 from pathlib import Path
 
-from tests.conformance.harness.both import of_both
+from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerProcess
-from tests.conformance.harness.websocket import WAIT_S, needs_peer
+from tests.conformance.harness.websocket import WAIT_S
 
 pytestmark = needs_peer
 CONFIG = "authorization { user: u, password: p }"

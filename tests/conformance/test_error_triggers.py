@@ -5,27 +5,22 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 from nats.aio.client import Client
-from tests.conformance.harness.both import of_both
-from tests.conformance.harness.process import ServerProcess, peer_command
+from tests.conformance.harness.both import needs_peer, of_both
+from tests.conformance.harness.process import ServerProcess
 from tests.support import archives
 from tests.support.archive_bytes import archive, entries
 from tests.support.jwt_clients import TokenClient, World
 
 from pyjs.testing.jwt import Key, user_token
 
-pytestmark = pytest.mark.skipif(
-    peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
-    reason="nats-server is not here",
-)
+pytestmark = needs_peer
 CONFIG = 'jetstream { store_dir: "<<store>>" }\n'
 
 

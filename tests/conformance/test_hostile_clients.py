@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
+from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerProcess
-from tests.conformance.harness.websocket import WAIT_S, needs_peer
+from tests.conformance.harness.websocket import WAIT_S
 from tests.conformance.test_advisories import client, connect, told
 
 pytestmark = needs_peer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import ssl
 import time
@@ -15,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.support.certificates import COMMON, LOCAL, Authority, subject
 
 PEER = peer_command()
 WAIT_S = 30.0
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 TLS = 'tls {{ cert_file: "{0}/server.pem", key_file: "{0}/server-key.pem", ca_file: "{0}/ca.pem", verify: true }}'
 Start = Callable[[list[str]], ServerProcess]
 

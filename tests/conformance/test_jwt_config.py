@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 import pytest
+from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.process import ServerFailed, ServerProcess, our_command, peer_command
 
 from pyjs.testing.jwt import Key, account_token, operator_token, user_token
 
 PEER = peer_command()
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 OPERATOR, SYSTEM, A = Key("operator"), Key("account"), Key("account")
 ALICE = Key("user")
 TOKEN = operator_token(OPERATOR, system_account=SYSTEM.public)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
-from tests.conformance.harness.process import ServerProcess, peer_command
+from tests.conformance.harness.both import needs_peer, of_both
+from tests.conformance.harness.process import ServerProcess
 from tests.support.exchange import AccountClient
 from tests.support.jwt_clients import World
 
 from pyjs.testing.jwt import Key, account_token, operator_token, token, user_token
 
-pytestmark = pytest.mark.skipif(
-    peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
-    reason="nats-server is not here",
-)
+pytestmark = needs_peer
 NOW = int(time.time())
 WORLD = World()
 A, B, C, SIGNING, STRANGER = (Key("account") for _ in range(5))

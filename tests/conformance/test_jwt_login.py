@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
+from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.support.jwt_clients import TokenClient, World, attempt
 
 from pyjs.testing.jwt import Key, token, user_token
 
 PEER = peer_command()
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 NOW = int(time.time())
 DAY = 86400
 WORLD = World()

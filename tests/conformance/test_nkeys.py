@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.process import ServerFailed, ServerProcess, our_command, peer_command
 from tests.support.nkeys import ACCOUNT, Nkey
 
@@ -22,9 +22,7 @@ USERS = (
     "{ user: a, password: b }"
 )
 Sign = Callable[[str], str]
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 
 
 def log_in(port: int, connect: dict[str, Any], sign: Sign | None, more: bytes = b"") -> list[object]:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.conformance.harness.websocket import WAIT_S, Both, WebSocketServer, both_servers, needs_peer
+from tests.conformance.harness.both import needs_peer
+from tests.conformance.harness.websocket import WAIT_S, Both, WebSocketServer, both_servers
 from tests.support.certificates import COMMON, LOCAL, Authority, subject
 
 pytestmark = needs_peer

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
-from tests.conformance.harness.process import ServerProcess, peer_command
+from tests.conformance.harness.both import needs_peer, of_both
+from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
 
 from pyjs.jetstream.stream.features.headers import value_of
 
-pytestmark = pytest.mark.skipif(
-    peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
-    reason="nats-server is not here",
-)
+pytestmark = needs_peer
 CONFIG = 'jetstream { store_dir: "<<store>>" }'
 STREAM = {
     "name": "S",

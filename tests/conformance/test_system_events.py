@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
@@ -11,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
-from tests.conformance.harness.process import ServerProcess, peer_command
+from tests.conformance.harness.both import needs_peer, of_both
+from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
 
-PEER = peer_command()
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 CONFIG = """
 server_name: probe
 authorization { users: [{user: g, password: g}], timeout: 0.3 }

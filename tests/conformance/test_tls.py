@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.support.certificates import COMMON, LOCAL, ORGANISATION, UNIT, Authority, subject
 
@@ -29,9 +30,7 @@ WAIT_S = 30.0
 CONNECT = b'CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n'
 INFO_FIELDS = ("tls_required", "tls_verify", "tls_available", "auth_required")
 Seen = list[Any]
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 
 
 @dataclass

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import socket
 from typing import Any
 
 import cramjam
 import pytest
-from tests.conformance.harness.both import of_both
-from tests.conformance.harness.process import ServerProcess, peer_command
+from tests.conformance.harness.both import needs_peer, of_both
+from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
 
-PEER = peer_command()
-pytestmark = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
+pytestmark = needs_peer
 CONFIG = """
 accounts {
     A {

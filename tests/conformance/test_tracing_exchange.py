@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
-from tests.conformance.harness.process import ServerProcess, peer_command
+from tests.conformance.harness.both import needs_peer, of_both
+from tests.conformance.harness.process import ServerProcess
 from tests.support.exchange import AccountClient
 
-pytestmark = pytest.mark.skipif(
-    peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
-    reason="nats-server is not here",
-)
+pytestmark = needs_peer
 CONFIG = """
 accounts {
     SYS { users: [{user: sys, password: sys}] }

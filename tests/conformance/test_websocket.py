@@ -9,7 +9,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from tests.conformance.harness.websocket import PLAIN, WAIT_S, Both, WebSocketServer, both_servers, needs_peer
+from tests.conformance.harness.both import needs_peer
+from tests.conformance.harness.websocket import PLAIN, WAIT_S, Both, WebSocketServer, both_servers
 from tests.support.raw import RawClient
 from tests.support.websocket import (
     BINARY,

@@ -14,7 +14,8 @@ from typing import Any
 import nats
 import pytest
 from tests.conformance.harness import javascript
-from tests.conformance.harness.websocket import Both, WebSocketServer, both_servers, needs_peer
+from tests.conformance.harness.both import needs_peer
+from tests.conformance.harness.websocket import Both, WebSocketServer, both_servers
 from tests.support.certificates import COMMON, LOCAL, Authority, subject
 
 pytest.importorskip("aiohttp", reason="nats-py needs aiohttp for WebSocket")

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.conformance.harness.websocket import WAIT_S, Both, WebSocketServer, both_servers, needs_peer
+from tests.conformance.harness.both import needs_peer
+from tests.conformance.harness.websocket import WAIT_S, Both, WebSocketServer, both_servers
 from tests.support.websocket import BINARY, CONTINUATION, FIN, PING, RSV1, WebSocketClient, frame, packed
 
 pytestmark = needs_peer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.process import ServerFailed, ServerProcess, our_command, peer_command
-from tests.conformance.harness.websocket import needs_peer
 
 pytestmark = needs_peer
 PORT = "port: -1, no_tls: true"

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.conformance.harness.websocket import Both, WebSocketServer, both_servers, needs_peer
+from tests.conformance.harness.both import needs_peer
+from tests.conformance.harness.websocket import Both, WebSocketServer, both_servers
 from tests.support.jwt_clients import World
 from tests.support.websocket import WebSocketClient
 

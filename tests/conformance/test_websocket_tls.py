@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.conformance.harness.websocket import WAIT_S, Both, WebSocketServer, both_servers, needs_peer
+from tests.conformance.harness.both import needs_peer
+from tests.conformance.harness.websocket import WAIT_S, Both, WebSocketServer, both_servers
 from tests.support.certificates import COMMON, LOCAL, Authority, subject
 from tests.support.websocket import HttpSocket, WebSocketClient, head_of
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.conformance.harness.websocket import PLAIN, WAIT_S, Both, WebSocketServer, both_servers, needs_peer
+from tests.conformance.harness.both import needs_peer
+from tests.conformance.harness.websocket import PLAIN, WAIT_S, Both, WebSocketServer, both_servers
 from tests.support.websocket import DEFLATE, HttpSocket, WebSocketClient, frame, head_of
 
 pytestmark = needs_peer

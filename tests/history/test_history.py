@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 import pytest
-from tests.conformance.harness.process import peer_command
+from tests.conformance.harness.both import needs_peer
 from tests.history.judging import Difference, Pair, first_difference, narrowed, run, told
 from tests.history.making import History, Kind, Publish, make
 
 SAMPLE = range(20_000, 20_040)  # not the seeds of `make history`
-needs_peer = pytest.mark.skipif(
-    peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
-    reason="nats-server is not here",
-)
 
 
 @needs_peer

@@ -62,7 +62,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),
     "server": (
-        ("addresses", "announce", "failures", "lame_duck", "open_connections", "spin", "system", "threads", "trace"),
+        ("failures",),
+        ("addresses", "announce", "lame_duck", "open_connections", "spin", "system", "threads", "trace"),
         ("connection", "endings", "jetstream_switch", "listener", "logging", "proxied", "reload", "tls"),
         ("driver", "cluster", "monitoring", "websocket"),
         ("server",),

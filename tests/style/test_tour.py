@@ -1,4 +1,4 @@
-"""docs/tour.md: every file and function that it names is there, and its counts are those of its lists."""
+"""docs/tour.md: its files and functions exist, its counts are those of its lists, and tasks find their files."""
 
 from __future__ import annotations
 
@@ -100,3 +100,58 @@ def test_every_file_that_the_tour_names_is_there() -> None:
     named = re.findall(r"`([\w/]+\.(?:py|pyx|pxd))`", TOUR.read_text())
 
     assert [name for name in named if not (SRC / name).is_file() and not (ROOT / name).is_file()] == []
+
+
+ROW = re.compile(r"^\| (?P<task>[^|]+) \| (?P<files>[^|]+) \|$", re.MULTILINE)
+INSIDE = re.compile(r"`(?P<file>[\w/]+\.(?:py|pyx|pxd))`: (?P<names>`\w+`(?:, `\w+`)*)")
+TASKS = {  # what somebody new wants to change: words to look for in the left column, and the file to open
+    ("PubAck",): "jetstream/stream/answers.pyx",
+    ("stream option",): "jetstream/config/stream.py",
+    ("field", "/varz"): "monitor/varz.py",
+    ("segment", "compacted"): "store/file/compactor.pyx",
+    ("text", "permissions violation"): "core/auth/violations.py",
+    ("flag",): "config/flags.py",
+    ("route", "again"): "cluster/mesh.py",
+    ("/healthz",): "monitor/healthz.py",
+    ("header", "advisory"): "jetstream/advisories.py",
+    ("max_ack_pending",): "jetstream/rules/consumer.py",
+    ("PING",): "core/pings.py",
+    ("lame duck",): "server/lame_duck.py",
+    ("TLS",): "server/tls/context.py",
+    ("WebSocket", "upgrade"): "server/websocket/upgrade.py",
+    ("worker", "again"): "server/workers/process.py",
+    ("restore",): "jetstream/transfer/restore.py",
+    ("fsck",): "fsck/check.py",
+    ("argument", "aio.Server"): "config/tables.py",
+    ("protocol", "-ERR"): "core/intake.pyx",
+    ("import", "running server"): "core/exchange/account_exchange.py",
+    ("log line",): "server/announce.py",
+    ("key of the configuration", "default"): "config/options.py",
+    ("queue group", "member"): "core/account.pyx",
+    ("heartbeat", "flow control"): "jetstream/consumer/delivery/push.pyx",
+    ("size of a segment",): "jetstream/manage/segments.py",
+    ("TTL",): "jetstream/stream/message_ttl.py",
+    ("API request", "field of an answer"): "jetstream/api/account.py",
+    ("CONNECT", "password"): "core/auth/login.py",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "file"), TASKS.items(), ids=lambda each: "-".join(each) if isinstance(each, tuple) else ""
+)
+def test_a_task_finds_the_file_to_open(words: tuple[str, ...], file: str) -> None:
+    rows = [row for row in ROW.finditer(TOUR.read_text()) if all(word in row["task"] for word in words)]
+
+    assert f"`{file}`" in "".join(row["files"] for row in rows)
+    assert len(rows) <= 2, "the words lead to too many rows"
+
+
+def test_a_name_after_a_file_is_in_it() -> None:
+    named = [
+        (found["file"], name)
+        for found in INSIDE.finditer(TOUR.read_text())
+        for name in re.findall(r"\w+", found["names"])
+    ]
+
+    assert len(named) > 10
+    assert [(file, name) for file, name in named if name not in (SRC / file).read_text()] == []

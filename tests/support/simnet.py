@@ -25,6 +25,7 @@ from pyjs.testing.node import CONNECT, RawClient, VirtualNode
 
 PORT = 6222
 LATENCY_NS = 200_000
+LONG_NS = 20 * NS_PER_MS  # enough for anything to cross the network and back
 TURNS_MAX = 10_000
 
 
@@ -272,3 +273,16 @@ class SimNet:
 
     def _latency_ns(self) -> int:
         return LATENCY_NS + (self.rng.randrange(self.jitter_ns) if self.jitter_ns else 0)
+
+
+def three(net: SimNet) -> tuple[SimServer, SimServer, SimServer]:
+    """Start a cluster of three."""
+    servers = net.start("a"), net.start("b", "a"), net.start("c", "a")
+    net.run_until(net.whole)
+    return servers
+
+
+def say(net: SimNet, client: RawClient, text: bytes) -> None:
+    """Send `text`, and wait until nothing that follows from it is on its way."""
+    client.send(text)
+    net.run(LONG_NS)

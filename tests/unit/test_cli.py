@@ -149,7 +149,12 @@ def test_flags_and_file_become_the_options_of_the_server(tmp_path: Path, started
         "file",
     )
     assert (options.jetstream.enabled, options.jetstream.store_dir) == (True, "/x")
-    assert (options.debug, options.trace, options.logtime, options.pid_file) == (True, True, False, "pid")
+    assert (options.log.debug, options.log.trace, options.log.logtime, options.pid_file) == (
+        True,
+        True,
+        False,
+        "pid",
+    )
     assert options.config_path == str(path)
     assert options.config_digest.startswith("sha256:")
 

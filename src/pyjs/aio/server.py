@@ -143,9 +143,9 @@ class Server:
         return ShellServer(replace(self._options, jetstream=jetstream), log, scratch), log
 
     def _opened_log(self) -> Logger | StandardLog:
-        options = self._options
+        options = self._options.log
         if options.log_file:
-            return opened_logger(options)
+            return opened_logger(self._options)
         return StandardLog(self._logger, options.debug, options.trace)
 
     def _stopped(self, server: ShellServer, log: Logger | StandardLog) -> None:

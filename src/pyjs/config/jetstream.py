@@ -22,13 +22,14 @@ from pyjs.config.kinds import (
     STORAGE_SIZE,
     STRING,
     Between,
+    fill,
+    map_kind,
     positive_duration,
     read_lower,
-    read_map,
     read_switch,
 )
 from pyjs.config.options import BatchLimits, JetStreamLimits, JetStreamOptions, Options
-from pyjs.config.table import Key, Kind, Reading, Table, read_block
+from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.values import Value
 
 CIPHERS = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
@@ -62,7 +63,7 @@ def read_jetstream(reading: Reading, key: Key, value: Value, target: object) -> 
         jetstream.enabled = read_switch(key, value)
         return jetstream
     jetstream.enabled = True
-    read_block(reading, JETSTREAM, read_map(key, value, "store_dir: ./data"), jetstream)
+    fill(reading, JETSTREAM, key, value, "store_dir: ./data", jetstream)
     for name in ("cipher", "prev_key"):
         if f"jetstream.{name}" in reading.places and not jetstream.key:
             place = reading.places[f"jetstream.{name}"]
@@ -93,16 +94,10 @@ def _read_cipher(reading: Reading, key: Key, value: Value, target: object) -> st
     return CIPHERS[text]
 
 
-def _read_limits(reading: Reading, key: Key, value: Value, target: object) -> JetStreamLimits:
-    limits = JetStreamLimits()
-    read_block(reading, JETSTREAM_LIMITS, read_map(key, value, "max_ack_pending: 1000"), limits)
-    return limits
-
-
 def _read_batch(reading: Reading, key: Key, value: Value, target: object) -> BatchLimits:
     default = BatchLimits()
     limits = BatchLimits(max_inflight_per_stream=0, max_inflight_total=0)
-    read_block(reading, JETSTREAM_BATCH, read_map(key, value, "max_msgs: 1000"), limits)
+    fill(reading, JETSTREAM_BATCH, key, value, "max_msgs: 1000", limits)
     limits.max_fast_per_stream = limits.max_inflight_per_stream or default.max_fast_per_stream
     limits.max_fast_total = limits.max_inflight_total or default.max_fast_total
     limits.max_inflight_per_stream = limits.max_inflight_per_stream or default.max_inflight_per_stream
@@ -250,7 +245,7 @@ JETSTREAM = Table(
         Key("strict", BOOL, "Refuse API requests with unknown fields."),
         Key(
             "limits",
-            Kind("map", _read_limits, "{}", JETSTREAM_LIMITS),
+            map_kind(JETSTREAM_LIMITS, "max_ack_pending: 1000", JetStreamLimits),
             "Limits for options of streams and consumers.",
         ),
     ),

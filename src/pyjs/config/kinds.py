@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from pyjs.base.gotext import NS_PER_S, duration_text
 from pyjs.base.units import INT64_MAX, parse_duration_ns, parse_number
 from pyjs.config.errors import Refused, suggestion
-from pyjs.config.table import Key, Kind, Reading, wrong_type
+from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
 from pyjs.config.values import ConfigMap, Value, describe
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 INT32_MAX = (1 << 31) - 1
+ANY_HOST = "0.0.0.0"
+
+Block = TypeVar("Block")
 
 
 def _is_int(data: object) -> bool:
@@ -122,6 +129,12 @@ def read_map(key: Key, value: Value, example: str) -> ConfigMap:
     raise wrong_type(key, value, "a map", f"write {key.name} {{ {example} }}")
 
 
+def fill(reading: Reading, table: Table, key: Key, value: Value, example: str, block: Block) -> Block:
+    """Set the attributes of `block` from the map in `value`; return it."""
+    read_block(reading, table, read_map(key, value, example), block)
+    return block
+
+
 def read_listen(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, int]:
     """Read "host:port" or a port into (host, port); the host is "" if missing."""
     data = value.data
@@ -133,6 +146,12 @@ def read_listen(reading: Reading, key: Key, value: Value, target: object) -> tup
         raise wrong_type(key, value, "host:port or a port", f"write {key.name}: 127.0.0.1:4222")
     port_in_range(reading, key, value, port)
     return host, port
+
+
+def read_listen_here(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, int]:
+    """Read "host:port" or a port into (host, port); without a host, all addresses of the machine."""
+    host, port = read_listen(reading, key, value, target)
+    return host or ANY_HOST, port
 
 
 def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
@@ -166,6 +185,15 @@ def read_switch(key: Key, value: Value) -> bool:
     raise Refused(value.place, cause, suggestion(value.data, words, f"write {key.name}: enabled"))
 
 
+def map_kind(table: Table, example: str, make: Callable[[], object]) -> Kind:
+    """Return the kind of a map whose entries fill a new block."""
+
+    def read(reading: Reading, key: Key, value: Value, target: object) -> object:
+        return fill(reading, table, key, value, example, make())
+
+    return Kind("map", read, "{}", table)
+
+
 BOOL = Kind("bool", _read_bool, "bool")
 INT = Kind("int", partial(_read_number, expected="a whole number", example="42"), "int")
 SIZE = Kind("size", partial(_read_number, expected="a size in bytes", example="64MB"), "int")
@@ -177,6 +205,7 @@ STRING_MAP = Kind("map of strings", _read_string_map, "Mapping[str, str]")
 DURATION = Kind("duration", _read_duration, "Duration")
 DURATION_OR_SECONDS = Kind("duration", _read_duration_or_seconds, "Duration")
 LISTEN = Kind("host:port", read_listen, "str | int")
+LISTEN_HERE = Kind("host:port", read_listen_here, "str | int")
 
 
 @dataclass(frozen=True, slots=True)

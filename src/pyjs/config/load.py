@@ -243,11 +243,13 @@ def changes(old: Options, new: Options) -> list[Change]:
     for path in ("", "jetstream", "jetstream.limits", "authorization", "cluster"):
         for key in TABLES[path].keys:
             attr = f"{path}.{key.attrs[0]}".lstrip(".")
+            before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
+            if attr.startswith(("log.", "monitoring.")):
+                attr = key.name  # they are parts of Options, and not blocks of the file
             if attr in ("jetstream", "authorization", "jetstream.limits", "cluster") or (
                 not path and "." in attr
             ):
                 continue
-            before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
             if attr == "websocket":  # the certificates are read again, and nothing else may change
                 before, after = _without(before, "tls", "place"), _without(after, "tls", "place")
             if attr == "cluster.tls":

@@ -357,6 +357,21 @@ class Warnings:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class LogOptions:
+    """The log: its file, its lines, and what it says of connections. Attributes have the names of their keys."""
+
+    debug: bool = False
+    trace: bool = False
+    trace_verbose: bool = False  # includes the system account; implies trace
+    logtime: bool = True
+    logtime_utc: bool = False
+    log_file: str = ""  # "": standard error
+    log_size_limit: int = 0  # bytes until the file is rotated; 0: never
+    log_max_num: int = 0  # number of log files, with the current one; 0: no limit
+    max_traced_msg_len: int = 0  # 0: no limit
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Options:
     """All options of one server."""
 
@@ -368,15 +383,7 @@ class Options:
     server_tags: tuple[str, ...] = ()  # lower case, no duplicates
     server_metadata: dict[str, str] = field(default_factory=dict)
 
-    debug: bool = False
-    trace: bool = False
-    trace_verbose: bool = False  # includes the system account; implies trace
-    logtime: bool = True
-    logtime_utc: bool = False
-    log_file: str = ""  # "": standard error
-    log_size_limit: int = 0  # bytes until the file is rotated; 0: never
-    log_max_num: int = 0  # number of log files, with the current one; 0: no limit
-    max_traced_msg_len: int = 0  # 0: no limit
+    log: LogOptions = field(default_factory=LogOptions)
     pid_file: str = ""
     ports_file_dir: str = ""
 

@@ -48,7 +48,7 @@ from pyjs.config.kinds import (
     count_31,
     port_in_range,
     positive_duration,
-    read_listen,
+    read_listen_here,
     read_map,
 )
 from pyjs.config.options import NS_PER_S, Options
@@ -56,7 +56,7 @@ from pyjs.config.ports.cluster import CLUSTER, CLUSTER_LOGIN, read_cluster
 from pyjs.config.ports.websocket import LOGINS, WEBSOCKET, read_websocket
 from pyjs.config.ports.workers import RANGE_FIX, WORKERS_MAX
 from pyjs.config.table import Key, Kind, Reading, Table
-from pyjs.config.tls import TLS, read_tls
+from pyjs.config.tls import TLS, TLS_BLOCK
 from pyjs.config.values import Value
 
 FEATURE_FLAGS = ["js_ack_fc_v2"]
@@ -80,9 +80,8 @@ def _check_client_advertise(reading: Reading, key: Key, value: Value, data: obje
 
 
 def _read_listen(reading: Reading, key: Key, value: Value, target: object) -> object:
-    host, port = read_listen(reading, key, value, target)
-    default = Options()
-    return host or default.host, port or default.port
+    host, port = read_listen_here(reading, key, value, target)
+    return host, port or Options().port
 
 
 def _read_tags(reading: Reading, key: Key, value: Value, target: object) -> object:
@@ -166,22 +165,23 @@ TOP = Table(
             "Names and values of the server, which monitoring shows.",
             reloadable=True,
         ),
-        Key("debug", BOOL, "Log events of connections.", reloadable=True),
-        Key("trace", BOOL, "Log every protocol message.", reloadable=True),
+        Key("debug", BOOL, "Log events of connections.", attrs=("log.debug",), reloadable=True),
+        Key("trace", BOOL, "Log every protocol message.", attrs=("log.trace",), reloadable=True),
         Key(
             "trace_verbose",
             Kind("bool", _read_pair, "bool"),
             "Log the messages of the system account too; turns `trace` on.",
-            attrs=("trace_verbose", "trace"),
+            attrs=("log.trace_verbose", "log.trace"),
             reloadable=True,
         ),
-        Key("logtime", BOOL, "Begin log lines with the time.", reloadable=True),
-        Key("logtime_utc", BOOL, "Log times in UTC.", reloadable=True),
+        Key("logtime", BOOL, "Begin log lines with the time.", attrs=("log.logtime",), reloadable=True),
+        Key("logtime_utc", BOOL, "Log times in UTC.", attrs=("log.logtime_utc",), reloadable=True),
         Key(
             "log_file",
             PATH,
             "The file for log lines; empty: standard error.",
             ("logfile",),
+            attrs=("log.log_file",),
             reloadable=True,
         ),
         Key(
@@ -190,6 +190,7 @@ TOP = Table(
             "Bytes of the log file at which it is rotated; 0: never.",
             ("logfile_size_limit",),
             _size_63,
+            attrs=("log.log_size_limit",),
             reloadable=True,
         ),
         Key(
@@ -198,6 +199,7 @@ TOP = Table(
             "Log files that rotation keeps, with the current one; 0: all.",
             ("logfile_max_num",),
             count_31,
+            attrs=("log.log_max_num",),
             reloadable=True,
         ),
         Key(
@@ -205,6 +207,7 @@ TOP = Table(
             INT,
             "Bytes of a message that `trace` shows; 0: all.",
             check=count_31,
+            attrs=("log.max_traced_msg_len",),
             reloadable=True,
         ),
         Key("pid_file", PATH, "The file for the process id.", ("pidfile",), reloadable=True),
@@ -347,7 +350,7 @@ TOP = Table(
         Key("no_auth_user", STRING, "The user of clients without credentials.", reloadable=True),
         Key(
             "tls",
-            Kind("map", read_tls, "{}", TLS),
+            TLS_BLOCK,
             "Certificates and rules of encrypted client connections.",
             reloadable=True,
         ),

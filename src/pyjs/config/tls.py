@@ -20,10 +20,10 @@ from pyjs.config.kinds import (
     STRINGS,
     AtLeast,
     Between,
-    read_map,
+    fill,
 )
-from pyjs.config.options import NS_PER_S, Options, TlsOptions
-from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, read_block, wrong_type
+from pyjs.config.options import NS_PER_S, ClusterOptions, Options, TlsOptions, WebSocketOptions
+from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, wrong_type
 from pyjs.config.tls_names import CURVES, INSECURE, SUITES, SUITES_1_3
 from pyjs.config.values import Value
 
@@ -109,9 +109,7 @@ def _read_certificates(reading: Reading, key: Key, value: Value, target: object)
     pairs = value.data if isinstance(value.data, list) else [value]
     found = []
     for pair in pairs:
-        files = TlsOptions()
-        read_block(reading, PAIR_TABLE, read_map(key, pair, PAIR), files)
-        found.append(_pair(pair, files))
+        found.append(_pair(pair, fill(reading, PAIR_TABLE, key, pair, PAIR, TlsOptions())))
     return tuple(found)
 
 
@@ -198,17 +196,16 @@ TLS = Table(
 )
 
 
-def read_tls(reading: Reading, key: Key, value: Value, target: object) -> TlsOptions:
-    """Read the block of client connections."""
-    assert isinstance(target, Options)
-    return read_tls_into(target.tls, reading, key, value)
-
-
-def read_tls_into(options: TlsOptions, reading: Reading, key: Key, value: Value) -> TlsOptions:
-    """Read a block into `options`; it names at least one certificate."""
+def _read_tls(reading: Reading, key: Key, value: Value, target: object) -> TlsOptions:
+    assert isinstance(target, Options | ClusterOptions | WebSocketOptions)
+    options = target.tls
     options.place = str(value.place)
-    read_block(reading, TLS, read_map(key, value, PAIR), options)
+    fill(reading, TLS, key, value, PAIR, options)
     if options.cert_file or options.key_file or not options.certs:
         _pair(value, options)
     options.verify = options.verify or options.verify_and_map or bool(options.pinned_certs)
     return options
+
+
+# Of a port: it names at least one certificate.
+TLS_BLOCK = Kind("map", _read_tls, "{}", TLS)

@@ -65,13 +65,9 @@ class Router:
 
     def answer(self, target: str) -> Generator[None, None, Response]:
         """Return the answer to a request for `target`, in steps."""
-        path, _, query = target.partition("?")
-        if path.startswith("/") and path != cleaned(path):
-            return redirect(path, query)
-        if self._base:
-            if path != self._base and not path.startswith(self._base + "/"):
-                return NOT_FOUND
-            path = path[len(self._base) :] or "/"
+        path, query = split_target(target, self._base)
+        if isinstance(path, Response):
+            return path
         view = self._views.get(path)
         if view is None:
             return NOT_FOUND
@@ -132,6 +128,16 @@ class Router:
 
 def _json(value: JsonDict) -> Response:
     return Response(200, pretty_json(value))
+
+
+def split_target(target: str, base: str) -> tuple[str | Response, str]:
+    """Return the path below `base` and the query of a request; a Response if it names no page."""
+    path, _, query = target.partition("?")
+    if path.startswith("/") and path != cleaned(path):
+        return redirect(path, query), query
+    if base and path != base and not path.startswith(base + "/"):
+        return NOT_FOUND, query
+    return path[len(base) :] or "/" if base else path, query
 
 
 def redirect(path: str, query: str) -> Response:

@@ -45,6 +45,11 @@ def announce_start(log: Log, node: Node, options: Options) -> None:
     if options.max_payload > PAYLOAD_SIZE_ADVISED:
         text = f"Maximum payloads over {size_text(PAYLOAD_SIZE_ADVISED)} are generally discouraged"
         log.warn(f"{text} and could lead to poor performance")
+    announce_configuration(log, options)
+
+
+def announce_configuration(log: Log, options: Options) -> None:
+    """Log where the configuration comes from, and what is unwise in it."""
     if options.has_plain_password():
         log.warn("Plaintext passwords detected, use nkeys or bcrypt")
     if options.config_path is not None:

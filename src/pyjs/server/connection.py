@@ -226,10 +226,10 @@ class Connection(asyncio.Protocol, Link):
 
     def _trace_client(self, session: ClientSession, direction: int, data: bytes) -> None:
         node = self._driver.node
-        if session.account is node.system_account and not node.options.trace_verbose:
+        if session.account is node.system_account and not node.options.log.trace_verbose:
             return
         if self._tracers is None:
-            size_max = node.options.max_traced_msg_len
+            size_max = node.options.log.max_traced_msg_len
             self._tracers = (
                 Tracer(session, node.log, IN, size_max),
                 Tracer(session, node.log, OUT, size_max),

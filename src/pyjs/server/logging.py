@@ -163,14 +163,15 @@ def configured_logger(options: Options) -> Logger:
     Raises:
         OSError: the log file cannot be opened.
     """
+    log = options.log
     return Logger(
-        options.log_file,
-        show_time=options.logtime,
-        utc=options.logtime_utc,
-        debug=options.debug,
-        trace=options.trace,
-        size_limit=options.log_size_limit,
-        files_max=options.log_max_num,
+        log.log_file,
+        show_time=log.logtime,
+        utc=log.logtime_utc,
+        debug=log.debug,
+        trace=log.trace,
+        size_limit=log.log_size_limit,
+        files_max=log.log_max_num,
         name="" if options.worker is None else f"worker {options.worker.number}",
     )
 
@@ -184,4 +185,4 @@ def opened_logger(options: Options) -> Logger:
     try:
         return configured_logger(options)
     except OSError as error:
-        raise StartFailed(f"error opening file: open {options.log_file}: {reason_of(error)}") from None
+        raise StartFailed(f"error opening file: open {options.log.log_file}: {reason_of(error)}") from None

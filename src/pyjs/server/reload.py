@@ -7,11 +7,19 @@ nats-server 2.15.1.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+from pyjs.base.errors import reason_of
 from pyjs.base.gotext import duration_text, size_text
 from pyjs.config.load import Change, changes, reload_options
 from pyjs.config.options import Options
+from pyjs.server.system import files
 from pyjs.server.system.config_file import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.base.log import Log
 
 NO_FILE = "can only reload config when a file is provided using -c or --config"
 LOG_OPTIONS = "debug trace trace_verbose logtime logtime_utc log_file log_size_limit log_max_num".split()
@@ -62,6 +70,20 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
             values = f"old={_shown(change.name, change.old)}, new={_shown(change.name, change.new)}"
             raise ReloadRefused(f"config reload not supported for {change.name}: {values}")
     return new, changed
+
+
+def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callable[[], None]) -> None:
+    """Write the pid file and the ports file again if a reload moved one of them."""
+    if (old.pid_file, old.ports_file_dir) == (new.pid_file, new.ports_file_dir):
+        return
+    try:
+        if new.pid_file:
+            files.write_pid_file(new.pid_file)
+    except OSError as error:
+        log.error(f"Failed to write pidfile: {reason_of(error)}")
+    if old.ports_file_dir:
+        files.remove_ports_file(old.ports_file_dir)
+    write_ports_file()
 
 
 def refuse_reload() -> str:

@@ -16,7 +16,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
-from pyjs.base.errors import reason_of
 from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import Lane
@@ -32,7 +31,14 @@ from pyjs.server.listener import Listener
 from pyjs.server.logging import Logger, configured_logger
 from pyjs.server.monitoring.system_account import SystemAccount
 from pyjs.server.open_connections import OpenConnections
-from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again, refuse_reload
+from pyjs.server.reload import (
+    LOG_OPTIONS,
+    ReloadRefused,
+    change_line,
+    read_again,
+    refuse_reload,
+    rewrite_files,
+)
 from pyjs.server.spin import Spin
 from pyjs.server.system import files
 from pyjs.server.system.clock import OsRng, SystemClock
@@ -127,7 +133,7 @@ class Server:
         announce_start(self.log, self.node, self.options)
         try:
             self._start_tls()
-            self._write_pid_file()
+            files.write_first_pid_file(self.options.pid_file)
             await self._start_trust()
             await self._start_monitoring()
             await self._start_jetstream()
@@ -170,14 +176,6 @@ class Server:
             self.driver.after_turn.append(Spin(self.driver).after_turn)
         self._tls = TlsPort(self.loop, self.log)
         self._jetstream = JetStreamSwitch(self.driver)
-
-    def _write_pid_file(self) -> None:
-        if not self.options.pid_file:
-            return
-        try:
-            files.write_pid_file(self.options.pid_file)
-        except OSError as error:
-            fail(f"Could not write pidfile: open {self.options.pid_file}: {reason_of(error)}")
 
     def _start_tls(self) -> None:
         try:
@@ -297,7 +295,7 @@ class Server:
     @property
     def monitor_port(self) -> int:
         """Return the monitoring port, or 0 if there is none."""
-        return 0 if self._monitoring is None else self._monitoring.port
+        return 0 if self._monitoring is None else self._monitoring.pages.port
 
     @property
     def websocket_url(self) -> str | None:
@@ -312,12 +310,7 @@ class Server:
     @property
     def monitor_url(self) -> str | None:
         """Return the URL of the monitoring pages on this machine, or None if there are none."""
-        host = self.options.monitoring.host or self.options.host
-        return urls(self._monitor_scheme, host, self.monitor_port)[0] if self.monitor_port else None
-
-    @property
-    def _monitor_scheme(self) -> str:
-        return "https" if self.options.monitoring.https_port else "http"
+        return None if self._monitoring is None else self._monitoring.pages.urls[0]
 
     @property
     def stop_asked(self) -> bool:
@@ -340,19 +333,13 @@ class Server:
         if not options.ports_file_dir:
             return
         listed = {"nats": urls("nats", options.host, self.client_port)}
-        if self.monitor_port:
-            listed["monitoring"] = urls(
-                self._monitor_scheme, options.monitoring.host or options.host, self.monitor_port
-            )
+        if self._monitoring is not None:
+            listed["monitoring"] = self._monitoring.pages.urls
         if self._websocket is not None:
             listed["websocket"] = self._websocket.urls
         if self._routes is not None:
             listed["cluster"] = self._routes.urls
-        try:
-            files.write_ports_file(options.ports_file_dir, listed)
-        except OSError as error:
-            path = files.ports_path(options.ports_file_dir)
-            self.log.error(f"Error writing ports file ({path}): {reason_of(error)}")
+        files.write_ports_file(options.ports_file_dir, listed, self.log)
 
     def reload(self) -> str:
         """Apply the current configuration file: all of it, or log the reason, return it and apply nothing."""
@@ -383,8 +370,7 @@ class Server:
             self.log.info(change_line(change))
         for text in (*new.warnings.mistakes, *new.warnings.repeated):
             self.log.warn(text)
-        if "pid_file" in names or "ports_file_dir" in names:
-            self._rewrite_files(old)
+        rewrite_files(old, new, self.log, self.write_ports_file)
         self._switch_jetstream()
         self._apply_to_sessions()
         self.log.info(f"Reloaded server configuration ({new.config_digest})")
@@ -412,16 +398,6 @@ class Server:
             self._jetstream.start(self.options)
         except StartFailed as error:
             self.log.warn(str(error))
-
-    def _rewrite_files(self, old: Options) -> None:
-        try:
-            if self.options.pid_file:
-                files.write_pid_file(self.options.pid_file)
-        except OSError as error:
-            self.log.error(f"Failed to write pidfile: {reason_of(error)}")
-        if old.ports_file_dir:
-            files.remove_ports_file(old.ports_file_dir)
-        self.write_ports_file()
 
     def _apply_to_sessions(self) -> None:
         """Close clients that changed users or a smaller max_connections exclude, newest first."""
@@ -538,7 +514,7 @@ class Server:
             self._websocket.listener.close()
             self._websocket.stop()
         if self._monitoring is not None:
-            self._monitoring.listener.close()
+            self._monitoring.pages.listener.close()
         if self._routes is not None:
             self._routes.stop()
 
@@ -548,7 +524,7 @@ class Server:
         if self._routes is not None:
             ports.append(self._routes.connections)
         if self._monitoring is not None:
-            ports.append(self._monitoring.stop())
+            ports.append(self._monitoring.pages.stop())
         all_closed = asyncio.gather(*(port.wait_empty() for port in ports))
         try:
             await asyncio.wait_for(all_closed, CLOSING_S)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 
 Seen = TypeVar("Seen")
+needs_peer = pytest.mark.skipif(
+    peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
+    reason="nats-server is not here",
+)
 
 
 def of_both(directory: Path, config: str, look: Callable[[ServerProcess], Seen]) -> list[Seen]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import urllib.request
@@ -12,13 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 
 PEER = peer_command()
-needs_peer = pytest.mark.skipif(
-    PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-)
 WAIT_S = 8.0
 PLAIN = 'websocket { listen: "127.0.0.1:<<ws>>", no_tls: true }'
 STAMP = re.compile(r"^\[\d+\] [\d/]+ [\d:.]+ ")

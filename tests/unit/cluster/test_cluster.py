@@ -6,28 +6,15 @@ import json
 from collections import Counter
 
 import pytest
-from tests.support.simnet import PORT, SimNet, SimServer
+from tests.support.simnet import LONG_NS, PORT, SimNet, SimServer, say, three
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.testing import RawClient
-
-LONG_NS = 20 * NS_PER_MS  # enough for anything to cross the network and back
 
 
 @pytest.fixture
 def net() -> SimNet:
     return SimNet(seed=1)
-
-
-def three(net: SimNet) -> tuple[SimServer, SimServer, SimServer]:
-    servers = net.start("a"), net.start("b", "a"), net.start("c", "a")
-    net.run_until(net.whole)
-    return servers
-
-
-def say(net: SimNet, client: RawClient, text: bytes) -> None:
-    client.send(text)
-    net.run(LONG_NS)
 
 
 def publish(net: SimNet, client: RawClient, subject: bytes, payload: bytes) -> None:

@@ -162,7 +162,7 @@ def test_nothing_stands_for_the_default() -> None:
 def test_later_flags_win() -> None:
     options = Options()
     assert list(apply_flags(options, flags("-DVV", "-V=false"), {})) == []
-    assert (options.debug, options.trace, options.trace_verbose) == (True, False, True)
+    assert (options.log.debug, options.log.trace, options.log.trace_verbose) == (True, False, True)
 
 
 def test_usage_names_every_flag() -> None:

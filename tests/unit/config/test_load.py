@@ -92,7 +92,7 @@ def test_metadata_is_a_map_of_strings(load: Load) -> None:
 
 
 def test_trace_verbose_implies_trace(load: Load) -> None:
-    assert load("trace_verbose: true").trace
+    assert load("trace_verbose: true").log.trace
 
 
 # JetStream
@@ -223,7 +223,7 @@ def test_keys_over_an_include_and_names_in_other_case_are_not_noted(load: Load, 
 def test_flags_win_over_the_file(load: Load) -> None:
     text = "port: 1\nstore_dir: a\ndebug: true\nhttp: 127.0.0.1:2"
     options = load(text, flags={"port": 5, "store_dir": "b", "debug": False, "http_port": 0})
-    assert (options.port, options.jetstream.store_dir, options.debug) == (5, "b", False)
+    assert (options.port, options.jetstream.store_dir, options.log.debug) == (5, "b", False)
     assert (options.monitoring.host, options.monitoring.http_port) == ("127.0.0.1", 0)
 
 
@@ -280,6 +280,21 @@ def test_a_change_says_whether_a_running_server_can_take_it(load: Load) -> None:
         Change("jetstream.max_storage", 10, 5, False),
         Change("jetstream.domain", "a", "b", False),
         Change("authorization.token", "***", "***", True),
+    ]
+
+
+def test_another_port_of_the_monitoring_pages_is_a_change(load: Load) -> None:
+    old = load("http: '127.0.0.1:8222'\ndebug: false")
+    new = load("http: '127.0.0.1:8223'\ndebug: true")
+    assert changes(old, new) == [
+        Change("debug", old=False, new=True, reloadable=True),
+        Change("http_port", 8222, 8223, False),
+    ]
+    assert [change.name for change in changes(old, load("http_base_path: /x"))] == [
+        "http",
+        "http_port",
+        "https",
+        "http_base_path",
     ]
 
 

@@ -9,26 +9,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.fsck.store_files import STREAM, fill, flipped, tree
+from tests.unit.fsck.store_files import STREAM, flipped, tree
 
 from pyjs.base.disk import OsDisk
 from pyjs.cli import main
 from pyjs.fsck.command import run
 from pyjs.store.format.layout import StoreLock, lock_store
 from pyjs.store.format.purge_file import Purge, encode_purge
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("template") / "store"
-    fill(root)
-    return root
-
-
-@pytest.fixture
-def root(template: Path, tmp_path: Path) -> Path:
-    shutil.copytree(template, tmp_path / "store")
-    return tmp_path / "store"
 
 
 def test_a_clean_store_ends_with_0(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ from tests.unit.fsck.store_files import (
     STREAM,
     check,
     cut,
-    fill,
     flipped,
     overwritten,
     removed,
@@ -45,21 +44,6 @@ MATRIX = {
     "a consumer's log": flipped("consumers/first.2/log.1", -3),
     "the duplicate window": flipped("window", 50),
 }
-
-
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    made = {}
-    for encoding in ("plain", *ENCODINGS):
-        made[encoding] = tmp_path_factory.mktemp("template") / "store"
-        fill(made[encoding], encoding)
-    return made
-
-
-@pytest.fixture
-def root(templates: dict[str, Path], encoding: str, tmp_path: Path) -> Path:
-    shutil.copytree(templates[encoding], tmp_path / "store")
-    return tmp_path / "store"
 
 
 @pytest.fixture

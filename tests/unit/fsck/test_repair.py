@@ -12,7 +12,6 @@ from tests.unit.fsck.store_files import (
     check,
     cut,
     extended,
-    fill,
     flipped,
     flipped_in_removals,
     overwritten,
@@ -71,19 +70,6 @@ MATRIX: dict[str, Damage] = {
 PENDING_GONE = (
     "first segment: zeros"  # what waited for an ack is settled by a start, which knows that it is gone
 )
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("template") / "store"
-    fill(root)
-    return root
-
-
-@pytest.fixture
-def root(template: Path, tmp_path: Path) -> Path:
-    shutil.copytree(template, tmp_path / "store")
-    return tmp_path / "store"
 
 
 def test_what_the_server_left_at_a_stop_is_clean(root: Path) -> None:

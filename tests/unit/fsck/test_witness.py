@@ -14,7 +14,6 @@ from tests.unit.fsck.store_files import (
     Damage,
     check,
     cut,
-    fill,
     keep_up,
     overwritten,
     removed,
@@ -42,21 +41,6 @@ MATRIX: dict[str, Damage] = {
     "the first is cut": cut(ONE, 5000),
     "the second is noise": overwritten(TWO, 0, 1 << 20, b"\x5a"),
 }
-
-
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    made = {}
-    for encoding in ("plain", "s2", "chacha", "s2 and chacha"):
-        made[encoding] = tmp_path_factory.mktemp("template") / "store"
-        fill(made[encoding], encoding)
-    return made
-
-
-@pytest.fixture
-def root(templates: dict[str, Path], encoding: str, tmp_path: Path) -> Path:
-    shutil.copytree(templates[encoding], tmp_path / "store")
-    return tmp_path / "store"
 
 
 def served(root: Path, encoding: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyjs.base.log import ListLog
-from pyjs.config.options import Options
+from pyjs.config.options import LogOptions, Options
 from pyjs.server.command import Command, run
 
 
@@ -24,7 +24,7 @@ def command(**values: object) -> tuple[Command, ListLog]:
 def test_a_log_file_that_cannot_be_opened_is_told_and_ends_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = Options(log_file=f"{tmp_path}/none/log")
+    options = Options(log=LogOptions(log_file=f"{tmp_path}/none/log"))
 
     assert run(options) == 1
 

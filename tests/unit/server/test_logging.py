@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyjs.config.options import Options
+from pyjs.config.options import LogOptions, Options
 from pyjs.server.logging import Logger, configured_logger, is_backup
 
 LINE = re.compile(r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(INF|WRN|ERR|FTL|DBG|TRC)\] (.*)")
@@ -144,7 +144,11 @@ def test_a_terminal_gets_colors() -> None:
 
 
 def test_options_describe_the_log(tmp_path: Path) -> None:
-    options = Options(log_file=str(tmp_path / "log"), debug=True, trace=True, logtime=False, log_size_limit=9)
+    options = Options(
+        log=LogOptions(
+            log_file=str(tmp_path / "log"), debug=True, trace=True, logtime=False, log_size_limit=9
+        )
+    )
 
     log = configured_logger(options)
 

@@ -11,7 +11,18 @@ from pyjs.config.access.permissions import PERMISSION_BLOCK, is_subject, share_p
 from pyjs.config.access.users import USERS
 from pyjs.config.errors import Place, Refused
 from pyjs.config.exchange.read import EXPORTS, IMPORTS, MAPPINGS, check_exchanges
-from pyjs.config.kinds import BOOL, INT, INT32_MAX, SIZE, STRING, Between, read_map, read_switch
+from pyjs.config.kinds import (
+    BOOL,
+    INT,
+    INT32_MAX,
+    SIZE,
+    STRING,
+    Between,
+    fill,
+    map_kind,
+    read_map,
+    read_switch,
+)
 from pyjs.config.options import (
     GLOBAL_ACCOUNT,
     AccountJetStreamOptions,
@@ -102,16 +113,8 @@ def _read_account_jetstream(
     reading: Reading, key: Key, value: Value, target: object
 ) -> AccountJetStreamOptions | None:
     if isinstance(value.data, dict):
-        limits = AccountJetStreamOptions()
-        read_block(reading, ACCOUNT_JETSTREAM, read_map(key, value, ""), limits)
-        return limits
+        return fill(reading, ACCOUNT_JETSTREAM, key, value, "", AccountJetStreamOptions())
     return AccountJetStreamOptions() if read_switch(key, value) else None
-
-
-def _read_account_limits(reading: Reading, key: Key, value: Value, target: object) -> AccountLimits:
-    limits = AccountLimits()
-    read_block(reading, ACCOUNT_LIMITS, read_map(key, value, "max_connections: 100"), limits)
-    return limits
 
 
 def _check_trace_dest(reading: Reading, key: Key, value: Value, target: object) -> None:
@@ -175,7 +178,7 @@ ACCOUNT = Table(
         ),
         Key(
             "limits",
-            Kind("map", _read_account_limits, "{}", ACCOUNT_LIMITS),
+            map_kind(ACCOUNT_LIMITS, "max_connections: 100", AccountLimits),
             "Limits of the account's connections.",
         ),
         Key("exports", EXPORTS, "Streams and services that other accounts may import."),

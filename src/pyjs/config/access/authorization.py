@@ -11,9 +11,9 @@ from pyjs.config import unsupported
 from pyjs.config.access.permissions import PERMISSION_BLOCK, share_permissions
 from pyjs.config.access.users import USERS
 from pyjs.config.errors import Place, Refused
-from pyjs.config.kinds import DURATION, STRING, STRINGS, read_map
+from pyjs.config.kinds import DURATION, STRING, STRINGS, fill
 from pyjs.config.options import NS_PER_S, AuthorizationOptions, CalloutOptions
-from pyjs.config.table import Key, Kind, Reading, Table, read_block
+from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.values import Value, describe
 from pyjs.wire.nkeys import ACCOUNT as NKEY_ACCOUNT
 from pyjs.wire.nkeys import CURVE, public_key
@@ -70,9 +70,8 @@ CALLOUT = Table(
 
 
 def _read_callout(reading: Reading, key: Key, value: Value, target: object) -> CalloutOptions:
-    callout = CalloutOptions()
     found = len(reading.problems)
-    read_block(reading, CALLOUT, read_map(key, value, "issuer: A..., auth_users: [auth]"), callout)
+    callout = fill(reading, CALLOUT, key, value, "issuer: A..., auth_users: [auth]", CalloutOptions())
     if len(reading.problems) == found and not callout.issuer:
         cause = "Authorization callouts require an issuer to be specified"
         raise Refused(value.place, cause, "add issuer: A...")
@@ -136,8 +135,9 @@ AUTHORIZATION = Table(
 
 def read_authorization(reading: Reading, key: Key, value: Value, target: object) -> AuthorizationOptions:
     """Read the authorization block."""
-    authorization = AuthorizationOptions()
-    read_block(reading, AUTHORIZATION, read_map(key, value, "user: alice, password: secret"), authorization)
+    authorization = fill(
+        reading, AUTHORIZATION, key, value, "user: alice, password: secret", AuthorizationOptions()
+    )
     share_permissions(authorization.users, authorization.default_permissions)
     _check_authorization(reading, authorization, value.place)
     return authorization

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from pyjs.config.errors import Refused
-from pyjs.config.kinds import DURATION, INT, read_map
+from pyjs.config.kinds import DURATION, INT, fill, read_map
 from pyjs.config.options import PermissionOptions, ResponsePermission, SubjectPermissions, UserOptions
 from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
 from pyjs.config.values import Value
@@ -69,9 +69,7 @@ def _check_subject(key: Key, value: Value, with_queue: bool) -> None:
 def _read_responses(reading: Reading, key: Key, value: Value, target: object) -> ResponsePermission | None:
     if isinstance(value.data, bool):
         return ResponsePermission() if value.data else None
-    responses = ResponsePermission()
-    read_block(reading, RESPONSES, read_map(key, value, 'max: 1, expires: "2m"'), responses)
-    return responses
+    return fill(reading, RESPONSES, key, value, 'max: 1, expires: "2m"', ResponsePermission())
 
 
 def _subjects_table(with_queue: bool) -> Table:
@@ -133,8 +131,7 @@ PERMISSIONS = Table(
 
 
 def _read_permissions(reading: Reading, key: Key, value: Value, target: object) -> PermissionOptions:
-    permissions = PermissionOptions()
-    read_block(reading, PERMISSIONS, read_map(key, value, "publish: a, subscribe: b"), permissions)
+    permissions = fill(reading, PERMISSIONS, key, value, "publish: a, subscribe: b", PermissionOptions())
     if permissions.allow_responses is not None:
         # allow_responses is an exception to denied publishes, so without a list nothing else may be published.
         publish = permissions.publish = permissions.publish or SubjectPermissions()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pyjs.config.errors import Place, Refused
-from pyjs.config.kinds import BOOL, DURATION, INT, STRING, read_map
+from pyjs.config.kinds import BOOL, DURATION, INT, STRING, fill
 from pyjs.config.options import ResolverOptions
-from pyjs.config.table import Key, Reading, Table, read_block
+from pyjs.config.table import Key, Reading, Table
 
 if TYPE_CHECKING:
     from pyjs.config.values import Value
@@ -49,7 +49,7 @@ def read_resolver(reading: Reading, key: Key, value: Value, target: object) -> R
         return _url_resolver(value.place, found[1])
     resolver = ResolverOptions(kind="", timeout_ns=2_000_000_000)
     found_before = len(reading.problems)
-    read_block(reading, RESOLVER, read_map(key, value, 'type: full, dir: "./jwt"'), resolver)
+    fill(reading, RESOLVER, key, value, 'type: full, dir: "./jwt"', resolver)
     resolver.kind = {"mem": "memory"}.get(resolver.kind.lower(), resolver.kind.lower())
     if len(reading.problems) == found_before:
         cause = _directory_fault(resolver, value)

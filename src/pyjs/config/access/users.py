@@ -8,9 +8,9 @@ from __future__ import annotations
 from pyjs.config import unsupported
 from pyjs.config.access.permissions import PERMISSION_BLOCK
 from pyjs.config.errors import Refused, suggestion
-from pyjs.config.kinds import STRING, STRINGS, read_map
+from pyjs.config.kinds import STRING, STRINGS, fill
 from pyjs.config.options import GLOBAL_ACCOUNT, AccountOptions, UserOptions
-from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
+from pyjs.config.table import Key, Kind, Reading, Table, wrong_type
 from pyjs.config.values import Value
 from pyjs.wire.nkeys import USER as NKEY_USER
 from pyjs.wire.nkeys import public_key
@@ -70,9 +70,8 @@ def _read_users(reading: Reading, key: Key, value: Value, target: object) -> tup
 
 
 def _read_user(reading: Reading, key: Key, value: Value, account: str) -> UserOptions:
-    user = UserOptions(account=account)
     found = len(reading.problems)
-    read_block(reading, USER, read_map(key, value, "user: alice, password: secret"), user)
+    user = fill(reading, USER, key, value, "user: alice, password: secret", UserOptions(account=account))
     if user.nkey and (user.user or user.password):
         raise Refused(
             value.place, "Nkey users do not take usernames or passwords", "keep the nkey, or the other two"

@@ -29,7 +29,7 @@ from pyjs.config.exchange.declared import (
     StreamImport,
     SubjectMapping,
 )
-from pyjs.config.kinds import BOOL, DURATION, INT, STRING, STRINGS, Between, read_map
+from pyjs.config.kinds import BOOL, DURATION, INT, STRING, STRINGS, Between, fill, read_map
 from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, read_block, wrong_type
 from pyjs.config.values import Value, describe
 from pyjs.subjects.tokens import is_valid_subject, subject_has_wildcard
@@ -139,8 +139,7 @@ LATENCY = Table(
 def _read_latency(reading: Reading, key: Key, value: Value, target: object) -> Latency:
     if isinstance(value.data, str):
         return Latency(value.data)
-    latency = LatencyBlock()
-    read_block(reading, LATENCY, read_map(key, value, "sampling: 50%, subject: latency"), latency)
+    latency = fill(reading, LATENCY, key, value, "sampling: 50%, subject: latency", LatencyBlock())
     if not latency.subject:
         raise Refused(value.place, "Latency subject required, but missing", "add subject: latency.service")
     return Latency(latency.subject, latency.sampling)
@@ -248,8 +247,7 @@ REMOTE = Table(
 
 
 def _read_remote(reading: Reading, key: Key, value: Value, target: object) -> RemoteBlock:
-    remote = RemoteBlock()
-    read_block(reading, REMOTE, read_map(key, value, 'account: A, subject: "a.>"'), remote)
+    remote = fill(reading, REMOTE, key, value, 'account: A, subject: "a.>"', RemoteBlock())
     if not remote.account or not remote.subject:
         raise Refused(
             value.place, "Expect an account name and a subject", 'write {account: A, subject: "a.>"}'
@@ -331,7 +329,7 @@ def _read_destination(reading: Reading, key: Key, value: Value) -> MapDestinatio
     if isinstance(value.data, str):
         return MapDestination(value.data)
     block, before = DestinationBlock(), len(reading.problems)
-    read_block(reading, DESTINATION, read_map(key, value, "destination: b, weight: 100%"), block)
+    fill(reading, DESTINATION, key, value, "destination: b, weight: 100%", block)
     if block.weight is None and len(reading.problems) == before:
         cause = f'Missing weight for mapping destination "{block.destination}"'
         raise Refused(value.place, cause, "add weight: 100%")

@@ -11,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 from pyjs.base.gotext import quoted
 from pyjs.config.access.authorization import read_auth_timeout
 from pyjs.config.errors import Place, Problem, Refused
-from pyjs.config.kinds import BOOL, INT, STRING, port_in_range, read_listen, read_map
+from pyjs.config.kinds import BOOL, INT, LISTEN_HERE, STRING, fill, map_kind, port_in_range
 from pyjs.config.options import ClusterLogin, ClusterOptions, Options, RouteUrl, is_bcrypt
-from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, read_block
-from pyjs.config.tls import TLS, read_tls_into
+from pyjs.config.table import Key, Kind, Reading, Table, Unsupported
+from pyjs.config.tls import TLS_BLOCK
 from pyjs.config.values import Value
 
 SCHEMES = ("nats", "nats-route", "tls")
@@ -64,22 +64,6 @@ def _read_routes(reading: Reading, key: Key, value: Value, target: object) -> tu
     return tuple(routes)
 
 
-def _read_listen(reading: Reading, key: Key, value: Value, target: object) -> object:
-    host, port = read_listen(reading, key, value, target)
-    return host or ClusterOptions().host, port
-
-
-def _read_tls(reading: Reading, key: Key, value: Value, target: object) -> object:
-    assert isinstance(target, ClusterOptions)
-    return read_tls_into(target.tls, reading, key, value)
-
-
-def _read_login(reading: Reading, key: Key, value: Value, target: object) -> ClusterLogin:
-    login = ClusterLogin()
-    read_block(reading, CLUSTER_LOGIN, read_map(key, value, "user: route, password: secret"), login)
-    return login
-
-
 def _check_password(reading: Reading, key: Key, value: Value, data: object) -> None:
     if isinstance(data, str) and is_bcrypt(data):
         cause = "a bcrypt hash of the route password is not supported yet: other servers send it in clear"
@@ -120,7 +104,7 @@ CLUSTER = Table(
         Key("name", STRING, "The name of the cluster, the same on each of its servers.", check=_check_name),
         Key(
             "listen",
-            Kind("host:port", _read_listen, "str | int"),
+            LISTEN_HERE,
             "The address and port for other servers, or a port alone.",
             attrs=("host", "port"),
         ),
@@ -134,14 +118,14 @@ CLUSTER = Table(
         ),
         Key(
             "authorization",
-            Kind("map", _read_login, "{}", CLUSTER_LOGIN),
+            map_kind(CLUSTER_LOGIN, "user: route, password: secret", ClusterLogin),
             "The login that other servers need.",
             ("authentication",),
             reloadable=True,
         ),
         Key(
             "tls",
-            Kind("map", _read_tls, "{}", TLS),
+            TLS_BLOCK,
             "Certificate of this server for both sides of a route, and who signs those of the others.",
             reloadable=True,
         ),
@@ -172,8 +156,7 @@ def read_cluster(reading: Reading, key: Key, value: Value, target: object) -> Cl
     """Read the block."""
     assert isinstance(target, Options)
     options = target.cluster
-    read_block(reading, CLUSTER, read_map(key, value, "name: EAST, port: 6222, routes: [...]"), options)
-    return options
+    return fill(reading, CLUSTER, key, value, "name: EAST, port: 6222, routes: [...]", options)
 
 
 def apply_cluster_flags(options: Options, flags: Mapping[str, object], place: Place) -> Iterator[Problem]:

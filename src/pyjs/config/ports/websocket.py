@@ -16,31 +16,21 @@ from pyjs.config.kinds import (
     DURATION,
     DURATION_OR_SECONDS,
     INT,
+    LISTEN_HERE,
     STRING,
     STRING_MAP,
     STRINGS,
+    fill,
     port_in_range,
-    read_listen,
-    read_map,
 )
 from pyjs.config.options import NS_PER_S, Options, WebSocketLogins, WebSocketOptions
-from pyjs.config.table import Key, Kind, Reading, Table, read_block
-from pyjs.config.tls import TLS, read_tls_into
+from pyjs.config.table import Key, Kind, Reading, Table
+from pyjs.config.tls import TLS_BLOCK
 from pyjs.config.values import Value
 
 HTTP_PORT, HTTPS_PORT = 80, 443
 RESERVED_HEADERS = ("host", "content-length", "connection", "upgrade", "nats-no-masking")
 RESERVED_PREFIX = "sec-websocket-"
-
-
-def _read_tls(reading: Reading, key: Key, value: Value, target: object) -> object:
-    assert isinstance(target, WebSocketOptions)
-    return read_tls_into(target.tls, reading, key, value)
-
-
-def _read_listen(reading: Reading, key: Key, value: Value, target: object) -> object:
-    host, port = read_listen(reading, key, value, target)
-    return host or WebSocketOptions().host, port
 
 
 def _read_handshake_timeout(reading: Reading, key: Key, value: Value, target: object) -> object:
@@ -51,8 +41,7 @@ def _read_handshake_timeout(reading: Reading, key: Key, value: Value, target: ob
 
 
 def _read_logins(reading: Reading, key: Key, value: Value, target: object) -> WebSocketLogins:
-    logins = WebSocketLogins()
-    read_block(reading, LOGINS, read_map(key, value, "user: alice, password: secret"), logins)
+    logins = fill(reading, LOGINS, key, value, "user: alice, password: secret", WebSocketLogins())
     if logins.token and (logins.user or logins.password):
         raise Refused(value.place, "authorization has a user and a token", "keep one of the two")
     return logins
@@ -78,7 +67,7 @@ WEBSOCKET = Table(
     (
         Key(
             "listen",
-            Kind("host:port", _read_listen, "str | int"),
+            LISTEN_HERE,
             "The address and port, or a port alone.",
             attrs=("host", "port"),
         ),
@@ -88,7 +77,7 @@ WEBSOCKET = Table(
         Key("no_tls", BOOL, "Allow a port without TLS."),
         Key(
             "tls",
-            Kind("map", _read_tls, "{}", TLS),
+            TLS_BLOCK,
             "Certificates and rules of encrypted connections to this port.",
         ),
         Key("same_origin", BOOL, "A page may only connect to the host that it comes from."),
@@ -131,8 +120,7 @@ def read_websocket(reading: Reading, key: Key, value: Value, target: object) -> 
     assert isinstance(target, Options)
     options = target.websocket
     options.place = str(value.place)
-    read_block(reading, WEBSOCKET, read_map(key, value, "port: 8080, no_tls: true"), options)
-    return options
+    return fill(reading, WEBSOCKET, key, value, "port: 8080, no_tls: true", options)
 
 
 def origin_of(text: str) -> tuple[str, str, int]:

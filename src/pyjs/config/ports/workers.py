@@ -49,8 +49,8 @@ def place_worker(options: Options, worker: Worker) -> Options:
     placed.websocket = replace(options.websocket)
     if options.websocket.port:
         placed.websocket.port = worker.websocket_port
-    placed.pid_file = placed.ports_file_dir = placed.log_file = ""
-    placed.log_size_limit = placed.log_max_num = 0
+    placed.pid_file = placed.ports_file_dir = ""
+    placed.log = replace(options.log, log_file="", log_size_limit=0, log_max_num=0)
     placed.monitoring = MonitoringOptions()
     placed.cluster = ClusterOptions(
         host=socket_path(worker, worker.number),

@@ -9,12 +9,12 @@ Source: behaviour of nats-server, in tests/conformance/test_https.py.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pyjs.server.addresses import host_port
 from pyjs.server.monitoring.http import HttpConnection
 from pyjs.server.tls.context import TlsSettings
-from pyjs.server.tls.transport import NO_TLS, TlsTransport
+from pyjs.server.tls.transport import TlsTransport, end_http
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.monitoring.port import MonitorPort
     from pyjs.server.tls.port import TlsPort
-
-NOT_ENCRYPTED = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
 class HttpsConnection(HttpConnection):
@@ -40,11 +38,7 @@ class HttpsConnection(HttpConnection):
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
         """Log the cause, and close; a client without TLS gets it in plain HTTP."""
-        if cause == NO_TLS:
-            cause = "client sent an HTTP request to an HTTPS server"
-            cast("TlsTransport", self.transport).close_plainly(NOT_ENCRYPTED)
-        else:
-            self.transport.close()
+        cause = end_http(self.transport, cause)
         peer = self.transport.get_extra_info("peername") or ("", 0)
         self._port.log.error(f"monitoring: TLS handshake error from {host_port(peer[0], peer[1])}: {cause}")
 

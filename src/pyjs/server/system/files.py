@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING
 
 import orjson
+
+from pyjs.base.errors import reason_of
+from pyjs.server.failures import fail
+
+if TYPE_CHECKING:
+    from pyjs.base.log import Log
 
 PORTS_NAME = "nats-server"  # test suites look for this name
 
@@ -16,17 +23,33 @@ def write_pid_file(path: str) -> None:
         file.write(str(os.getpid()))
 
 
+def write_first_pid_file(path: str) -> None:
+    """Write the process id at a start; "" is no path.
+
+    Raises:
+        StartFailed: the file cannot be written.
+    """
+    try:
+        if path:
+            write_pid_file(path)
+    except OSError as error:
+        fail(f"Could not write pidfile: open {path}: {reason_of(error)}")
+
+
 def ports_path(directory: str) -> str:
     """Return the path of the ports file of this process."""
     return os.path.join(directory, f"{PORTS_NAME}_{os.getpid()}.ports")
 
 
-def write_ports_file(directory: str, urls: dict[str, list[str]]) -> None:
-    """Write `urls` (service -> URLs) atomically: other programs never see a part of the file."""
+def write_ports_file(directory: str, urls: dict[str, list[str]], log: Log) -> None:
+    """Write `urls` (service -> URLs) atomically, so that others never see a part of the file; log a failure."""
     path = ports_path(directory)
-    with open(path + ".new", "wb") as file:
-        file.write(orjson.dumps(urls))
-    os.replace(path + ".new", path)
+    try:
+        with open(path + ".new", "wb") as file:
+            file.write(orjson.dumps(urls))
+        os.replace(path + ".new", path)
+    except OSError as error:
+        log.error(f"Error writing ports file ({path}): {reason_of(error)}")
 
 
 def remove_ports_file(directory: str) -> None:

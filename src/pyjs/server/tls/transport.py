@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE_RECORD = 0x16  # first byte of a TLS handshake
 NO_TLS = "first record does not look like a TLS handshake"
+NOT_ENCRYPTED = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
 class Phase(enum.Enum):
@@ -352,3 +353,13 @@ def failure_text(error: Exception) -> str:
     reason = (error.reason or "failed").lower().replace("_", " ")
     detail = getattr(error, "verify_message", "")
     return f"{reason}: {detail}" if detail else reason
+
+
+def end_http(transport: asyncio.Transport, cause: str) -> str:
+    """Close a connection for HTTP after a failed handshake, plain requests with an answer; return what to log."""
+    if cause != NO_TLS:
+        transport.close()
+        return cause
+    assert isinstance(transport, TlsTransport)
+    transport.close_plainly(NOT_ENCRYPTED)
+    return "client sent an HTTP request to an HTTPS server"

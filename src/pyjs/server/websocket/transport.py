@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from pyjs.core.link import Peer, TlsPeer
 from pyjs.server.addresses import host_port, plain_ip
-from pyjs.server.tls.transport import NO_TLS, TlsTransport
+from pyjs.server.tls.transport import end_http
 from pyjs.server.websocket.closing import PROTOCOL_ERROR, BadClose, answer_to_close, close_frame, reason_frame
 from pyjs.server.websocket.inflate import InflateFailed, Inflater, packed_max
 from pyjs.server.websocket.outgoing import FIN, PONG, Terms, frame_head
@@ -38,7 +38,6 @@ HEAD_SIZE_MAX = 64 * 1024  # bytes of a request
 ENTRY_PACKED_MAX = 64 * 1024
 EVENTS_MAX = 128  # control frames and pieces of compressed messages in one iteration
 INFLATE_COST = 32  # of a piece, in events
-NOT_ENCRYPTED = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 TOO_LARGE_TEXT = "maximum payload exceeded"
 
 
@@ -134,11 +133,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
         """Log the cause, and close; a client without TLS gets it in plain HTTP."""
-        if cause == NO_TLS:
-            cause = "client sent an HTTP request to an HTTPS server"
-            cast("TlsTransport", self.transport).close_plainly(NOT_ENCRYPTED)
-        else:
-            self.transport.close()
+        cause = end_http(self.transport, cause)
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
     def throttled(self) -> None:

@@ -12,7 +12,7 @@ from pyjs.monitor.connz import LIMIT
 from pyjs.monitor.json_text import compact_json, number, pretty_json
 from pyjs.monitor.response import HTML_HEADERS, JSON_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
-from pyjs.monitor.router import NOT_FOUND, UNCOUNTED, cleaned, redirect
+from pyjs.monitor.router import NOT_FOUND, UNCOUNTED, split_target
 from pyjs.monitor.settings import settings
 from pyjs.server.workers import sums
 from pyjs.server.workers.process import State
@@ -45,13 +45,9 @@ class WorkersRouter:
 
     def answer(self, target: str) -> Steps:
         """Return the answer to a request for `target`, in steps that wait for the workers."""
-        path, _, query = target.partition("?")
-        if path.startswith("/") and path != cleaned(path):
-            return redirect(path, query)
-        if self._base:
-            if path != self._base and not path.startswith(self._base + "/"):
-                return NOT_FOUND
-            path = path[len(self._base) :] or "/"
+        path, query = split_target(target, self._base)
+        if isinstance(path, Response):
+            return path
         path = "/subsz" if path == "/subscriptionsz" else path
         view = self._view(path)
         if view is None:

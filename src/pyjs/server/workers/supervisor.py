@@ -17,13 +17,13 @@ from base64 import b32encode
 from typing import TYPE_CHECKING
 
 from pyjs import __version__
-from pyjs.base.errors import reason_of
 from pyjs.config.errors import ConfigError
 from pyjs.config.options import Worker
 from pyjs.server.addresses import ListenFailed, host_port, reserve, urls
+from pyjs.server.announce import announce_configuration
 from pyjs.server.failures import StartFailed, attempt, fail
 from pyjs.server.logging import configured_logger, opened_logger
-from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again
+from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again, rewrite_files
 from pyjs.server.system import files, signals
 from pyjs.server.system.clock import OsRng, SystemClock
 from pyjs.server.system.descriptors import raise_limit
@@ -117,12 +117,7 @@ class Supervisor:
             log.warn(
                 f"{options.workers} workers share {cores} cores; more workers than cores serve no more clients"
             )
-        if options.has_plain_password():
-            log.warn("Plaintext passwords detected, use nkeys or bcrypt")
-        if options.config_path is not None:
-            log.info(f"Using configuration file: {options.config_path} ({options.config_digest})")
-        for text in options.warnings.repeated:
-            log.warn(text)
+        announce_configuration(log, options)
 
     async def _serve(self) -> int:
         self._open()
@@ -163,11 +158,7 @@ class Supervisor:
             websocket_port = self._reserve(
                 block.host, block.port, "Unable to listen for websocket connections"
             )
-        if options.pid_file:
-            try:
-                files.write_pid_file(options.pid_file)
-            except OSError as error:
-                fail(f"Could not write pidfile: open {options.pid_file}: {reason_of(error)}")
+        files.write_first_pid_file(options.pid_file)
         self._directory = private_directory()
         for number in range(1, options.workers + 1):
             worker = Worker(
@@ -222,16 +213,12 @@ class Supervisor:
             return
         listed = {"nats": urls("nats", options.host, self.port)}
         if self._monitoring is not None:
-            listed["monitoring"] = self._monitoring.urls
+            listed["monitoring"] = self._monitoring.pages.urls
         if len(self._reserved) > 1:
             scheme = "wss" if options.websocket.tls.certificates else "ws"
             port = self._reserved[1].getsockname()[1]
             listed["websocket"] = urls(scheme, options.websocket.host, port)
-        try:
-            files.write_ports_file(options.ports_file_dir, listed)
-        except OSError as error:
-            path = files.ports_path(options.ports_file_dir)
-            self.log.error(f"Error writing ports file ({path}): {reason_of(error)}")
+        files.write_ports_file(options.ports_file_dir, listed, self.log)
 
     # -- signals ---------------------------------------------------------------------------------------------------
     def stop(self) -> None:
@@ -284,8 +271,7 @@ class Supervisor:
             self.log.adopt(log)
         for change in changed:
             self.log.info(change_line(change))
-        if "pid_file" in names or "ports_file_dir" in names:
-            self._rewrite_files(old)
+        rewrite_files(old, new, self.log, self._write_ports_file)
         for each in self.workers:
             each.options = new
         asked = [each for each in self.workers if each.state is State.READY]  # others start with the new one
@@ -295,16 +281,6 @@ class Supervisor:
                 self.log.error(f"Failed to reload server configuration in {worker}: {refusal}")
         if not any(answers):
             self.log.info(f"Reloaded server configuration ({new.config_digest})")
-
-    def _rewrite_files(self, old: Options) -> None:
-        try:
-            if self.options.pid_file:
-                files.write_pid_file(self.options.pid_file)
-        except OSError as error:
-            self.log.error(f"Failed to write pidfile: {reason_of(error)}")
-        if old.ports_file_dir:
-            files.remove_ports_file(old.ports_file_dir)
-        self._write_ports_file()
 
     # -- ending ----------------------------------------------------------------------------------------------------
     async def _wait_ended(self, running: list[asyncio.Task[None]]) -> None:

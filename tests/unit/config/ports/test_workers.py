@@ -24,7 +24,7 @@ def test_a_worker_leaves_files_log_and_pages_to_its_server() -> None:
     options = loaded(text)
     placed = place_worker(options, Worker(2, 3, "N", 4333, directory="/dir"))
     assert (placed.server_name, placed.port) == ("S-2", 4333)
-    assert placed.pid_file == placed.log_file == placed.ports_file_dir == ""
+    assert placed.pid_file == placed.log.log_file == placed.ports_file_dir == ""
     assert placed.monitoring.http_port == 0
     assert placed.cluster.host == "/dir/2"
     assert [route.host for route in placed.cluster.routes] == ["/dir/1"]

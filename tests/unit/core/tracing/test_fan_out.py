@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.simnet import SimNet, SimServer
+from tests.support.simnet import SimNet, say, three
 
 from pyjs.base.clock import NS_PER_MS
-from pyjs.testing import RawClient
 
-LONG_NS = 20 * NS_PER_MS  # enough for anything to cross the network and back
 HEADERS = b"NATS/1.0\r\nNats-Trace-Dest: traces\r\n\r\n"
 TRACED = b"HPUB q %d %d\r\n%b\r\n" % (len(HEADERS), len(HEADERS), HEADERS)
 
@@ -16,17 +14,6 @@ TRACED = b"HPUB q %d %d\r\n%b\r\n" % (len(HEADERS), len(HEADERS), HEADERS)
 @pytest.fixture
 def net() -> SimNet:
     return SimNet(seed=1)
-
-
-def three(net: SimNet) -> tuple[SimServer, SimServer, SimServer]:
-    servers = net.start("a"), net.start("b", "a"), net.start("c", "a")
-    net.run_until(net.whole)
-    return servers
-
-
-def say(net: SimNet, client: RawClient, text: bytes) -> None:
-    client.send(text)
-    net.run(LONG_NS)
 
 
 def test_a_member_here_is_preferred(net: SimNet) -> None:

@@ -1,0 +1,64 @@
+"""The open port of the monitoring pages of a server, or of one with workers: its socket and its connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.server.addresses import ListenFailed, host_port, listen, urls
+from pyjs.server.failures import fail
+from pyjs.server.listener import Listener
+from pyjs.server.monitoring.encrypted import monitoring_protocol
+from pyjs.server.monitoring.port import MonitorPort
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pyjs.base.log import Log
+    from pyjs.config.options import Options
+    from pyjs.server.monitoring.http import HttpConnection
+    from pyjs.server.monitoring.port import Handler
+    from pyjs.server.open_connections import OpenConnections
+    from pyjs.server.tls.port import TlsPort
+
+
+class Pages:
+    """The port; new connections use the current settings of `tls`."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, options: Options, tls: TlsPort, handle: Handler, log: Log
+    ) -> None:
+        """Take the port that `options` name.
+
+        Raises:
+            StartFailed: the port cannot be listened to.
+        """
+        self._tls = tls
+        self._host = options.monitoring.host or options.host
+        self._scheme = "https" if options.monitoring.https_port else "http"
+        self._log = log
+        try:
+            sock = listen(self._host, options.monitoring.http_port or options.monitoring.https_port)
+        except ListenFailed as error:
+            fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
+        self._port = MonitorPort(loop, handle, log)
+        self.listener = Listener(loop, sock, "Monitor", log)
+
+    @property
+    def port(self) -> int:
+        """Return the number of the port."""
+        return self.listener.port
+
+    @property
+    def urls(self) -> list[str]:
+        """Return the URLs of the pages on this machine."""
+        return urls(self._scheme, self._host, self.port)
+
+    async def start(self) -> None:
+        """Start answering requests."""
+        await self.listener.start(lambda: monitoring_protocol(self._tls, self._port, self.listener))
+        self._log.info(f"Starting {self._scheme} monitor on {host_port(self._host, self.port)}")
+
+    def stop(self) -> OpenConnections[HttpConnection]:
+        """Stop answering; return the connections that may still send their last output."""
+        self._port.stop()
+        return self._port.connections
