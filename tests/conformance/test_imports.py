@@ -147,6 +147,42 @@ def test_a_killed_servers_store_is_the_same_after_an_import(tmp_path: Path) -> N
     assert after["consumers"].keys() == before["consumers"].keys()
 
 
+def test_mirrors_and_sources_go_on_after_an_import(tmp_path: Path) -> None:
+    async def copied(client: Client, name: str, wanted: int) -> None:
+        while (await archives.stream_state(client, name))["messages"] < wanted:
+            await asyncio.sleep(0.05)
+
+    async def fill_three(server: ServerProcess) -> None:
+        client = await connected(server, "a")
+        await archives.asked(client, "STREAM.CREATE.O", {"name": "O", "subjects": ["o"]})
+        await archives.asked(client, "STREAM.CREATE.COPY", {"name": "COPY", "mirror": {"name": "O"}})
+        await archives.asked(client, "STREAM.CREATE.SUM", {"name": "SUM", "sources": [{"name": "O"}]})
+        for _ in range(20):
+            await client.request("o", b"x")
+        await copied(client, "COPY", 20)
+        await copied(client, "SUM", 20)
+        await client.close()
+
+    async def go_on(server: ServerProcess) -> list[int]:
+        client = await connected(server, "a")
+        await client.request("o", b"later")
+        await copied(client, "COPY", 21)
+        await copied(client, "SUM", 21)
+        found = [(await archives.stream_state(client, name))["messages"] for name in ("O", "COPY", "SUM")]
+        await client.close()
+        return found
+
+    # given
+    with peer(tmp_path / "peer") as server:
+        asyncio.run(fill_three(server))
+    # when
+    done = imported(tmp_path / "peer", tmp_path / "ours")
+    # then
+    assert done.returncode == 0, done.stdout
+    with running(tmp_path / "ours", our_command()) as ours:
+        assert asyncio.run(go_on(ours)) == [21, 21, 21]
+
+
 def test_a_running_servers_directory_is_refused(tmp_path: Path) -> None:
     async def fill_one(server: ServerProcess) -> None:
         client = await connected(server, "a")
