@@ -120,6 +120,8 @@ def _answer(line: CommandLine) -> int | None:
         from pyjs.server.system.clock import OsRng
 
         return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes)
+    if word == "import":
+        return _import(line.words[1:])
     if word:
         return _fail(f'unrecognized command: "{line.words[0]}"')
     if line.unsupported:
@@ -129,6 +131,27 @@ def _answer(line: CommandLine) -> int | None:
     if line.flags.get("t") and not line.flags.get("config"):
         return _fail("must specify [-c, --config] option to check configuration file syntax")
     return None
+
+
+def _import(words: list[str]) -> int:
+    """Copy the streams of a stopped nats-server."""
+    missing = missing_packages()
+    if missing:
+        return _fail(_told(missing))
+    from pyjs.base.disk import OsDisk
+    from pyjs.importing.command import Surroundings, run
+    from pyjs.server.system.clock import OsRng, SystemClock
+    from pyjs.server.system.open_by import holders
+    from pyjs.server.system.resources import effective_options
+
+    def load(config: str, store_dir: str) -> Options:
+        flags: dict[str, str | int | bool] = {"jetstream": True}
+        if store_dir:
+            flags["store_dir"] = store_dir
+        return effective_options(load_options(config or None, read_file, os.environ, flags))
+
+    world = Surroundings(OsDisk(), SystemClock(), OsRng(), sys.stdout, sys.stderr, load, holders)
+    return run(words, world)
 
 
 def _fail(text: str) -> int:

@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("core",),
     ("jetstream", "cluster"),
     ("node", "fsck"),
-    ("monitor",),
+    ("monitor", "importing"),
     ("system_account",),
     ("server", "models"),
     ("aio",),

@@ -47,6 +47,31 @@ class BadBlock(BadArchive):
         self.offset = offset
 
 
+cdef struct Head:
+    size_t size                 # of the whole record
+    size_t subject_size
+    size_t begin                # of the headers, or of the payload
+    size_t header_size          # if all of the record is there
+
+
+cdef bint read_head(Head* h, const uint8_t* p, size_t left) noexcept:
+    """Fill `h` from the `left` bytes at `p`; return whether a record may begin so."""
+    cdef uint32_t size = 0, header_size = 0
+    cdef uint16_t subject_size = 0
+    if left < HEAD_SIZE:
+        return False
+    memcpy(&size, p, 4)
+    memcpy(&subject_size, p + 20, 2)
+    h.size, h.subject_size, h.header_size = size & ~HAS_HEADERS, subject_size, 0
+    h.begin = HEAD_SIZE + h.subject_size + (4 if size & HAS_HEADERS else 0)
+    if h.size > RECORD_MAX or h.begin + CHECK_SIZE > h.size:
+        return False
+    if size & HAS_HEADERS and left >= h.size:
+        memcpy(&header_size, p + h.begin - 4, 4)
+        h.header_size = header_size
+    return True
+
+
 cdef class BlockRecord:
     """One record of a block."""
     cdef readonly int kind              # MESSAGE, ERASED or TOMBSTONE
@@ -64,11 +89,13 @@ cdef class BlockReader:
     cdef size_t _at             # place in `_held` of the next record
     cdef readonly uint64_t offset       # place of the next record in the block
     cdef readonly bytes check   # of the last record; eight zero bytes before the first one
+    cdef readonly list passed_by        # places of damaged records before those that `next` returned last
 
     def __init__(self, str stream not None, uint32_t number) -> None:
         self._key = hashlib.sha256(f"{stream}-{number}".encode()).digest()
         self._held = bytearray()
         self.check = bytes(CHECK_SIZE)
+        self.passed_by = []
 
     @property
     def left(self) -> int:
@@ -84,50 +111,67 @@ cdef class BlockReader:
     def next(self, size_t limit) -> list:
         """Return up to `limit` records; [] if more bytes are needed.
 
+        A record that does not fit its check is passed by if the one after it fits.
+
         Raises:
             BadBlock: a record is damaged.
         """
         cdef list found = []
         cdef BlockRecord record
+        self.passed_by = []
         while <size_t> len(found) < limit:
             record = self.read_one()
             if record is None:
+                if not found and self.pass_by():
+                    continue
                 break
             found.append(record)
         return found
 
-    cdef BlockRecord read_one(self):
+    cdef bint pass_by(self) except -1:
+        """Pass by the next record, which does not fit its check, once the record after it is known to fit.
+
+        Returns whether it did. Raises BadBlock: the record after it does not fit either.
+        """
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
-        cdef size_t left = len(self._held) - self._at, header_size = 0, begin
-        cdef uint32_t size = 0
-        cdef uint16_t subject_size = 0
-        cdef bint has_headers
+        cdef size_t left = len(self._held) - self._at
+        cdef Head first, second
+        if not read_head(&first, p, left) or left < first.size:
+            return False
+        if not read_head(&second, p + first.size, left - first.size) or left - first.size < second.size:
+            return False
+        if not self.fits(p + first.size, &second):
+            raise BadBlock(f"the record at {self.offset} does not fit its checksum", self.offset)
+        self.passed_by.append(self.offset)
+        self._at += first.size
+        self.offset += first.size
+        return True
+
+    cdef BlockRecord read_one(self):
+        """Return the next record; None: more bytes are needed, or it does not fit its check."""
+        cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
+        cdef size_t left = len(self._held) - self._at, body
+        cdef Head h
         cdef BlockRecord record
         if left < HEAD_SIZE:
             return None
-        memcpy(&size, p, 4)
-        memcpy(&subject_size, p + 20, 2)
-        has_headers = size & HAS_HEADERS != 0
-        size &= ~HAS_HEADERS
-        begin = HEAD_SIZE + subject_size + (4 if has_headers else 0)
-        if size > RECORD_MAX or begin + CHECK_SIZE > size:
-            raise BadBlock(f"the record at {self.offset} claims {size} bytes", self.offset)
-        if left < size:
+        if not read_head(&h, p, left):
+            raise BadBlock(f"the record at {self.offset} claims {h.size} bytes", self.offset)
+        if left < h.size:
             return None
-        if has_headers:
-            memcpy(&header_size, p + begin - 4, 4)
-            if header_size > size - CHECK_SIZE - begin:
-                raise BadBlock(f"the record at {self.offset} claims {header_size} bytes of headers", self.offset)
-        if not self.fits(p, size, subject_size, begin):
-            raise BadBlock(f"the record at {self.offset} does not fit its checksum", self.offset)
+        if h.begin + h.header_size + CHECK_SIZE > h.size:
+            raise BadBlock(f"the record at {self.offset} claims {h.header_size} bytes of headers", self.offset)
+        if not self.fits(p, &h):
+            return None
         record = BlockRecord.__new__(BlockRecord)
         self.fill(record, p)
-        record.name = p[HEAD_SIZE:HEAD_SIZE + subject_size]
-        record.headers = p[begin:begin + header_size]
-        record.payload = p[begin + header_size:size - CHECK_SIZE]
-        self.check = p[size - CHECK_SIZE:size]
-        self._at += size
-        self.offset += size
+        body = h.begin + h.header_size
+        record.name = p[HEAD_SIZE:HEAD_SIZE + h.subject_size]
+        record.headers = p[h.begin:body]
+        record.payload = p[body:h.size - CHECK_SIZE]
+        self.check = p[h.size - CHECK_SIZE:h.size]
+        self._at += h.size
+        self.offset += h.size
         return record
 
     cdef void fill(self, BlockRecord record, const uint8_t* p) noexcept:
@@ -142,13 +186,13 @@ cdef class BlockReader:
             record.kind = ERASED_KIND
         record.seq = seq & ~(ERASED_BIT | TOMBSTONE_BIT)
 
-    cdef bint fits(self, const uint8_t* p, size_t size, size_t subject_size, size_t begin) noexcept:
+    cdef bint fits(self, const uint8_t* p, Head* head) noexcept:
         """Return whether a record has the right check."""
         cdef Highway h
         cdef uint64_t value
         highway_begin(&h, self._key)
         highway_add(&h, p + 4, 16)
-        highway_add(&h, p + HEAD_SIZE, subject_size)
-        highway_add(&h, p + begin, size - CHECK_SIZE - begin)
+        highway_add(&h, p + HEAD_SIZE, head.subject_size)
+        highway_add(&h, p + head.begin, head.size - CHECK_SIZE - head.begin)
         value = highway_end(&h)
-        return memcmp(&value, p + size - CHECK_SIZE, CHECK_SIZE) == 0
+        return memcmp(&value, p + head.size - CHECK_SIZE, CHECK_SIZE) == 0

@@ -264,6 +264,7 @@ def usage(program: str) -> str:
     lines = [
         f"Usage: {program} [options]",
         f"       {program} fsck [--repair] [--json] [--quiet] [--key-file FILE] STORE_DIR    check stored streams",
+        f"       {program} import [-c FILE] [-sd DIR] SOURCE_DIR    copy the streams of a stopped nats-server",
     ]
     group = ""
     for flag in FLAGS:

@@ -280,7 +280,7 @@ def find_store(disk: Disk, directory: str) -> str:
             if disk.exists(f"{root}/{account}/streams/{stream}/meta.inf"):
                 raise NotChecked(
                     f"{root} was written by nats-server (there is {account}/streams/{stream}/meta.inf):"
-                    " this server does not read its files"
+                    " pyjs-server import copies its streams"
                 )
     if root == directory and not accounts and ".lock" not in names:
         raise NotChecked(

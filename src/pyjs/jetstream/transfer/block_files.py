@@ -5,7 +5,8 @@ tombstone in a later record, by the index of its block (before nats-server 2.10)
 index that does not fit the blocks is ignored, as nats-server does: then messages that limits had removed come back,
 and the limits remove them again.
 
-Damage is reported to the owner, which ends the work or goes on after the damaged block.
+Damage is reported to the owner, which ends the work or goes on: after a damaged record if the one after it fits,
+otherwise after the block.
 Source: rebuildStateFromBufLocked, recoverFullState and readIndexInfo in nats-server's server/filestore.go.
 """
 
@@ -66,7 +67,18 @@ class BlockFiles:
         self._index = b""  # of the current block
         self._before = 0  # the last sequence before the current block
         self._checks: dict[int, bytes] = {}  # number of each block -> the check of its last record
+        self._torn_after = -1  # the last sequence before a damage, until the next message; -1: none
+        self._problems: list[str] = []  # found and not reported yet
         self.last_seq = 0  # the sequences of the stream go on after it
+        self.missing: list[
+            tuple[int, int]
+        ] = []  # first and last sequence of each range with damaged messages
+        self.lost = -1  # messages that the index counts and the blocks lack; -1: no index tells
+
+    @property
+    def skips_rest(self) -> bool:
+        """Whether the rest of the current block is not used, after damage."""
+        return self._skips_rest
 
     # -- blocks --------------------------------------------------------------------------------------------
 
@@ -88,25 +100,33 @@ class BlockFiles:
         if not self._skips_rest:
             yield from self._reading(lambda: (self._bytes.finish(),))
         if not self._skips_rest and self._reader.left:
-            self._report(f"it ends within the record at {self._reader.offset}")
+            self._tear(f"it ends within the record at {self._reader.offset}")
+            self._report()
         self._checks[self._number] = self._reader.check
         if self._index:
             yield from self._use_block_index()
         self._build.commit()
 
     def _reading(self, parts: Callable[[], Iterable[bytes]]) -> Generator[Step, None, None]:
-        """Take the records of parts of the block, up to the first damage."""
+        """Take the records of parts of the block, up to the first damage without a record after it."""
         try:
             for part in parts():
                 self._reader.add(part)
                 yield from self._take_records()
         except BadArchive as error:
-            self._report(str(error))
+            self._tear(str(error))
+            self._skips_rest = True
+        self._report()
 
     def _take_records(self) -> Generator[Step, None, None]:
-        while records := self._reader.next(STEP_RECORDS):
+        while True:
+            records = self._reader.next(STEP_RECORDS)
+            for offset in self._reader.passed_by:
+                self._tear(f"the record at {offset} does not fit its checksum")
             for record in records:
                 self._take(record)
+            if not records:
+                return
             if self._build.writer.uncommitted > COMMIT_SIZE:
                 self._build.commit()
             yield None
@@ -118,14 +138,32 @@ class BlockFiles:
         if record.kind == MESSAGE:
             if seq > writer.store.last_seq:
                 writer.add(record)
+                self._mend(seq - 1)
         elif seq > writer.store.last_seq:
             self.last_seq = max(self.last_seq, seq)
         elif record.kind == TOMBSTONE:
             writer.store.drop_some(writer.store.make_filter(()), seq, seq + 1, 1)
 
-    def _report(self, problem: str) -> None:
-        self._skips_rest = True
-        self._damaged(f"message block {self._number} is damaged: {problem}")
+    def _tear(self, problem: str) -> None:
+        """Note a damage after the last record."""
+        if self._torn_after < 0:
+            self._torn_after = max(self._build.writer.store.last_seq, self.last_seq)
+        self._problems.append(problem)
+
+    def _mend(self, last_seq: int) -> None:
+        """Note that a damage has reached up to `last_seq`."""
+        if 0 <= self._torn_after < last_seq:
+            self.missing.append((self._torn_after + 1, last_seq))
+        self._torn_after = -1
+
+    def finish(self) -> None:
+        """End the blocks, after the index of all of them."""
+        self._mend(max(self._build.writer.store.last_seq, self.last_seq))
+
+    def _report(self) -> None:
+        problems, self._problems = self._problems, []
+        for problem in problems:
+            self._damaged(f"message block {self._number} is damaged: {problem}")
 
     # -- indexes -------------------------------------------------------------------------------------------
 
@@ -155,6 +193,7 @@ class BlockFiles:
             yield from self._drop(block.removed_ranges(before))
             before = max(before, block.last_seq)
         self._build.commit()
+        self.lost = max(index.msgs - writer.store.msgs, 0)
         if writer.store.msgs != index.msgs:
             self._damaged(f"the index counts {index.msgs} messages, the blocks have {writer.store.msgs}")
 

@@ -1,0 +1,185 @@
+"""`pyjs-server import`: command line, import, report and exit code.
+
+Exit codes: 0 everything was taken; 1 a stream, a consumer or messages could not be taken; 2 nothing was imported: no
+such directory, a server uses one of both, an invalid configuration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import PyjsError
+from pyjs.base.log import Log
+from pyjs.core.auth.users import GLOBAL_ACCOUNT
+from pyjs.fsck.check import Progress
+from pyjs.fsck.command import Bar
+from pyjs.importing.report import NOT_IMPORTED, TAKEN, ImportReport, StreamReport
+from pyjs.importing.source import NotImported, Source
+from pyjs.importing.stream_import import StreamImport
+from pyjs.importing.target import Target, TargetAccount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from pyjs.base.clock import Clock
+    from pyjs.base.disk import Disk
+    from pyjs.base.rng import Rng
+    from pyjs.config.options import Options
+    from pyjs.store.crypt.keys import KeyRing
+
+USAGE = """\
+Usage: pyjs-server import [-c FILE] [-sd DIR] [--quiet] SOURCE_DIR
+
+Copies the streams and consumers of a stopped nats-server into the store directory of this server, which must be
+stopped too. SOURCE_DIR is what `store_dir` says in the configuration of nats-server, or the directory `jetstream` in
+it; nothing in it is changed. A stream whose name or subjects are taken here is refused, and so is an encrypted one.
+
+    -c, --config FILE      the configuration of this server: its store_dir, and its key for encrypted streams
+    -sd, --store_dir DIR   the store directory of this server
+    --quiet                print no progress
+
+Exit codes: 0 everything was taken, 1 something could not be taken (the report names it), 2 nothing was imported."""
+VALUES = {"c": "config", "config": "config", "sd": "store_dir", "store_dir": "store_dir"}
+SWITCHES = {"quiet": "quiet", "help": "help", "h": "help"}
+
+
+@dataclass(eq=False, repr=False, frozen=True, slots=True)
+class Surroundings:
+    """The outside world of the command."""
+
+    disk: Disk
+    clock: Clock
+    rng: Rng
+    out: TextIO
+    err: TextIO
+    load: Callable[
+        [str, str], Options
+    ]  # options of a configuration file and a store directory; "": not given
+    holders: Callable[[str], list[int]]  # processes that have files below a directory open
+
+
+class ErrorLog(Log):
+    """Prints warnings and errors."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, level: str, text: str) -> None:
+        """Print a warning or an error."""
+        if level not in ("INF", "DBG", "TRC"):
+            self._out.write(f"{text.strip()}\n")
+
+
+def run(words: list[str], world: Surroundings) -> int:
+    """Run the command with the words after `import`; return its exit code."""
+    given, places, problem = _parsed(words)
+    if "help" in given:
+        world.out.write(f"{USAGE}\n")
+        return TAKEN
+    if not problem and len(places) != 1:
+        problem = "give the store directory of nats-server"
+    if not problem and not given.get("config") and not given.get("store_dir"):
+        problem = "give the store directory of this server: -sd DIR, or -c FILE"
+    if problem:
+        world.err.write(f"pyjs-server import: {problem}\n\n{USAGE}\n")
+        return NOT_IMPORTED
+    progress = Bar(world.err) if world.err.isatty() and "quiet" not in given else Progress()
+    try:
+        options = world.load(given.get("config", ""), given.get("store_dir", ""))
+        report = _Import(world, options, progress).run(places[0])
+    except (PyjsError, OSError) as error:
+        world.err.write(f"pyjs-server import: {error}\n")
+        return NOT_IMPORTED
+    world.out.writelines(f"{line}\n" for line in report.lines())
+    return report.exit_code()
+
+
+def _parsed(words: list[str]) -> tuple[dict[str, str], list[str], str]:
+    """Return the flags, the other words, and what is wrong with them."""
+    given: dict[str, str] = {}
+    places, left = [], iter(words)
+    for word in left:
+        name, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-"):
+            places.append(word)
+        elif name in SWITCHES:
+            given[SWITCHES[name]] = "yes"
+        elif name in VALUES:
+            given[VALUES[name]] = value if equals else next(left, "")
+            if not given[VALUES[name]]:
+                return given, places, f"flag needs an argument: -{name}"
+        else:
+            return given, places, f"there is no flag {word}"
+    return given, places, ""
+
+
+class _Import:
+    """The import of one directory."""
+
+    def __init__(self, world: Surroundings, options: Options, progress: Progress) -> None:
+        self._world = world
+        self._options = options
+        self._progress = progress
+        self._report = ImportReport()
+
+    def run(self, directory: str) -> ImportReport:
+        """Import every stream. Raises NotImported, StoreLocked, OSError."""
+        world, root = self._world, self._options.jetstream.store_dir
+        source = Source(world.disk, directory)
+        if pids := world.holders(source.root):
+            found = ", ".join(str(pid) for pid in pids)
+            raise NotImported(f"{source.root} is in use by process {found}: stop nats-server first")
+        self._report.others = list(source.others())
+        target = Target(world.disk, root, world.clock, ErrorLog(world.err), self._key_ring())
+        try:
+            self._progress.begin(self._size(source))
+            for account in source.accounts():
+                self._account(source, account, target.account(account))
+        finally:
+            self._progress.end()
+            target.close()
+        return self._report
+
+    def _account(self, source: Source, name: str, account: TargetAccount) -> None:
+        """Import the streams of an account."""
+        if not self._serves(name):
+            self._report.unserved.append(name)
+        for directory in source.streams(name):
+            report = StreamReport(name, directory.rpartition("/")[2])
+            self._report.streams.append(report)
+            try:
+                stream = source.open(directory)
+            except OSError as error:
+                report.refusal = str(error)
+                continue
+            StreamImport(stream, account, report, self._progress.advance).run()
+
+    def _serves(self, account: str) -> bool:
+        """Return whether this server's configuration gives an account JetStream, as far as it tells."""
+        options = self._options
+        if options.operator_keys:
+            return True
+        configured = options.accounts.get(account)
+        others = [name for name in options.accounts if name != options.system_account]
+        return configured.jetstream is not None if configured else account == GLOBAL_ACCOUNT and not others
+
+    def _key_ring(self) -> KeyRing | None:
+        options = self._options.jetstream
+        if not options.key:
+            return None
+        from pyjs.store.crypt.keys import ALGORITHMS, KeyRing
+
+        return KeyRing(options.key, ALGORITHMS[options.cipher], self._world.rng.randbytes, options.prev_key)
+
+    def _size(self, source: Source) -> int:
+        """Return the bytes of all blocks, as far as they can be read."""
+        total = 0
+        for account in source.accounts():
+            for directory in source.streams(account):
+                try:
+                    total += source.open(directory).size()
+                except OSError:
+                    continue  # reported when the stream is read
+        return total

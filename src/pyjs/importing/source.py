@@ -1,0 +1,174 @@
+"""The store directory of a stopped nats-server, read only.
+
+    <store>/jetstream/<account>/streams/<stream>/meta.inf meta.sum [ meta.key ]
+                                                 msgs/N.blk [ N.idx ] [ N.key ] index.db
+                                                 obs/<consumer>/meta.inf meta.sum o.dat
+
+`meta.key` and `N.key` belong to encrypted streams. Streams in memory have no files.
+
+Knows no store of this server: pyjs.jetstream.transfer.block_files uses the bytes.
+Source: nats-server's source, server/filestore.go and server/jetstream.go; directories that 2.15.1 wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyjs.archive.frames import BadArchive
+from pyjs.base.disk import closing
+from pyjs.base.errors import PyjsError
+from pyjs.jetstream.transfer.block_files import ConsumerFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyjs.base.disk import Disk
+
+BLOCK_NAME = re.compile(r"([0-9]{1,9})\.blk")
+FILE_MAX = 64 << 20  # bytes of a file that is read whole
+PIECE = 256 * 1024  # bytes of a block read at once
+CONSUMER_FILES = ("meta.inf", "meta.sum", "o.dat")
+
+
+class NotImported(PyjsError):
+    """Nothing can be imported; the text has the reason and the remedy."""
+
+
+class SourceStream:
+    """The files of one stream."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._messages = f"{directory}/msgs"
+        self.name = directory.rpartition("/")[2]
+        # The numbers of the blocks, in their order.
+        self.blocks = sorted(int(found[1]) for found in map(BLOCK_NAME.fullmatch, self._names()) if found)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the stream, or a block of it, is encrypted."""
+        names = self._names()
+        return self._disk.exists(f"{self._directory}/meta.key") or any(
+            name.endswith(".key") for name in names
+        )
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of each file of messages: different ones mean that a server writes them."""
+        return {name: self._size(f"{self._messages}/{name}") for name in self._names()}
+
+    def size(self) -> int:
+        """Return the bytes of all blocks."""
+        return sum(self._size(self._block_path(number)) for number in self.blocks)
+
+    def file(self, name: str) -> bytes | None:
+        """Return a file that is small, None: it is missing. Raises BadArchive: it is too large; OSError."""
+        path = f"{self._directory}/{name}"
+        if not self._disk.exists(path):
+            return None
+        if self._size(path) > FILE_MAX:
+            raise BadArchive(f"{name} has {self._size(path)} bytes, {FILE_MAX} are the most")
+        return self._disk.read_file(path)
+
+    def index(self) -> bytes:
+        """Return `index.db`; b"": it is missing or too large, the blocks say enough."""
+        try:
+            return self.file("msgs/index.db") or b""
+        except BadArchive:
+            return b""
+
+    def block_index(self, number: int) -> bytes:
+        """Return the index of one block, which old servers wrote; b"": there is none."""
+        try:
+            return self.file(f"msgs/{number}.idx") or b""
+        except BadArchive:
+            return b""
+
+    def block(self, number: int) -> Iterator[bytes]:
+        """Yield the bytes of a block in pieces. Raises OSError, also in the middle."""
+        with closing(self._disk, self._disk.open_read_only(self._block_path(number))) as fd:
+            at = 0
+            while piece := self._disk.read_at(fd, PIECE, at):
+                at += len(piece)
+                yield piece
+
+    def consumers(self) -> Iterator[ConsumerFiles]:
+        """Yield the files of each consumer. Raises BadArchive, OSError: as `file`."""
+        for name in names_in(self._disk, f"{self._directory}/obs"):
+            found = ConsumerFiles(self.name, name)
+            for each in CONSUMER_FILES:
+                data = self.file(f"obs/{name}/{each}")
+                if data is not None:
+                    found.files[each] = data
+            yield found
+
+    def _names(self) -> list[str]:
+        return names_in(self._disk, self._messages)
+
+    def _block_path(self, number: int) -> str:
+        return f"{self._messages}/{number}.blk"
+
+    def _size(self, path: str) -> int:
+        with closing(self._disk, self._disk.open_read_only(path)) as fd:
+            return self._disk.size_of(fd)
+
+
+class Source:
+    """The store directory."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        """Find the directory. Raises NotImported: it is none of nats-server."""
+        self._disk = disk
+        self.root = find_source(disk, directory)
+
+    def accounts(self) -> list[str]:
+        """Return the names of the accounts with streams."""
+        names = names_in(self._disk, self.root)
+        return [name for name in names if names_in(self._disk, f"{self.root}/{name}/streams")]
+
+    def streams(self, account: str) -> list[str]:
+        """Return the directories of an account's streams."""
+        parent = f"{self.root}/{account}/streams"
+        names = names_in(self._disk, parent)
+        return [f"{parent}/{name}" for name in names if self._disk.is_directory(f"{parent}/{name}")]
+
+    def others(self) -> Iterator[str]:
+        """Yield the paths below the accounts that hold no streams, as templates do."""
+        for account in names_in(self._disk, self.root):
+            for name in names_in(self._disk, f"{self.root}/{account}"):
+                if name != "streams":
+                    yield f"{account}/{name}"
+
+    def open(self, directory: str) -> SourceStream:
+        """Return the files of one stream. Raises OSError."""
+        return SourceStream(self._disk, directory)
+
+
+def names_in(disk: Disk, directory: str) -> list[str]:
+    """Return the names in a directory, in order; []: it is none."""
+    return sorted(disk.list_dir(directory)) if disk.is_directory(directory) else []
+
+
+def find_source(disk: Disk, directory: str) -> str:
+    """Return the directory `jetstream` of nats-server: `directory` itself, or the one in it.
+
+    Raises:
+        NotImported: there is none, or this server wrote it.
+    """
+    directory = directory.rstrip("/") or "/"
+    if not disk.is_directory(directory):
+        raise NotImported(f"{directory} is no directory")
+    below = f"{directory}/jetstream"
+    root = below if disk.is_directory(below) else directory
+    accounts = [name for name in names_in(disk, root) if disk.is_directory(f"{root}/{name}/streams")]
+    for account in accounts:
+        for stream in names_in(disk, f"{root}/{account}/streams"):
+            if disk.exists(f"{root}/{account}/streams/{stream}/meta.a"):
+                raise NotImported(f"{root} was written by pyjs-server: it needs no import")
+    if not accounts:
+        raise NotImported(
+            f"{directory} holds no streams of nats-server: give what its store_dir says, or the directory"
+            " `jetstream` in it"
+        )
+    return root

@@ -1,0 +1,29 @@
+"""Which processes have files below a directory open, as far as this process may see."""
+
+from __future__ import annotations
+
+import os
+
+
+def holders(directory: str) -> list[int]:
+    """Return the pids of other processes with open files below `directory`; Linux only, [] elsewhere."""
+    below = os.path.realpath(directory) + "/"
+    pids = [int(name) for name in _names("/proc") if name.isdigit() and int(name) != os.getpid()]
+    return [pid for pid in sorted(pids) if any(path.startswith(below) for path in _open_files(pid))]
+
+
+def _open_files(pid: int) -> list[str]:
+    folder, found = f"/proc/{pid}/fd", []
+    for name in _names(folder):
+        try:
+            found.append(os.readlink(f"{folder}/{name}"))
+        except OSError:
+            continue  # closed meanwhile
+    return found
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []  # of another user, ended meanwhile, or no Linux

@@ -1,0 +1,104 @@
+"""A flipped byte anywhere in acknowledged batches costs the message that has it, and the loss is told."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.node import options_with_store
+
+from pyjs.testing import RawClient, VirtualNode
+
+BATCH = 6
+EVERY = 7  # a byte of so many is flipped
+SEGMENT = Path("$G/streams/S/msgs/00000001.seg")
+
+
+def ask(client: RawClient, subject: str, body: object = None) -> dict[str, Any]:
+    data = b"" if body is None else json.dumps(body).encode()
+    return dict(json.loads(client.request(f"$JS.API.{subject}".encode(), data).payload))
+
+
+def publish_batch(client: RawClient, name: bytes, count: int = BATCH, *, commits: bool = True) -> None:
+    """Publish a batch, and wait for the answer to its commit."""
+    for number in range(1, count + 1):
+        head = b"NATS/1.0\r\nNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (name, number)
+        head += b"Nats-Batch-Commit: 1\r\n" if number == count and commits else b""
+        answer = client.request(b"s.%b.%d" % (name, number), b"payload %d" % number * 5, head + b"\r\n")
+    assert b'"count":%d' % count in answer.payload
+
+
+def subjects(client: RawClient) -> set[str]:
+    info = ask(client, "STREAM.INFO.S", {"subjects_filter": ">"})
+    return set(info["state"].get("subjects", {}))
+
+
+def killed_store(directory: Path, batches: tuple[bytes, ...], last: bytes) -> Path:
+    """Return the store of a node that ended without a word after these batches and a message `last`, b"": none."""
+    node = VirtualNode(options_with_store(directory))
+    node.node.start_jetstream()
+    client = node.client()
+    ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_atomic": True})
+    client.request(b"s.first", b"x")
+    for name in batches:
+        node.clock.advance(1000)
+        publish_batch(client, name)
+    if last:
+        client.request(last, b"x")
+    copy = directory.with_name("killed")
+    shutil.copytree(directory, copy)
+    node.node.stop()
+    return copy
+
+
+def after_damage(store: Path, data: bytes) -> tuple[set[str], dict[str, Any]]:
+    """Return the subjects of the stream after a start with these bytes as its segment, and its state."""
+    copy = store.with_name("case")
+    shutil.copytree(store, copy)
+    (copy / SEGMENT).write_bytes(data)
+    with VirtualNode(options_with_store(copy)) as node:
+        client = node.client()
+        found, state = subjects(client), ask(client, "STREAM.INFO.S")["state"]
+    shutil.rmtree(copy)
+    return found, state
+
+
+@pytest.mark.parametrize("last", [b"", b"s.last"])
+@pytest.mark.timeout(300)
+def test_a_flipped_byte_costs_one_message_of_a_batch(tmp_path: Path, last: bytes) -> None:
+    # given
+    store = killed_store(tmp_path / "store", (b"a", b"b"), last)
+    whole = (store / SEGMENT).read_bytes()
+    begin, end = whole.index(b"s.a.1"), len(whole.rstrip(b"\0"))
+    everything, _ = after_damage(store, whole)
+    assert len(everything) == 1 + 2 * BATCH + bool(last)
+    losses = 0
+    for at in range(begin, end, EVERY):
+        data = bytearray(whole)
+        data[at] ^= 1 << random.Random(at).randrange(8)
+        # when
+        found, state = after_damage(store, bytes(data))
+        # then
+        lost = everything - found
+        assert len(lost) <= 1, f"byte {at}: {sorted(lost)}"
+        if lost:
+            assert state["lost"], f"byte {at}"
+            losses += 1
+    assert losses > BATCH
+
+
+def test_a_damaged_batch_before_a_torn_one_keeps_its_messages(tmp_path: Path) -> None:
+    # given
+    store = killed_store(tmp_path / "store", (b"a", b"b"), b"")
+    data = bytearray((store / SEGMENT).read_bytes())
+    data[data.index(b"s.a.%d" % BATCH) + 20] ^= 1
+    torn = data.index(b"s.b.%d" % (BATCH - 1)) - 32
+    data[torn:] = bytes(len(data) - torn)
+    # when
+    found, _ = after_damage(store, bytes(data))
+    # then
+    assert found == {"s.first", *(f"s.a.{number}" for number in range(1, BATCH))}
