@@ -149,6 +149,7 @@ class Scheduler:
     def _flush(self) -> None:
         if self._state.sessions or self._flushes.waiting.count:
             self._flushes.run(self._state.take("sessions"), self._turns)
+            self._state.unflushed = self._flushes.waiting.count
 
     def _fire_timers(self, now_ns: int) -> None:
         """Call the callbacks of passed deadlines, earliest first, within the share."""
