@@ -164,10 +164,11 @@ class Scheduler:
                     self._timers_left = True
                     return
             done += 1
+            owner = timer.owner
             try:
                 timers.pop()()
             except Exception as error:
-                self._report("timer", timer.owner, error)
+                self._report("timer", owner, error)
 
     def _resume(self, session: Any) -> None:
         """Parse input of a session that earlier turns left."""
