@@ -74,10 +74,7 @@ def test_output_is_compressed_from_a_size_on(both: Both, size: int) -> None:
             client.read_until(b"x\r\n")
             return bool(found.first & RSV1)
 
-    if size < 1_000_000:  # a longer message is not compressed here, see docs/compatibility.md
-        both.see(look, CONFIG)
-    else:
-        assert not look(both.servers(CONFIG)[1])
+    both.see(look, CONFIG)
 
 
 def test_a_browser_gets_compressed_fragments(both: Both) -> None:

@@ -72,8 +72,9 @@ class Timers:
         return self._heap[0][2] if deadline_ns is not None and deadline_ns <= now_ns else None
 
     def pop(self) -> Callable[[], None]:
-        """Remove the deadline that `due` returned; the caller calls its callback."""
+        """Remove the deadline that `due` returned; the caller calls its callback. The owner is dropped, as by `cancel`."""
         timer = heapq.heappop(self._heap)[2]
         callback, timer.callback = timer.callback, None
+        timer.owner = None
         assert callback is not None
         return callback

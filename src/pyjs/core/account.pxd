@@ -36,6 +36,8 @@ cdef class Account:
     # As map_subject for a client's publish; the account keeps the memory until the next one.
     cdef void map_published(self, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
+    cdef int deliver_each(self, Route* r, Msg* m) noexcept nogil
+    cdef int deliver_shared(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil

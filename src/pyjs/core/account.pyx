@@ -6,6 +6,7 @@ subscription and to one member of each queue group, chosen at random among those
 Knows nothing of sockets, and of JetStream only that an account may have one. Compiled: every message passes
 `publish` (benchmarks/: core publish, 1-1, 1-10).
 """
+from cpython.exc cimport PyErr_Clear
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -19,10 +20,15 @@ from pyjs.subjects.tokens cimport has_wildcard, matches
 from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
+cdef extern from "Python.h":
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* p, Py_ssize_t n)
+    void release "Py_XDECREF"(PyObject* p)
+
 cdef enum:
     MANY = 256                  # more subscriptions are ended in steps
     STEP = 200                  # subscriptions removed in one step: half a millisecond
     WHOLE_MIN = 65536           # a larger body goes to the transport without a copy; a smaller one is copied
+    SHARED_BY = 3               # receivers from which a publish of that size is copied once, not for each of them
 
 
 cdef inline bint is_named(Group* g, const char* queue, uint32_t n) noexcept nogil:
@@ -79,6 +85,11 @@ cdef class Account:
             self.mapped = self.map_subject(m)
 
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil:
+        if m.size >= WHOLE_MIN and r.n >= SHARED_BY and m.whole == NULL and self.interest is None:
+            return self.deliver_shared(r, m)
+        return self.deliver_each(r, m)
+
+    cdef int deliver_each(self, Route* r, Msg* m) noexcept nogil:
         cdef uint32_t i
         cdef int receivers = 0
         if r.scratch:
@@ -91,6 +102,22 @@ cdef class Account:
             receivers += self.deliver_groups(r, m)
         if r.scratch:
             r.busy -= 1
+        return receivers
+
+    cdef int deliver_shared(self, Route* r, Msg* m) noexcept nogil:
+        """Deliver a large message as one object, which the output buffers of all its receivers hold."""
+        cdef Msg shared = m[0]
+        cdef int receivers
+        if not m.split:
+            shared.split = True
+            shared.tail_len -= m.size + 2       # the body, and CRLF
+        with gil:
+            shared.whole = new_bytes(m.body, m.size)
+            if shared.whole == NULL:
+                PyErr_Clear()                   # each receiver decides whether there is memory
+        receivers = self.deliver_each(r, &shared)
+        with gil:
+            release(<PyObject*> shared.whole)
         return receivers
 
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil:

@@ -71,6 +71,7 @@ class Link:
 
     tls: TlsPeer | None = None  # None: nothing is encrypted, or not yet
     closed_reason = ""  # of the session, which sets it before it calls `close`
+    portion = 0  # bytes of one write, where a write costs time; 0: everything
     ready = True  # what is written may reach the client in the middle of nothing else
 
     def write(self, data: bytes) -> None:

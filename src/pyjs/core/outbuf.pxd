@@ -1,6 +1,10 @@
 """The output buffer of one connection."""
 from cpython.object cimport PyObject
 
+cdef enum:
+    BACKLOG_MAX = 33554432      # bytes that may wait for slow writes, all together; publishers of more are slowed down
+
+
 cdef class OutBuf:
     cdef char* data
     cdef size_t len             # bytes in `data`
@@ -8,6 +12,8 @@ cdef class OutBuf:
     cdef PyObject* large        # owned bytes object that `data` is in, once it is large; NULL: `data` is malloc'd
     cdef list pieces            # before `data`: bytes objects, filled here or queued without a copy
     cdef size_t pieces_len
+    cdef size_t begun           # bytes of the first piece that were taken already
+    cdef size_t portion         # bytes of one write; 0: everything
     cdef public size_t limit           # max_pending: more sets `overflow`
     cdef size_t stall_at        # pending bytes from which publishers are slowed down
     cdef size_t unsent          # bytes in the transport after the last write to it
@@ -21,11 +27,17 @@ cdef class OutBuf:
         """Return the number of bytes here, plus those in the transport after the last write to it."""
         return self.pieces_len + self.len + self.unsent
 
+    cdef inline bint is_behind(self, size_t waiting) noexcept nogil:
+        """Return whether this is more than its part of what `waiting` slow connections may hold before their turn."""
+        return self.portion and waiting and self.pieces_len + self.len > BACKLOG_MAX // waiting
+
     cdef void set_limit(self, size_t limit) noexcept
     cdef char* reserve(self, size_t n) noexcept nogil       # room for n more bytes; NULL: overflow or no memory
     cdef int begin_piece(self, size_t n) noexcept           # 0, -1: no memory
     cdef int add(self, const char* p, size_t n) noexcept nogil      # 0, -1: overflow
     cdef int add_whole(self, bytes piece) except -1         # 0: queued without a copy, 1: overflow
+    cdef bint add_body(self, PyObject* body) noexcept nogil # as add_whole, and CRLF; True: overflow or no memory
     cdef bytes take(self)
     cdef list take_all(self)
+    cdef list take_portion(self)
     cdef void clear(self) noexcept

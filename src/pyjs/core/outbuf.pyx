@@ -108,19 +108,54 @@ cdef class OutBuf:
         self.pieces_len += <size_t> len(piece)
         return 0
 
+    cdef bint add_body(self, PyObject* body) noexcept nogil:
+        with gil:
+            try:
+                self.add_whole(<bytes> <object> body)
+            except MemoryError:
+                self.overflow = True
+        return self.overflow or self.add(b"\r\n", 2) != 0
+
     cdef list take_all(self):
         """Return everything queued as a list of objects, and start with an empty buffer."""
         cdef list pieces = self.pieces
         if self.len:
             pieces.append(self.take())
+        if self.begun:
+            pieces[0] = (<bytes> pieces[0])[self.begun:]
         self.pieces = []
-        self.pieces_len = 0
+        self.pieces_len = self.begun = 0
         return pieces
+
+    cdef list take_portion(self):
+        """Return the first `portion` bytes of what is queued as a list of objects; the rest stays."""
+        cdef list out = []
+        cdef bytes piece
+        cdef size_t room = self.portion, taken = 0, n
+        if self.len:
+            self.pieces.append(self.take())
+            self.pieces_len += <size_t> len(self.pieces[-1])
+        for piece in self.pieces:
+            n = <size_t> len(piece) - self.begun
+            if n > room and out:
+                break               # a piece is cut at places that do not depend on what is before it
+            if n > room:
+                out.append(piece[self.begun:self.begun + room])
+                self.begun += room
+                room = 0
+                break
+            out.append(piece[self.begun:] if self.begun else piece)
+            self.begun = 0
+            taken += 1
+            room -= n
+        del self.pieces[:taken]
+        self.pieces_len -= self.portion - room
+        return out
 
     cdef void clear(self) noexcept:
         """Drop everything queued."""
         self.pieces.clear()
-        self.pieces_len = self.len = 0
+        self.pieces_len = self.len = self.begun = 0
 
     cdef bytes take(self):
         """Return the buffer as one object, and empty it; pieces stay."""

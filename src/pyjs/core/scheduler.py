@@ -149,6 +149,7 @@ class Scheduler:
     def _flush(self) -> None:
         if self._state.sessions or self._flushes.waiting.count:
             self._flushes.run(self._state.take("sessions"), self._turns)
+            self._state.unflushed = self._flushes.waiting.count
 
     def _fire_timers(self, now_ns: int) -> None:
         """Call the callbacks of passed deadlines, earliest first, within the share."""
@@ -163,10 +164,11 @@ class Scheduler:
                     self._timers_left = True
                     return
             done += 1
+            owner = timer.owner
             try:
                 timers.pop()()
             except Exception as error:
-                self._report("timer", timer.owner, error)
+                self._report("timer", owner, error)
 
     def _resume(self, session: Any) -> None:
         """Parse input of a session that earlier turns left."""

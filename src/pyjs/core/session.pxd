@@ -63,6 +63,10 @@ cdef class ClientSession(Sink):
     cdef Decisions decisions            # of `permissions` about publishing
     cdef list timers
 
+    cdef inline bint is_behind(self) noexcept nogil:
+        """Return whether too much output waits for a slow write."""
+        return self.output == FLOWS and self.out.is_behind(self.turn.unflushed)
+
     cdef void set_feature(self, unsigned int feature, bint on)
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
@@ -79,7 +83,6 @@ cdef class ClientSession(Sink):
     cdef void retire_later(self, SubState* sub) noexcept nogil
     cdef void mark_dirty(self) noexcept nogil
     cdef int write_out(self) except -1
-    cdef int deliver_whole(self, Msg* m) noexcept nogil
     cdef void note_reply(self, Msg* m) noexcept
     cdef void slow_down(self) noexcept nogil
     cdef int control(self, int op) except -1

@@ -49,6 +49,7 @@ cdef enum:
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512
     PERMISSION_WORK = 64        # a check of permissions, or a noted reply subject
+    RELIEF_NS = 250             # of a partial turn are 1 of work: those of a session in one turn take some 8 ms
 cdef int64_t STALL_NS = 5000000
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
@@ -64,9 +65,9 @@ cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t 
         session.retire_later(t.sub)
     if session.out.queued() > FLUSH_AT:
         session.turn.pressure = True
-        session.turn.extra_work += <int64_t> (size >> PILED_UP_BITS)
-        session.turn.crowded = session.turn.crowded or session.out.unwritten() > session.out.stall_at // 4
-        if session.out.unwritten() > session.out.stall_at and m.origin != NULL:
+        session.turn.extra_work += 0 if m.whole != NULL else <int64_t> (size >> PILED_UP_BITS)
+        session.turn.crowded |= session.is_behind() or session.out.unwritten() > session.out.stall_at // 4
+        if m.origin != NULL and (session.is_behind() or session.out.unwritten() > session.out.stall_at):
             (<ClientSession> m.origin).slow_down()
     if session.replies is not None and m.reply_len:
         with gil:
@@ -87,6 +88,7 @@ cdef class ClientSession(Sink):
         self.nonce = make_nonce(host.rng) if host.authenticator.wants_nonce else ""
         self.parser = Parser()
         self.out = OutBuf()
+        self.out.portion = link.portion
         self.options = ConnectOptions()
         self.subscriptions, self.used_up = {}, []
         self.login, self.pings = Login(self), Pings(self)
@@ -167,6 +169,7 @@ cdef class ClientSession(Sink):
             self.link.abort()
         else:
             if self.out.queued():
+                self.out.portion = 0
                 self.write_out()
             self.link.close()
         self.host.session_closed(self)      # before its subscriptions are dropped: monitoring copies them
@@ -277,8 +280,10 @@ cdef class ClientSession(Sink):
         return left
 
     cdef int64_t relieve(self, int64_t left) except? -1:
-        """Run a partial turn to write output; return 0 if that is impossible inside a turn."""
+        """Run a partial turn to write output, and count its time; return 0 if that is impossible inside a turn."""
+        cdef int64_t began = self.host.clock.now_ns()
         self.host.relieve(self.turn.now)
+        left -= max(0, self.host.clock.now_ns() - began) // RELIEF_NS
         return 0 if self.turn.pressure else left
 
     def leave_input(self) -> None:
@@ -579,8 +584,10 @@ cdef class ClientSession(Sink):
     # -- writing -------------------------------------------------------------------------------------------
 
     cdef int write_out(self) except -1:
-        """Write all queued output to the transport."""
-        if self.out.pieces_len:
+        """Write queued output to the transport: all, or the portion that it takes at once."""
+        if self.out.portion and self.out.queued() > self.out.portion:
+            self.link.write_all(self.out.take_portion())
+        elif self.out.pieces_len:
             self.link.write_all(self.out.take_all())
         else:
             self.link.write(self.out.take())
@@ -659,7 +666,7 @@ cdef class ClientSession(Sink):
             out += m.tail_len
         if whole:
             self.out.len += out - start
-            if self.deliver_whole(m) != 0:
+            if self.out.add_body(<PyObject*> m.whole):
                 self.mark_dirty()
                 return 0
             start = out = self.out.data + self.out.len
@@ -670,15 +677,6 @@ cdef class ClientSession(Sink):
             out += body + 2
         self.out.len += out - start
         return count_delivery(self, m, t, body)
-
-    cdef int deliver_whole(self, Msg* m) noexcept nogil:
-        """Queue a body that is a bytes object without a copy, and its CRLF; 1: there is no room."""
-        with gil:
-            try:
-                self.out.add_whole(<bytes> <object> m.whole)
-            except MemoryError:
-                self.out.overflow = True
-        return self.out.overflow or self.out.add(b"\r\n", 2) != 0
 
     cdef void slow_down(self) noexcept nogil:
         """Stall after this read: a receiver is nearly full."""
@@ -705,25 +703,27 @@ cdef class ClientSession(Sink):
         """Return whether the deny list allows delivering a message of `subject` to this client."""
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
-    def flush_output(self) -> None:
-        """Write the queued output to the transport; called by the node's turn."""
+    def flush_output(self) -> bool:
+        """Write the queued output to the transport; called by the node's turn. True: call again."""
         self.dirty = False
         if self.used_up:
             self.retire()
         if self.closing:
-            return
+            return False
         if self.out.overflow:
             self.host.slow_consumers += 1
             self.host.log.info(f"{self} - Slow Consumer Detected: MaxPending of {self.out.limit} Exceeded")
             self.close("Slow Consumer (Pending Bytes)")
-            return
+            return False
         if self.output == LOST:
             self.out.clear()
-            return
+            return False
         if self.output == PAUSED or not self.out.queued():
-            return
+            return False
         self.write_out()
         self.out.unsent = self.link.pending_size()
+        self.dirty = self.out.queued() > 0 and self.output == FLOWS
+        return self.dirty
 
     def retire(self) -> None:
         """Remove the subscriptions that reached their UNSUB max."""

@@ -13,6 +13,7 @@ cdef class Turn:
     cdef public int64_t skew            # wall time minus `now`, ns; set by the node at each turn
     cdef public bint pressure           # a partial turn is due: output buffers or answers have grown large
     cdef public bint crowded            # set when a receiver has much output queued; its reader clears it
+    cdef public Py_ssize_t unflushed    # sessions with output that the last turn had no time for
     cdef public bint jammed             # set when much output waits for another server; its reader clears it
     cdef public bint news               # the other servers of the cluster do not know of changed subscriptions yet
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn

@@ -7,7 +7,7 @@ from pyjs.core.job import Job
 
 @type_check_only
 class Flushing(Protocol):
-    def flush_output(self) -> None: ...
+    def flush_output(self) -> object: ...
 
 @type_check_only
 class Resuming(Protocol):
@@ -44,6 +44,7 @@ class Turn:
     now: int
     skew: int
     crowded: bool
+    unflushed: int
     news: bool
     sessions: list[Sink]
     streams: list[Sink]

@@ -373,3 +373,88 @@ def test_output_that_piles_up_is_never_copied_to_a_larger_place(node: VirtualNod
     assert sum(sizes) == 80 * len(b"MSG a 1 100000\r\n%100000d\r\n" % 7)
     assert len(sizes) >= 8
     assert max(sizes) <= 1 << 20
+
+
+class PortionLink(PiecesLink):
+    """Takes 1,000 bytes at once, and counts those of each write."""
+
+    portion = 1000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[int] = []
+
+    def write_all(self, pieces: list[bytes]) -> None:
+        self.writes.append(sum(map(len, pieces)))
+        super().write_all(pieces)
+
+
+def subscriber_of(node: VirtualNode, link: PiecesLink) -> None:
+    """Open a session on `link` that subscribes to a; forget what it wrote so far."""
+    node.node.open_session(Peer("127.0.0.1", 50001), link).receive_data(b"CONNECT {}\r\nSUB a 1\r\n")
+    node.turn()
+    link.pieces.clear()
+
+
+@pytest.mark.parametrize(("size", "copies"), [(100_000, 1), (1_000, 5)])
+def test_a_large_message_to_many_is_one_object(node: VirtualNode, size: int, copies: int) -> None:
+    links = [PiecesLink() for _ in range(5)]
+    for link in links:
+        subscriber_of(node, link)
+    node.client().send(b"PUB a r %d\r\n%b\r\n" % (size, b"x" * size))
+
+    assert {b"".join(link.pieces) for link in links} == {b"MSG a 1 r %d\r\n%b\r\n" % (size, b"x" * size)}
+    assert len({id(piece) for link in links for piece in link.pieces if len(piece) >= size}) == copies
+
+
+def test_headers_of_a_large_message_to_many(node: VirtualNode) -> None:
+    headers, body = b"NATS/1.0\r\nA: 1\r\n\r\n", b"x" * 100_000
+    plain = node.client(b'{"verbose":false,"headers":false}')
+    readers = [plain, *(node.client() for _ in range(3))]
+    for reader in readers:
+        reader.send(b"SUB a 1\r\n")
+    data = headers + body
+    node.client().send(b"HPUB a %d %d\r\n%b\r\n" % (len(headers), len(data), data))
+
+    assert {frame.payload for reader in readers for frame in reader.frames()} == {body}
+
+
+def test_a_link_whose_writes_cost_time_gets_portions(node: VirtualNode) -> None:
+    link = PortionLink()
+    subscriber_of(node, link)
+    sender = node.client()
+    parts = [
+        b"PUB a %d\r\n%b\r\n" % (size, b"%d" % (size % 10) * size) for size in (10, 990, 2500, 70_000, 3)
+    ]
+    sender.send(b"".join(parts))
+
+    expected = b"".join(part.replace(b"PUB a ", b"MSG a 1 ") for part in parts)
+    assert b"".join(link.pieces) == expected
+    assert max(map(len, link.pieces)) <= 1000
+    assert max(link.writes) <= 1000
+    assert len(link.writes) >= 70
+
+
+def test_the_end_of_a_session_leaves_in_one_write(node: VirtualNode) -> None:
+    link = PiecesLink()
+    link.portion = 10
+    node.node.open_session(Peer("127.0.0.1", 50001), link).receive_data(b"CONNECT {}\r\nNONSENSE\r\n")
+
+    assert link.pieces[-1].endswith(b"-ERR 'Unknown Protocol Operation'\r\n")
+
+
+def test_publishers_are_stalled_while_too_much_waits_for_slow_writes(node: VirtualNode) -> None:
+    link = PiecesLink()
+    link.portion = 1
+    subscriber_of(node, link)
+    publisher = node.client()
+    data = b"PUB a 1000000\r\n%b\r\n" % bytes(1_000_000)
+    sent = 0
+    while publisher.session.stalls == 0:
+        publisher.session.receive_data(data)
+        node.node.turn(node.clock.now_ns())
+        sent += 1
+        assert sent < 64
+
+    assert sent * len(data) > 32 << 20
+    assert not publisher.link.reading

@@ -78,6 +78,7 @@ class Login:
         """Cancel the running check: the session has ended."""
         if self._attempt is not None:
             self._attempt.cancel()
+            self._attempt = None  # it calls back: a cycle would outlive the session
         if self._expiry is not None:
             self._expiry.cancel()
 

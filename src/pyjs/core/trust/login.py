@@ -115,8 +115,10 @@ class TokenLogin:
         self.cancelled = True
         if self.check is not None:
             self.check.cancelled = True
+            self.check = None  # it calls back: a cycle would outlive the login
         if self.callout is not None:
             self.callout.cancel()
+            self.callout = None
 
     def begin(self) -> None:
         """Start the check of the token."""
@@ -128,6 +130,7 @@ class TokenLogin:
         session.turn.jobs.append(check)
 
     def _checked(self, check: TokenCheck) -> None:
+        self.check = None
         if self.cancelled:
             return
         user = check.user

@@ -4,15 +4,21 @@ Browsers get frames of at most 4 KiB, as from nats-server. Messages are compress
 the one before (`server_no_context_takeover`), so that an idle connection holds no compressor. ISA-L compresses, zlib
 where it is not; both write the same format. What clients send is inflated by zlib only (inflate.py).
 
-Source: RFC 6455, section 5; RFC 7692, section 7.2.
+A turn writes at most a portion to each connection (`Link.portion`), within its share of time, so that compression
+delays nobody. Large pieces of a message are compressed apart: the same body goes to many connections, behind lines
+that differ, and is compressed once. The parts end at a byte, so they make one stream.
+
+Source: RFC 6455, section 5; RFC 7692, section 7.2; RFC 1951, section 3.2.4.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 
 try:
     from isal import isal_zlib as packer  # 4 times as fast as zlib, and packs more
@@ -24,14 +30,15 @@ COMPRESSED = 0x40  # RSV1
 CONTINUATION, BINARY, PONG = 0, 2, 10
 FRAME_MAX_BROWSER = 4096  # bytes of a frame's payload
 COMPRESSED_MIN = 65  # bytes of a message from which compression pays
-# Bytes of a message up to which it does not delay other connections: some 2 ms with zlib.
+# Bytes of a message up to which it is compressed, and of one write to a client that wants compression: some 1 ms.
 COMPRESSED_MAX = 512 * 1024
-# Bytes that all connections of a port compress in one iteration of the loop, some 20 ms; later messages of the
-# iteration are not compressed: one message to a thousand subscribers must not stop everybody for a second.
-COMPRESSED_ITERATION_MAX = 2 * 1024 * 1024
-COMPRESSOR_COST = 2048  # of a compressor, in bytes
+APART_MIN = 16 * 1024  # bytes of a piece that is compressed apart
+KEPT_MIN = 1024  # bytes of a part that is worth to be kept compressed
+KEPT = 4  # parts that are kept
+KEPT_S = 0.1  # so long
 LEVEL = 1
-SYNC_SIZE = 4  # the end of a flush, which is not sent
+SYNC = b"\x00\x00\xff\xff"  # the end of a flush, which is not sent after the last part
+Deflate = Callable[[bytes, int], bytes]  # of a part, with bits of the window
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +51,40 @@ class Terms:
     whole_compressed: bool = False  # a compressed message is one frame nevertheless
 
 
-class Packer:
-    """Frames of all connections of one port, with the limit of compression."""
+def deflated(part: bytes, bits: int) -> bytes:
+    """Return `part` compressed, up to the SYNC after its last byte."""
+    compressor = packer.compressobj(LEVEL, zlib.DEFLATED, -bits)
+    packed: bytes = compressor.compress(part) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    return packed
 
-    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        self._call_soon = call_soon
-        self._left = COMPRESSED_ITERATION_MAX
-        self._renewing = False
+
+def stored(part: bytes) -> bytes:
+    """Return a few bytes as a block that is not compressed, and SYNC."""
+    return struct.pack("<BHH", 0, len(part), len(part) ^ 0xFFFF) + part + b"\x00" + SYNC
+
+
+class Packer:
+    """Frames of all connections of one port; what goes to many of them is compressed once."""
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        self._call_later = call_later
+        self._kept: deque[tuple[int, bytes, bytes]] = deque(maxlen=KEPT)  # bits, part, compressed part
 
     def frames_of(self, pieces: list[bytes], terms: Terms) -> list[bytes]:
-        """Return `pieces` as heads and payloads of frames, compressed if this iteration of the loop allows it."""
-        if terms.window_bits and not self._allows(sum(map(len, pieces))):
-            terms = replace(terms, window_bits=0)
-        return frames_of(pieces, terms)
+        """Return `pieces` as heads and payloads of frames."""
+        return frames_of(pieces, terms, self._deflated)
 
-    def _allows(self, size: int) -> bool:
-        if not COMPRESSED_MIN <= size <= COMPRESSED_MAX:
-            return True  # it is not compressed in any case
-        if self._left <= 0:
-            return False
-        self._left -= size + COMPRESSOR_COST
-        if not self._renewing:
-            self._renewing = True
-            self._call_soon(self._renew)
-        return True
-
-    def _renew(self) -> None:
-        self._renewing = False
-        self._left = COMPRESSED_ITERATION_MAX
+    def _deflated(self, part: bytes, bits: int) -> bytes:
+        if len(part) < KEPT_MIN:
+            return deflated(part, bits)
+        for kept_bits, kept, packed in self._kept:
+            if kept_bits == bits and kept == part:  # at once, unless they are the same or nearly
+                return packed
+        packed = deflated(part, bits)
+        if not self._kept:
+            self._call_later(KEPT_S, self._kept.clear)
+        self._kept.append((bits, part, packed))
+        return packed
 
 
 def frame_head(first: int, size: int) -> bytes:
@@ -83,11 +96,11 @@ def frame_head(first: int, size: int) -> bytes:
     return struct.pack(">BBQ", first, 127, size)
 
 
-def frames_of(pieces: list[bytes], terms: Terms) -> list[bytes]:
+def frames_of(pieces: list[bytes], terms: Terms, deflate: Deflate = deflated) -> list[bytes]:
     """Return `pieces` as heads and payloads of frames, in their order."""
     size = sum(map(len, pieces))
     if terms.window_bits and COMPRESSED_MIN <= size <= COMPRESSED_MAX:
-        return _compressed(pieces, terms)
+        return _compressed(_packed(pieces, terms.window_bits, deflate), terms)
     if terms.frame_max and size > terms.frame_max:
         return _messages(b"".join(pieces), terms.frame_max)
     return [frame_head(FIN | BINARY, size), *pieces]
@@ -101,16 +114,29 @@ def _messages(data: bytes, most: int) -> list[bytes]:
     return frames
 
 
-def _compressed(pieces: list[bytes], terms: Terms) -> list[bytes]:
-    compressor = packer.compressobj(LEVEL, zlib.DEFLATED, -terms.window_bits)
-    packed = b"".join((*map(compressor.compress, pieces), compressor.flush(zlib.Z_SYNC_FLUSH)))
-    packed = packed[:-SYNC_SIZE]
+def _packed(pieces: list[bytes], bits: int, deflate: Deflate) -> list[bytes]:
+    """Return `pieces` as parts of one deflate stream, without its SYNC end."""
+    parts: list[bytes] = []
+    for apart, some in groupby(pieces, lambda piece: len(piece) >= APART_MIN):
+        if apart:
+            parts += [deflate(piece, bits) for piece in some]
+            continue
+        joined = b"".join(some)
+        lone = len(joined) == sum(map(len, pieces))
+        parts.append(deflate(joined, bits) if lone or len(joined) >= COMPRESSED_MIN else stored(joined))
+    parts[-1] = parts[-1][: -len(SYNC)]
+    return parts
+
+
+def _compressed(parts: list[bytes], terms: Terms) -> list[bytes]:
+    size = sum(map(len, parts))
     most = 0 if terms.whole_compressed else terms.frame_max
-    if not most or len(packed) <= most:
-        return [frame_head(FIN | COMPRESSED | BINARY, len(packed)), packed]
+    if not most or size <= most:
+        return [frame_head(FIN | COMPRESSED | BINARY, size), *parts]
+    packed = b"".join(parts)
     frames: list[bytes] = []
-    for at in range(0, len(packed), most):
+    for at in range(0, size, most):
         part = packed[at : at + most]
-        first = (0 if at else COMPRESSED | BINARY) | (FIN if at + most >= len(packed) else 0)
+        first = (0 if at else COMPRESSED | BINARY) | (FIN if at + most >= size else 0)
         frames += (frame_head(first, len(part)), part)
     return frames

@@ -56,7 +56,7 @@ class WebSocketPort:
         self._complete: deque[WebSocketTransport] = deque()  # their requests are
         self._answering = False  # `_answer` is scheduled
         self.held_size = 0  # bytes of requests that are not answered
-        self.packer = Packer(driver.loop.call_soon)
+        self.packer = Packer(driver.loop.call_later)
         try:
             sock = listen(self.options.host, self.options.port, shared=options.worker is not None)
         except ListenFailed as error:

@@ -15,6 +15,7 @@ import asyncio
 import enum
 from collections import deque
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
 from pyjs.core.link import Peer, TlsPeer
@@ -22,7 +23,8 @@ from pyjs.server.addresses import host_port, plain_ip
 from pyjs.server.tls.transport import end_http
 from pyjs.server.websocket.closing import PROTOCOL_ERROR, BadClose, answer_to_close, close_frame, reason_frame
 from pyjs.server.websocket.inflate import InflateFailed, Inflater, packed_max
-from pyjs.server.websocket.outgoing import FIN, PONG, Terms, frame_head
+from pyjs.server.websocket.outgoing import COMPRESSED_MAX, FIN, PONG, Terms, frame_head
+from pyjs.server.websocket.upgrade import NotHttp, Upgrade, UpgradeRefused, upgrade
 from pyjs.wire.frames import CLOSE, FAULT, NEED, PACKED, PING, PLAIN, TOO_LARGE, FrameReader
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from pyjs.server.connection import Connection
     from pyjs.server.websocket.port import WebSocketPort
-    from pyjs.server.websocket.upgrade import Upgrade
 
 HEAD_END = b"\r\n\r\n"
 HEAD_SIZE_MAX = 64 * 1024  # bytes of a request
@@ -166,8 +167,6 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     def answer_request(self) -> None:
         """Answer the complete request; called by the port in the order of the requests."""
-        from pyjs.server.websocket.upgrade import NotHttp, UpgradeRefused, upgrade
-
         if self._phase is not Phase.REQUEST or self.transport.is_closing():
             return
         head, _, rest = self._release_head().partition(HEAD_END)
@@ -202,6 +201,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._frames = FrameReader(accepted.terms.masked, bool(accepted.terms.window_bits), self._packed_max)
         connection = self._connection = self._port.new_connection()
         connection.tls = self._tls
+        connection.portion = COMPRESSED_MAX if accepted.terms.window_bits else 0
         self.transport.write(accepted.answer)
         self._port.upgraded(self)
         connection.connection_made(self)
@@ -211,8 +211,6 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     def _refuse(self, status: int) -> None:
         """Answer as Go's http.Error does, and close."""
-        from http import HTTPStatus
-
         phrase = HTTPStatus(status).phrase
         self.transport.write(
             f"HTTP/1.1 {status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"

@@ -14,7 +14,7 @@ from websockets.frames import Opcode
 from websockets.protocol import CLIENT, OPEN, Protocol
 
 from pyjs.server.websocket import outgoing
-from pyjs.server.websocket.outgoing import COMPRESSED_MAX, Packer, Terms, frames_of
+from pyjs.server.websocket.outgoing import COMPRESSED_MAX, KEPT, Packer, Terms, frames_of
 
 
 def read_back(data: bytes, compressed: bool) -> tuple[bytes, list[tuple[Opcode, bool, int]]]:
@@ -73,27 +73,66 @@ def test_small_and_long_messages_are_not_compressed(size: int) -> None:
     assert frames[1] == b"x" * size
 
 
-def test_one_iteration_of_the_loop_compresses_a_bounded_number_of_bytes() -> None:
+def kept_by(monkeypatch: pytest.MonkeyPatch) -> tuple[Packer, list[bytes], list[Callable[[], None]]]:
+    """Return a packer, what it compresses, and what it does later."""
+    seen: list[bytes] = []
     later: list[Callable[[], None]] = []
-    packer, terms = Packer(later.append), Terms(window_bits=15)
-
-    def is_compressed() -> bool:
-        return bool(packer.frames_of([b"x" * COMPRESSED_MAX], terms)[0][0] & 0x40)
-
-    found = [is_compressed() for _ in range(10)]
-    assert found == [True] * 4 + [False] * 6
-    (renew,) = later
-    renew()
-    assert is_compressed()
+    deflate = outgoing.deflated
+    monkeypatch.setattr(outgoing, "deflated", lambda part, bits: seen.append(part) or deflate(part, bits))
+    return Packer(lambda _, do: later.append(do)), seen, later
 
 
-def test_what_is_never_compressed_does_not_count() -> None:
-    later: list[Callable[[], None]] = []
-    packer = Packer(later.append)
-    packer.frames_of([b"x" * COMPRESSED_MAX], Terms())
-    packer.frames_of([b"x" * (COMPRESSED_MAX + 1)], Terms(window_bits=15))
-    packer.frames_of([b"x"], Terms(window_bits=15))
-    assert later == []
+def test_a_large_body_for_many_clients_is_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    packer, seen, _ = kept_by(monkeypatch)
+    body = random.Random(1).randbytes(100) * 3000
+    for sid in range(100):
+        head = b"MSG a %d 300000\r\n" % sid
+        frames = packer.frames_of([head, body, b"\r\n"], Terms(window_bits=15))
+        text, found = read_back(b"".join(frames), True)
+        assert text == head + body + b"\r\n"
+        assert len(found) == 1
+    assert seen == [body]
+
+
+def test_equal_output_of_many_clients_is_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    packer, seen, _ = kept_by(monkeypatch)
+    for _ in range(100):
+        packer.frames_of([b"MSG a 1 2000\r\n" + bytes(2000), b"\r\n"], Terms(window_bits=15))
+    assert len(seen) == 1
+
+
+def test_what_was_compressed_is_kept_for_a_moment_and_for_the_same_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packer, seen, later = kept_by(monkeypatch)
+    for bits in (15, 9, 15, 9):
+        packer.frames_of([bytes(2000)], Terms(window_bits=bits))
+    assert len(seen) == 2
+    (forget,) = later
+    forget()
+    packer.frames_of([bytes(2000)], Terms(window_bits=15))
+    assert len(seen) == 3
+
+
+def test_few_parts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    packer, seen, _ = kept_by(monkeypatch)
+    for number in (*range(KEPT + 1), 0):
+        packer.frames_of([b"%d" % number * 2000], Terms(window_bits=15))
+    assert len(seen) == KEPT + 2
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(20_000,), (10, 20_000), (20_000, 10), (300, 20_000, 20_000, 2), (30_000, 1, 30_000), (60, 5, 1)],
+)
+@pytest.mark.parametrize("bits", [9, 15])
+def test_parts_make_one_message(sizes: tuple[int, ...], bits: int) -> None:
+    rng = random.Random(2)
+    pieces = [rng.randbytes(size // 4 + 1) * 4 for size in sizes]
+    frames = Packer(lambda *_: None).frames_of(pieces, Terms(window_bits=bits))
+    text, found = read_back(b"".join(frames), True)
+    assert text == b"".join(pieces)
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("bits", range(9, 16))
