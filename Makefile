@@ -130,7 +130,7 @@ peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built ch
 	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
 
 cli-walk: dev $(if $(PYJS_NATS_CLI),,build/bin/nats) ## one walk with the nats command; Go builds it, or PYJS_NATS_CLI=<program>
-	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest tests/conformance/test_cli.py $(ARGS)
+	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest tests/conformance/test_cli.py tests/conformance/test_cli_operators.py $(ARGS)
 
 build/bin/nats:
 	mkdir -p build/natscli

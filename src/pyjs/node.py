@@ -26,6 +26,7 @@ from pyjs.base.timers import Timer, Timers
 from pyjs.config.options import AccountLimits, AccountOptions
 from pyjs.core.account import Account
 from pyjs.core.auth.permissions import Permissions, ResponsePermission
+from pyjs.core.auth.proxies import TrustedProxies
 from pyjs.core.auth.users import GLOBAL_ACCOUNT, Authenticator, User, is_bcrypt
 from pyjs.core.chore import Chore
 from pyjs.core.closed import ClosedSessions
@@ -570,7 +571,15 @@ def user_from(options: UserOptions, account: str, default: Permissions | None) -
     permissions = permissions_from(options.permissions) or default
     key = public_key(options.nkey, NKEY_USER) or b""
     types = frozenset(options.connection_types)
-    return User(options.nkey or options.user, options.password, account, permissions, key, types)
+    return User(
+        options.nkey or options.user,
+        options.password,
+        account,
+        permissions,
+        key,
+        types,
+        proxy_required=options.proxy_required,
+    )
 
 
 def authenticator_from(options: Options, rng: Rng) -> Authenticator:
@@ -593,6 +602,8 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
         rng.randbytes(32) if hashed else b"",
         by_certificate,
         bool(options.operator_keys),
+        TrustedProxies(options.proxies.keys),
+        auth.proxy_required,
     )
 
 

@@ -57,6 +57,8 @@ class UserKeys(TypedDict, total=False):
     """The permissions of the user; without them, the default permissions of the block."""
     allowed_connection_types: str | Sequence[str]
     """The kinds of connections that the user may use: STANDARD, WEBSOCKET, IN_PROCESS, ..."""
+    proxy_required: bool
+    """The user must come through one of the trusted `proxies`."""
 
 
 class CalloutKeys(TypedDict, total=False):
@@ -91,6 +93,8 @@ class AuthorizationKeys(TypedDict, total=False):
     """The permissions of users without their own."""
     auth_callout: CalloutKeys
     """A service that decides about clients."""
+    proxy_required: bool
+    """The single user, or who has the token, must come through one of the trusted `proxies`."""
 
 
 class CertificateKeys(TypedDict, total=False):
@@ -221,6 +225,20 @@ class ClusterKeys(TypedDict, total=False):
     """Do not tell clients of the other servers."""
     connect_retries: int
     """Tries, after ten minutes of them, of a server that another one told of."""
+
+
+class ProxyKeys(TypedDict, total=False):
+    """The block `trusted`."""
+
+    key: str
+    """The public key of a proxy."""
+
+
+class ProxiesKeys(TypedDict, total=False):
+    """The block `proxies`."""
+
+    trusted: Sequence[ProxyKeys]
+    """The proxies that may bring clients."""
 
 
 class AccountJetStreamKeys(TypedDict, total=False):
@@ -525,6 +543,8 @@ class ConfigKeys(TypedDict, total=False):
     """The port for other servers of the cluster, and their addresses."""
     proxy_protocol: bool
     """Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address."""
+    proxies: ProxiesKeys
+    """Proxies that sign the nonces of the clients that they bring."""
     allow_non_tls: bool
     """Also accept clients without TLS."""
     accounts: Mapping[str, AccountKeys] | Sequence[str]

@@ -59,6 +59,7 @@ class UserOptions:
     account: str = GLOBAL_ACCOUNT
     nkey: str = ""  # a public key, in place of user and password
     connection_types: tuple[str, ...] = ()  # that it may use, upper case; (): all
+    proxy_required: bool = False  # it must come through a trusted proxy
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -85,6 +86,26 @@ class AuthorizationOptions:
     users: tuple[UserOptions, ...] = ()  # of the global account
     default_permissions: PermissionOptions | None = None
     auth_callout: CalloutOptions | None = None
+    proxy_required: bool = False  # the single user, or who has the token, must come through a trusted proxy
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class TrustedProxy:
+    """A proxy that may bring clients."""
+
+    key: str = ""  # its public key
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class ProxiesOptions:
+    """The proxies that sign the nonces of the clients that they bring."""
+
+    trusted: tuple[TrustedProxy, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The public keys."""
+        return tuple(dict.fromkeys(each.key for each in self.trusted))
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -391,6 +412,7 @@ class Options:
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     proxy_protocol: bool = False  # clients may come through a proxy that says where from
+    proxies: ProxiesOptions = field(default_factory=ProxiesOptions)
 
     max_payload: int = 1 << 20  # -1: no limit
     max_pending: int = 64 << 20

@@ -20,6 +20,7 @@ from pyjs.config.access.accounts import (
 from pyjs.config.access.authorization import AUTHORIZATION, CALLOUT, read_authorization
 from pyjs.config.access.operators import OPERATOR_KEYS
 from pyjs.config.access.permissions import PERMISSIONS, RESPONSES
+from pyjs.config.access.proxies import PROXIES, PROXY, read_proxies
 from pyjs.config.access.resolver import RESOLVER
 from pyjs.config.access.users import USER
 from pyjs.config.errors import Refused, suggestion
@@ -372,6 +373,12 @@ TOP = Table(
             "Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address.",
         ),
         Key(
+            "proxies",
+            Kind("map", read_proxies, "{}", PROXIES),
+            "Proxies that sign the nonces of the clients that they bring.",
+            reloadable=True,
+        ),
+        Key(
             "allow_non_tls",
             BOOL,
             "Also accept clients without TLS.",
@@ -434,6 +441,8 @@ TABLES: dict[str, Table] = {
     "tls": TLS,
     "cluster": CLUSTER,
     "cluster.authorization": CLUSTER_LOGIN,
+    "proxies": PROXIES,
+    "proxies.trusted.*": PROXY,
     "websocket": WEBSOCKET,
     "websocket.authorization": LOGINS,
     "resolver": RESOLVER,

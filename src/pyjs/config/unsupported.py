@@ -10,7 +10,6 @@ from pyjs.config.table import Unsupported
 
 _NO_OCSP = "certificate status is not asked for"
 _NO_CLUSTER = "the server runs alone"
-_NO_PROXY = "signatures of trusted proxies are not checked yet"
 _NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queue up"
 _NO_META_GROUP = "there is no replicated metadata to compact"
 
@@ -26,7 +25,6 @@ TOP = (
     Unsupported(
         ("resolver_tls",), "an account server is checked with the authorities that the machine trusts"
     ),
-    Unsupported(("proxies",), _NO_PROXY),
     Unsupported(("syslog",), "log_file and standard error are"),
     Unsupported(("remote_syslog",), "log_file and standard error are"),
     Unsupported(("trace_headers",), "trace shows whole messages"),
@@ -51,12 +49,8 @@ JETSTREAM = (
 
 JETSTREAM_LIMITS = (Unsupported(("max_ha_assets",), _NO_CLUSTER),)
 
-AUTHORIZATION = (Unsupported(("proxy_required",), _NO_PROXY),)
-
 ACCOUNT = (Unsupported(("nkey",), "accounts are known by their names"),)
 
 ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connections are not there yet"),)
 
 ACCOUNT_JETSTREAM = (Unsupported(("cluster_traffic",), _NO_CLUSTER),)
-
-USER = (Unsupported(("proxy_required",), _NO_PROXY),)

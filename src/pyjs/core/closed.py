@@ -82,7 +82,8 @@ class ClosedSession:
             if before.options == session.options:
                 values["options"] = before.options
             if before.peer.ip == session.peer.ip:
-                values["peer"] = Peer(before.peer.ip, session.peer.port, session.peer.kind)
+                peer = session.peer
+                values["peer"] = Peer(before.peer.ip, peer.port, peer.kind, proxy=peer.proxy)
         return cls(**values)
 
     @property
@@ -178,7 +179,7 @@ def _row(closed: ClosedSession, owner: int) -> tuple[Any, ...]:
     peer, options = closed.peer, closed.options
     return (
         owner,
-        (peer.ip, peer.port, peer.kind),
+        (peer.ip, peer.port, peer.kind, peer.proxy),
         (options.name, options.lang, options.version),  # what monitoring shows
         _tls_row(closed.tls),
         tuple(getattr(closed, name) for name in PLAIN),
@@ -187,9 +188,9 @@ def _row(closed: ClosedSession, owner: int) -> tuple[Any, ...]:
 
 
 def _session(row: tuple[Any, ...], account: Account, user: User | None) -> ClosedSession:
-    _, peer, (name, lang, version), tls, plain, shown = row
+    _, (ip, port, kind, proxy), (name, lang, version), tls, plain, shown = row
     return ClosedSession(
-        peer=Peer(*peer),
+        peer=Peer(ip, port, kind, proxy=proxy),
         account=account,
         user=user,
         options=ConnectOptions(name=name, lang=lang, version=version),

@@ -25,6 +25,7 @@ class Peer:
     forwarded_for: str = ""  # the address that an HTTP proxy gives, for log lines
     credentials: Credentials | None = None
     disguised: bool = False  # the address is that of a proxy, until the proxy has said whose
+    proxy: str = ""  # the public key of the trusted proxy that it came through
 
     def name_of(self, cid: int) -> str:
         """Return the name of the connection `cid` in log lines."""

@@ -68,6 +68,9 @@ class UserOptions(Options):
         default=None,
         description="The kinds of connections that the user may use: STANDARD, WEBSOCKET, IN_PROCESS, ...",
     )
+    proxy_required: bool | None = Field(
+        default=None, description="The user must come through one of the trusted `proxies`."
+    )
 
 
 class CalloutOptions(Options):
@@ -107,6 +110,10 @@ class AuthorizationOptions(Options):
     )
     auth_callout: CalloutOptions | None = Field(
         default=None, description="A service that decides about clients."
+    )
+    proxy_required: bool | None = Field(
+        default=None,
+        description="The single user, or who has the token, must come through one of the trusted `proxies`.",
     )
 
 
@@ -260,6 +267,20 @@ class ClusterOptions(Options):
     no_advertise: bool | None = Field(default=None, description="Do not tell clients of the other servers.")
     connect_retries: int | None = Field(
         default=None, description="Tries, after ten minutes of them, of a server that another one told of."
+    )
+
+
+class ProxyOptions(Options):
+    """The block `trusted`."""
+
+    key: str | None = Field(default=None, description="The public key of a proxy.")
+
+
+class ProxiesOptions(Options):
+    """The block `proxies`."""
+
+    trusted: list[ProxyOptions] | None = Field(
+        default=None, description="The proxies that may bring clients."
     )
 
 
@@ -622,6 +643,9 @@ class ServerOptions(Options):
     proxy_protocol: bool | None = Field(
         default=None,
         description="Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address.",
+    )
+    proxies: ProxiesOptions | None = Field(
+        default=None, description="Proxies that sign the nonces of the clients that they bring."
     )
     allow_non_tls: bool | None = Field(default=None, description="Also accept clients without TLS.")
     accounts: dict[str, AccountOptions] | list[str] | None = Field(

@@ -223,6 +223,8 @@ def _add_identity(entry: JsonDict, c: Connection, options: ConnzOptions) -> Gene
         entry["subscriptions_list"] = [text(sub.subject) for sub in c.subscriptions.values()]
     if options.auth and (c.user is not None or not c.closed_at_ns):
         entry["name_tag"] = c.account.tag
+    if c.peer.proxy:
+        entry["proxy"] = {"key": c.peer.proxy}
 
 
 def _tls(tls: TlsPeer | None, *, with_certificates: bool) -> JsonDict:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyjs import __version__
 from pyjs.base.gotext import time_text, uptime_text
 from pyjs.claims.token import decode
-from pyjs.monitor.json_text import JsonDict, filled, number
+from pyjs.monitor.json_text import JsonDict, JsonValue, filled, number
 from pyjs.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
 from pyjs.node import PEER_VERSION, python_version
 
@@ -32,6 +32,7 @@ def varz(monitored: Monitored, now_ns: int) -> JsonDict:
         | _counters(monitored)
         | _configuration(monitored)
         | _stats(monitored)
+        | _proxies(monitored)
     )
 
 
@@ -199,6 +200,11 @@ def _configuration(monitored: Monitored) -> JsonDict:
             "pinned_account_fails": 0 if trust is None else trust.pinned_failures,
         }
     )
+
+
+def _proxies(monitored: Monitored) -> JsonDict:
+    trusted: list[JsonValue] = [{"key": key} for key in monitored.options.proxies.keys]
+    return {"proxies": {"trusted": trusted}} if trusted else {}
 
 
 def _stats(monitored: Monitored) -> JsonDict:

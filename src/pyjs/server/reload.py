@@ -101,10 +101,26 @@ def _shown(name: str, value: object) -> str:
     return str(value)
 
 
+def _keys(proxies: object) -> list[object]:
+    assert isinstance(proxies, dict)
+    return [each["key"] for each in proxies["trusted"]]
+
+
+def _changed_keys(change: Change) -> str:
+    """Return which keys were removed and added."""
+    before, after = _keys(change.old), _keys(change.new)
+    gone = [f'"{key}"' for key in before if key not in after]
+    added = [f'"{key}"' for key in after if key not in before]
+    said = [(gone, "removed"), (added, "added")]
+    return ", ".join(f"[{' '.join(keys)}] were {what}" for keys, what in said if keys) or "have another order"
+
+
 def change_line(change: Change) -> str:
     """Return the log line of an applied change; secrets are not in it."""
     if change.name in WITHOUT_VALUE:
         return f"Reloaded: {WITHOUT_VALUE[change.name]}"
+    if change.name == "proxies":
+        return f"Reloaded: proxies trusted keys {_changed_keys(change)}"
     if change.name == "no_fast_producer_stall":
         return f"Reloaded: fast producers will {'not ' if change.new else ''}be stalled"
     if change.name == "tls":

@@ -23,6 +23,7 @@ SERVER = 13 << 3  # N
 USER = 20 << 3  # U
 CURVE = 23 << 3  # X: a key for encryption, see xkeys.py
 SEED = 18 << 3  # S
+SIGNING = (ACCOUNT, OPERATOR, SERVER, USER, 2 << 3, 12 << 3)  # the last two are C, a cluster, and M, a module
 KEY_SIZE = 32  # bytes of an Ed25519 public key
 TEXT_SIZE = 56  # characters: 35 bytes in base 32
 SIGNATURE_SIZE = 64
@@ -31,6 +32,18 @@ NONCE_SIZE = 11  # bytes; 15 characters in INFO
 
 def public_key(text: str, kind: int) -> bytes | None:
     """Return the 32 bytes of the key in `text`; None: not a key of that kind."""
+    found = _key_of_any_kind(text)
+    return None if found is None or found[0] != kind else found[1:]
+
+
+def any_public_key(text: str) -> bytes | None:
+    """Return the 32 bytes of the key in `text`, of any kind that signs; None: not such a key."""
+    found = _key_of_any_kind(text)
+    return None if found is None or found[0] not in SIGNING else found[1:]
+
+
+def _key_of_any_kind(text: str) -> bytes | None:
+    """Return the byte of the kind and the 32 bytes of the key in `text`; None: not a key."""
     if len(text) != TEXT_SIZE or not text.isascii():
         return None
     try:
@@ -38,9 +51,7 @@ def public_key(text: str, kind: int) -> bytes | None:
     except binascii.Error:
         return None
     body, crc = data[:-2], int.from_bytes(data[-2:], "little")
-    if body[0] != kind or binascii.crc_hqx(body, 0) != crc:
-        return None
-    return body[1:]
+    return body if binascii.crc_hqx(body, 0) == crc else None
 
 
 def key_text(key: bytes, kind: int) -> str:

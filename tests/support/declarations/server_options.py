@@ -21,6 +21,7 @@ INHERITING = (
     "mappings.*",
     "users.*",
     "permissions",
+    "proxies",
 )  # a reload applies every key of these blocks
 # The object that a block fills, with its defaults.
 TARGETS: dict[str, object] = {
@@ -30,6 +31,8 @@ TARGETS: dict[str, object] = {
     "jetstream.limits.batch": options.BatchLimits(),
     "authorization": options.AuthorizationOptions(),
     "authorization.auth_callout": options.CalloutOptions(),
+    "proxies": options.ProxiesOptions(),
+    "proxies.trusted.*": options.TrustedProxy(),
     "tls": options.TlsOptions(),
     "cluster": options.ClusterOptions(),
     "cluster.authorization": options.ClusterLogin(),
@@ -67,6 +70,8 @@ BLOCKS = {
     "authorization.auth_callout": "Callout",
     "authorization": "Authorization",
     "resolver": "Resolver",
+    "proxies.trusted": "Proxy",
+    "proxies": "Proxies",
     "tls.certs": "Certificate",
     "tls": "Tls",
     "websocket.authorization": "WebSocketAuthorization",

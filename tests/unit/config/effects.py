@@ -530,6 +530,28 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
             let_in(b'{"user":"u","pass":"pw"}'),
         )
     ],
+    "users.*/proxy_required": [
+        Effect(
+            f"authorization {{ users: [{{user: u, password: pw, {KEY}}}] }}",
+            "proxy_required: true",
+            let_in(b'{"user":"u","pass":"pw"}'),
+        )
+    ],
+    "authorization/proxy_required": [
+        Effect(f"authorization {{ token: t, {KEY} }}", "proxy_required: true", let_in(b'{"auth_token":"t"}'))
+    ],
+    "proxies": [top(f"proxies {{ trusted: [{{key: {OPERATOR.public}}}] }}", info_of_anybody("nonce"))],
+    "proxies/trusted": [
+        Effect(f"proxies {{ {KEY} }}", f"trusted: [{{key: {OPERATOR.public}}}]", info_of_anybody("nonce"))
+    ],
+    "proxies.trusted.*/key": [
+        Effect(
+            f"proxies {{ trusted: [ {{ {KEY} }} ] }}",
+            f"key: {OPERATOR.public}",
+            varz("proxies"),
+            f"key: {OTHER.public}",
+        )
+    ],
     "no_system_account": [top("no_system_account: true", varz("system_account"))],
     "jetstream": [top(f'jetstream {{ store_dir: "{DIRECTORY}" }}', info("jetstream"))],
     "store_dir": [

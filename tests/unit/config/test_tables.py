@@ -30,6 +30,8 @@ WRITE = {
     "jetstream.limits": "jetstream {{ limits {{ {} }} }}",
     "jetstream.limits.batch": "jetstream {{ limits {{ batch {{ {} }} }} }}",
     "authorization": "authorization {{ {} }}",
+    "proxies": "proxies {{ {} }}",
+    "proxies.trusted.*": f"proxies {{{{ trusted: [ {{{{ key: {O_KEY}, {{}} }}}} ] }}}}",
     "authorization.auth_callout": (
         f"authorization {{{{ auth_callout {{{{ issuer: {A_KEY}, auth_users: [a], {{}} }}}} }}}}"
     ),
@@ -68,6 +70,11 @@ VALUE = {
     ),
     "resolver/type": "cache\nallow_delete: false",
     "ttl": '"77s"\ntype: cache\nallow_delete: false',
+    "proxies": f"{{ trusted: [ {{ key: {O_KEY} }} ] }}",
+    "trusted": f"[ {{ key: {O_KEY} }} ]",
+    "proxies.trusted.*/key": A_KEY,
+    "authorization/proxy_required": "true, token: t",
+    "users.*/proxy_required": "true, user: u",
     "auth_callout": f"{{ issuer: {A_KEY}, auth_users: [a] }}",
     "issuer": Key_("account", b"i" * 32).public,
     "xkey": CurveKeyPair(b"x" * 32).public,
@@ -152,7 +159,7 @@ REFUSED = list(unsupported_rows())
 
 def value_of(path: str, key: Key, default: object) -> str:
     """Return a value for `key` that is not its default."""
-    if key.kind.name == "bool":
+    if key.kind.name == "bool" and f"{path}/{key.name}" not in VALUE:
         return "false" if default is True else "true"
     for name in (f"{path}/{key.name}", key.name, key.kind.name):
         if name in VALUE:
@@ -166,6 +173,8 @@ def target_of(options: Options, path: str) -> object:
         return attribute(options.accounts["A"], path.removeprefix("accounts.*").lstrip("."))
     if path.startswith(("users.*", "permissions")):
         return attribute(options.authorization.users[0], path.removeprefix("users.*"))
+    if path == "proxies.trusted.*":
+        return options.proxies.trusted[0]
     return attribute(options, path)
 
 

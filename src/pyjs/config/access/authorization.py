@@ -7,11 +7,10 @@ Source: nats.docs "Authorization", "Auth Callout"; behaviour of nats-server 2.15
 
 from __future__ import annotations
 
-from pyjs.config import unsupported
 from pyjs.config.access.permissions import PERMISSION_BLOCK, share_permissions
 from pyjs.config.access.users import USERS
 from pyjs.config.errors import Place, Refused
-from pyjs.config.kinds import DURATION, STRING, STRINGS, fill
+from pyjs.config.kinds import BOOL, DURATION, STRING, STRINGS, fill
 from pyjs.config.options import NS_PER_S, AuthorizationOptions, CalloutOptions
 from pyjs.config.table import Key, Kind, Reading, Table
 from pyjs.config.values import Value, describe
@@ -128,8 +127,13 @@ AUTHORIZATION = Table(
             "A service that decides about clients.",
             ("auth_hook",),
         ),
+        Key(
+            "proxy_required",
+            BOOL,
+            "The single user, or who has the token, must come through one of the trusted `proxies`.",
+            reloadable=True,
+        ),
     ),
-    unsupported.AUTHORIZATION,
 )
 
 
@@ -153,6 +157,9 @@ def _check_authorization(reading: Reading, block: AuthorizationOptions, place: P
         raise Refused(
             place, f"authorization has a single {single} and a list of users", "move it into the list"
         )
+    if block.proxy_required and not (block.user or block.token):
+        cause = '"proxy_required" is about a single user or token, and authorization has none'
+        raise Refused(place, cause, "move it into the entries of users")
     if block.default_permissions is not None and not block.users:
         cause = '"default_permissions" reach only the entries of users, and there are none'
         reading.warn(place, cause, "put the single user into users: [ {user: ..., password: ...} ]")

@@ -5,10 +5,9 @@ Source: nats.docs "Authorization"; behaviour of nats-server 2.15.1.
 
 from __future__ import annotations
 
-from pyjs.config import unsupported
 from pyjs.config.access.permissions import PERMISSION_BLOCK
 from pyjs.config.errors import Refused, suggestion
-from pyjs.config.kinds import STRING, STRINGS, fill
+from pyjs.config.kinds import BOOL, STRING, STRINGS, fill
 from pyjs.config.options import GLOBAL_ACCOUNT, AccountOptions, UserOptions
 from pyjs.config.table import Key, Kind, Reading, Table, wrong_type
 from pyjs.config.values import Value
@@ -56,8 +55,8 @@ USER = Table(
             ("connection_types", "clients"),
             attrs=("connection_types",),
         ),
+        Key("proxy_required", BOOL, "The user must come through one of the trusted `proxies`."),
     ),
-    unsupported.USER,
 )
 
 

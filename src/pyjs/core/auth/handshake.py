@@ -44,6 +44,7 @@ class ConnectOptions:
     nkey: str = ""
     jwt: str = ""
     sig: str = ""
+    proxy_sig: str = ""
 
 
 # The known keys: option ("": not used for client connections) and type.
@@ -65,6 +66,7 @@ CONNECT_FIELDS: dict[str, tuple[str, type]] = {
     "nkey": ("nkey", str),
     "jwt": ("jwt", str),
     "sig": ("sig", str),
+    "proxy_sig": ("proxy_sig", str),
     "import": ("", dict),
     "export": ("", dict),
 }

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.gotext import printable, quoted, quoted_bytes
 from pyjs.core.auth.handshake import BadConnect, parse_connect, with_credentials
+from pyjs.core.auth.proxies import NOT_TRUSTED, REQUIRED, ProxyFault
 from pyjs.core.auth.users import Claim, User
+from pyjs.wire.nkeys import signature_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +72,7 @@ class Login:
     def default_user(self) -> User | None:
         """Return the user of a client that sends other operations before CONNECT; None: it may not."""
         session, callouts = self._session, self._session.host.callouts
-        user = session.host.entrance(session.peer).authenticator.default_user(TYPES[session.peer.kind])
+        user = self._entrance().default_user(TYPES[session.peer.kind])
         # A service that decides is asked after CONNECT.
         return None if callouts is not None and callouts.rules_for(session, user) is not None else user
 
@@ -83,18 +85,34 @@ class Login:
             self._expiry.cancel()
 
     def _log_in(self) -> None:
-        session = self._session
-        if session.host.trust is not None:
+        session, authenticator = self._session, self._entrance()
+        if session.options.proxy_sig and authenticator.proxies and not self._take_proxy(authenticator):
+            self._finish(NOT_TRUSTED)
+        elif session.host.trust is not None:
             self._wait_for(session.host.trust.log_in(session, self._answered))
         else:
-            self._decide(self._claim(), self._welcome)
+            claim = self._claim()
+            if not session.peer.proxy and authenticator.needs_proxy(claim.user):
+                self._finish(REQUIRED)
+            else:
+                self._decide(claim, self._welcome)
+
+    def _take_proxy(self, authenticator: Authenticator) -> bool:
+        """Note which proxy signed the nonce; return whether one did that is trusted."""
+        session = self._session
+        if signature_bytes(session.options.proxy_sig) is None:
+            session.host.log.debug(f"{session} - Proxy signature not valid base64")
+        signer = authenticator.proxies.signer(session.nonce, session.options.proxy_sig)
+        session.peer = replace(session.peer, proxy=signer)
+        return bool(signer)
+
+    def _entrance(self) -> Authenticator:
+        return self._session.host.entrance(self._session.peer).authenticator
 
     def _claim(self) -> Claim:
         session = self._session
         kind = TYPES[session.peer.kind]
-        return session.host.entrance(session.peer).authenticator.claim(
-            session.options, session.link.tls, session.nonce, kind
-        )
+        return self._entrance().claim(session.options, session.link.tls, session.nonce, kind)
 
     def _welcome(self, user: User | None) -> None:
         """Let in the user of the configuration file, unless a service decides about it."""
@@ -111,22 +129,30 @@ class Login:
         self._attempt = attempt
         attempt.begin()
 
-    def _answered(self, user: User | None) -> None:
+    def _answered(self, user: User | ProxyFault | None) -> None:
         self._attempt = None
         if not self._session.closed_reason:
             self._session.have_verdict()
             self._finish(user)
 
-    def _finish(self, user: User | None) -> None:
+    def _finish(self, user: User | ProxyFault | None) -> None:
         session, options = self._session, self._session.options
+        if isinstance(user, ProxyFault):
+            session.host.log.debug(f"{session} - {user.text}")
+            self._refuse(user.reason)
+            return
         if user is None or options.account or options.new_account:
-            session.host.log.error(f"{session} - authentication error{self._who()}")
-            session.close(FAILURE, VIOLATION)
+            self._refuse(FAILURE)
             return
         user = self._guarded(user)
         session.log_in(user)
         if not session.closed_reason:
             self._take_token(user)
+
+    def _refuse(self, reason: str) -> None:
+        session = self._session
+        session.host.log.error(f"{session} - authentication error{self._who()}")
+        session.close(reason, VIOLATION)
 
     def _guarded(self, user: User) -> User:
         """Return `user` without the permission to ask the service that decides about clients."""
@@ -137,7 +163,11 @@ class Login:
         options = self._session.options
         if options.nkey:
             return f" - Nkey {quoted(options.nkey)}"
-        return "" if options.jwt and not options.user else f" - User {quoted(options.user)}"
+        default = self._entrance().no_auth_user
+        name = options.user or ("" if default is None or options.jwt or options.auth_token else default.name)
+        if name or options.jwt:
+            return f" - User {quoted(name)}" if name else ""
+        return f" - Token {quoted('[REDACTED]')}" if options.auth_token else ""
 
     def _take_token(self, user: User) -> None:
         """Close the session when the token of its user ends."""
@@ -158,7 +188,7 @@ class Login:
     def _decide(self, claim: Claim, then: Callable[[User | None], None]) -> None:
         """Verify `claim`; call `then` with the user or None, now or in a later turn."""
         session = self._session
-        authenticator = self._authenticator = session.host.entrance(session.peer).authenticator
+        authenticator = self._authenticator = self._entrance()
         holds = authenticator.decide(claim)
         if holds is not None:
             then(claim.user if holds else None)
@@ -175,7 +205,7 @@ class Login:
         if session.closed_reason:
             return
         session.have_verdict()
-        if session.host.entrance(session.peer).authenticator is self._authenticator:
+        if self._entrance() is self._authenticator:
             then(claim.user if holds else None)
         elif then == self._welcome:
             self._log_in()  # a reload changed the users meanwhile
@@ -189,12 +219,15 @@ class Login:
         session = self._session
         if self._attempt is not None:
             return  # the verdict notices the new users
+        if session.peer.proxy and session.peer.proxy not in self._entrance().proxies:
+            self._finish(NOT_TRUSTED)
+            return
         if session.user is not None and session.user.token is not None:
             if session.host.trust is None:
                 session.close("Client Closed")  # the service decides again when it reconnects
             return  # with operators, a new token of its account changes it
         if session.awaiting_auth:
-            if not session.host.entrance(session.peer).authenticator.required:
+            if not self._entrance().required:
                 session.enter()
             return
         claim = self._claim()
@@ -202,6 +235,9 @@ class Login:
             # nats-server says nothing to a user that is gone or has moved, see tests/conformance/test_reload.py
             named = bool(session.options.user or session.options.nkey) or claim.user is not None
             session.close("Client Closed" if named else FAILURE, "" if named else VIOLATION)
+            return
+        if not session.peer.proxy and self._entrance().needs_proxy(claim.user):
+            self._finish(REQUIRED)
             return
         before = session.user
         session.take_permissions(self._guarded(claim.user))

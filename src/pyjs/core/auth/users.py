@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.core.auth.handshake import ConnectOptions
 from pyjs.core.auth.permissions import Permissions
+from pyjs.core.auth.proxies import TrustedProxies
 from pyjs.core.job import Job, Lane
 from pyjs.wire.nkeys import is_signed
 
@@ -63,6 +64,7 @@ class User:
     nkey: bytes = b""  # the public key that its signature is checked with; b"": it has a password
     connection_types: frozenset[str] = frozenset()  # kinds of connections that it may use; empty: all
     token: UserToken | None = None  # None: it is of the configuration file
+    proxy_required: bool = False  # it must come through a trusted proxy
 
 
 ANONYMOUS = User("", "")
@@ -161,6 +163,8 @@ class Authenticator:
         hash_key: bytes = b"",
         by_certificate: bool = False,
         by_token: bool = False,
+        proxies: TrustedProxies | None = None,
+        proxy_required: bool = False,
     ) -> None:
         self.users = {user.name: user for user in users if not user.nkey}
         self.nkeys = {user.name: user for user in users if user.nkey}
@@ -168,6 +172,8 @@ class Authenticator:
         self.token = token
         self.by_token = by_token  # users are those of accounts that operators signed
         self.no_auth_user = self.users.get(no_auth_user) or self.nkeys.get(no_auth_user)
+        self.proxies = TrustedProxies() if proxies is None else proxies
+        self._proxy_required = proxy_required  # all clients must come through a trusted proxy
         self._cost = max(
             (bcrypt_cost(secret) for secret in (token, *(user.secret for user in users))), default=0
         )
@@ -182,7 +188,11 @@ class Authenticator:
     @property
     def wants_nonce(self) -> bool:
         """Whether clients sign a nonce."""
-        return bool(self.nkeys or self.by_token)
+        return bool(self.nkeys or self.by_token or self.proxies)
+
+    def needs_proxy(self, user: User | None) -> bool:
+        """Return whether a client that claims to be `user` must come through a trusted proxy."""
+        return self._proxy_required or (user is not None and user.proxy_required)
 
     def claim(
         self, connect: ConnectOptions, tls: TlsPeer | None = None, nonce: str = "", kind: str = "STANDARD"
@@ -217,7 +227,9 @@ class Authenticator:
     def default_user(self, kind: str) -> User | None:
         """Return the user of a client that does not log in, if connections of that `kind` may use it."""
         user = self.no_auth_user
-        return None if user is None or (user.connection_types and kind not in user.connection_types) else user
+        if user is None or user.proxy_required:
+            return None
+        return None if user.connection_types and kind not in user.connection_types else user
 
     def decide(self, claim: Claim) -> bool | None:
         """Return whether `claim` is valid; None: that needs a `check`."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyjs.claims.account import UserScope
     from pyjs.config.options import Options
     from pyjs.core.auth.permissions import Permissions
+    from pyjs.core.auth.proxies import ProxyFault
     from pyjs.core.auth.users import User
     from pyjs.core.host import Host
     from pyjs.core.trust.convert import AccountToken
@@ -136,7 +137,9 @@ class TrustedAccounts:
         self._fetches: dict[str, AccountFetch] = {}  # for logins, until they return; also those given up
         self._exchanges = TokenExchanges(host)
 
-    def log_in(self, session: ClientSession, decided: Callable[[User | None], None]) -> TokenLogin:
+    def log_in(
+        self, session: ClientSession, decided: Callable[[User | ProxyFault | None], None]
+    ) -> TokenLogin:
         """Return the login of a client; it calls `decided`."""
         assert self._host.callouts is not None
         return TokenLogin(session, self, self._host.callouts, decided)

@@ -24,7 +24,7 @@ from pyjs.claims.user import UserClaims, user_issues, user_of
 from pyjs.core.auth.identity import user_name
 from pyjs.core.auth.permissions import Permissions
 from pyjs.core.auth.users import GLOBAL_ACCOUNT, User, UserToken
-from pyjs.core.trust.login import Refused, granted, user_from
+from pyjs.core.trust.login import Refused, check_proxy, granted, user_from
 from pyjs.wire.nkeys import USER, KeyPair
 from pyjs.wire.xkeys import SealBroken
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timer
     from pyjs.config.options import CalloutOptions
     from pyjs.core.account import Account
+    from pyjs.core.auth.proxies import ProxyFault
     from pyjs.core.host import Host
     from pyjs.core.session import ClientSession
     from pyjs.core.sink import Request
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyjs.subjects.sublist import Subscription
     from pyjs.wire.xkeys import CurveKeyPair
 
-    Decided = Callable[["User | None"], None]
+    Decided = Callable[["User | ProxyFault | None"], None]
 
 SUBJECT = "$SYS.REQ.USER.AUTH"
 AUDIENCE = "nats-authorization-request"
@@ -177,7 +178,7 @@ class Callout:
         )
         self._finish(None)
 
-    def _finish(self, user: User | None) -> None:
+    def _finish(self, user: User | ProxyFault | None) -> None:
         self._release()
         if not self.cancelled:
             self._decided(user)
@@ -245,9 +246,9 @@ class Callout:
         else:
             self._found(claims, target, None)
 
-    def _refuse(self, text: str) -> None:
+    def _refuse(self, text: str, fault: ProxyFault | None = None) -> None:
         self._callouts.host.log.warn(text[:1].upper() + text[1:])
-        self._finish(None)
+        self._finish(fault)
 
     def _found(self, claims: UserClaims, target: str, account: TrustedAccount | None) -> None:
         if self.cancelled:
@@ -255,7 +256,7 @@ class Callout:
         try:
             user = self._bound(claims, target, account)
         except Refused as refused:
-            self._refuse(str(refused))
+            self._refuse(str(refused), refused.fault)
         else:
             self._finish(user)
 
@@ -309,6 +310,7 @@ class Callout:
             grant = granted(claims, account)
         elif self._rules.trusted is not None or target not in self._callouts.host.accounts:
             raise Refused(self._no_account(target))
+        check_proxy(grant, session)
         if known_types(grant.connection_types) is None:  # known ones are not compared, as in nats-server
             raise Refused(f"authorized user on account {quoted(target)} using invalid connection type")
         user = replace(user_from(session, claims, grant, account, ""), account=target)

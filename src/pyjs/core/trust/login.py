@@ -21,6 +21,7 @@ from pyjs.claims.roles import (
 )
 from pyjs.claims.token import TokenFault, decode
 from pyjs.claims.user import Grant, UserClaims, user_issues, user_of
+from pyjs.core.auth.proxies import REQUIRED, ProxyFault
 from pyjs.core.auth.users import User, UserToken
 from pyjs.core.job import Job, Lane
 from pyjs.core.trust.convert import limit_of, permissions_of
@@ -33,15 +34,16 @@ if TYPE_CHECKING:
     from pyjs.core.trust.accounts import TrustedAccount, TrustedAccounts
     from pyjs.core.trust.callouts import Callout, Callouts
 
-    Decided = Callable[["User | None"], None]
+    Decided = Callable[["User | ProxyFault | None"], None]
 
 
 class Refused(Exception):
     """The login is refused; the text is for the log."""
 
-    def __init__(self, text: str, *, is_error: bool = False) -> None:
+    def __init__(self, text: str, *, is_error: bool = False, fault: ProxyFault | None = None) -> None:
         super().__init__(text)
         self.is_error = is_error  # logged also without debug
+        self.fault = fault
 
 
 class TokenCheck(Job):
@@ -137,6 +139,9 @@ class TokenLogin:
         if user is None:
             self._refuse(check.fault)
             return
+        if user.grant.proxy_required and not self.session.peer.proxy:
+            self.decided(REQUIRED)
+            return
         now_s = self.session.host.clock.wall_ns() // NS_PER_S
         issues = user_issues(user, now_s)
         if are_blocking(issues, times=True):
@@ -157,6 +162,9 @@ class TokenLogin:
         try:
             user = admit(self.session, claims, check, account)
         except Refused as refused:
+            if refused.fault is not None:
+                self.decided(refused.fault)
+                return
             self._log(str(refused), is_error=refused.is_error)
         rules = self.callouts.rules_of(account, self.session, user)
         if rules is None:
@@ -181,8 +189,7 @@ def admit(session: ClientSession, claims: UserClaims, check: TokenCheck, account
         Refused: it does not.
     """
     grant = granted(claims, account)
-    if grant.proxy_required:
-        raise Refused("Proxy is required")
+    check_proxy(grant, session)
     if account.is_expired:
         raise Refused("Account JWT has expired")
     if grant.bearer and account.claims.limits.disallow_bearer:
@@ -215,6 +222,12 @@ def granted(claims: UserClaims, account: TrustedAccount) -> Grant:
         return filled_grant(scope.template, subjects)
     except BadTemplate:
         raise Refused("User JWT generated invalid permissions") from None
+
+
+def check_proxy(grant: Grant, session: ClientSession) -> None:
+    """Raise Refused if the user must come through a trusted proxy, and does not."""
+    if grant.proxy_required and not session.peer.proxy:
+        raise Refused(REQUIRED.text, fault=REQUIRED)
 
 
 def check_connection_type(grant: Grant, session: ClientSession) -> None:
