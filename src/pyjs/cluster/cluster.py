@@ -1,8 +1,8 @@
-"""The cluster as one server sees it: its routes, what it tells on them, and what it knows of the other servers.
+"""The cluster as one server sees it: its routes, the frames that it sends, and its knowledge of the others.
 
 Every server has a route to every other one. A new route first carries all interest, in steps; after that, changes
-once a turn. What a server knows of its peers travels along, so that one address of the configuration is enough to
-meet all of them.
+once a turn. Servers send each other the addresses of their peers, so that one configured address is enough to
+reach all of them.
 
 Source: nats.docs "Clustering"; what clients see equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
 """
@@ -109,7 +109,7 @@ class Cluster:
         return route
 
     def mend(self, owner: object) -> bool:
-        """Close a route with a fault: its state may be half changed. False: `owner` is no route."""
+        """Close a route with a fault: its state may be half changed. False: `owner` is not a route."""
         if not isinstance(owner, Route):
             return False
         owner.link.abort()
@@ -125,7 +125,7 @@ class Cluster:
         return any(server_id in told for told in self._told.values())
 
     def me(self, dial: Dial | None = None) -> PeerInfo:
-        """Return what this server says of itself; to the address of `dial` with its login."""
+        """Return the description of this server for its peers; for the address of `dial` with the login there."""
         options = self.options
         host, port = options.advertised or ("" if options.is_wildcard else options.host, self.port)
         info = PeerInfo(
@@ -251,7 +251,7 @@ class Cluster:
         self._urls_changed()
 
     def _log(self, text: str) -> None:
-        """Log what an operator of a cluster wants to know; between workers it is a detail."""
+        """Log an event of the cluster; between workers only as a debug line."""
         (self.host.log.debug if self.options.local else self.host.log.info)(text)
 
     def counters(self) -> tuple[int, int, int, int]:
@@ -269,7 +269,7 @@ class Cluster:
     # -- interest ----------------------------------------------------------------------------------------------
 
     def account_added(self, account: Account) -> None:
-        """Watch the subscriptions of an account, and apply what other servers said of it."""
+        """Watch the subscriptions of an account, and apply the interest of other servers in it."""
         account.interest = interest = Interest(account, self._interest_changed)
         if interest.counts:
             interest.take_changes()
@@ -316,7 +316,7 @@ class Cluster:
             if weight:
                 route.send_interest(interest.account, *key, weight)
 
-    # -- what peers say ----------------------------------------------------------------------------------------
+    # -- input of peers ----------------------------------------------------------------------------------------
 
     def _own_urls(self) -> tuple[str, ...]:
         return () if self.options.no_advertise or self.lame_duck else self._urls
@@ -364,10 +364,10 @@ class Cluster:
             route.send_info(text)
 
     def peer_says(self, route: Route, body: bytes) -> None:
-        """Take what the other side says of itself and its peers.
+        """Apply the other side's description of itself and its peers.
 
         Raises:
-            BadHello: it is no valid JSON.
+            BadHello: it is not valid JSON.
         """
         try:
             given = orjson.loads(body)

@@ -1,9 +1,9 @@
-"""Which servers to connect to: those of the configuration, and those that peers tell of.
+"""The servers to connect to: those of the configuration, and those learned from peers.
 
-Knows addresses and times, no sockets: `take_dials` gives the shell what to connect to, which reports with `failed` or
-with a route. A route of the configuration is tried for ever; one learned from a peer as long as some peer has a route
-to that server, and then for KEEP_NS and at least `connect_retries` times. A cluster in two halves grows together
-again even if no address of the configuration leads from one to the other.
+Knows addresses and times, no sockets: `take_dials` gives the shell addresses to connect to; the shell then
+reports a route, or calls `failed`. A route of the configuration is tried for ever; one learned from a peer as long as
+some peer has a route to that server, and then for KEEP_NS and at least `connect_retries` times. A cluster in two
+halves grows together again even if no address of the configuration leads from one to the other.
 """
 
 from __future__ import annotations

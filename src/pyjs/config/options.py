@@ -273,7 +273,7 @@ class WebSocketOptions:
     headers: dict[str, str] = field(default_factory=dict)  # of the answer to an upgrade
     no_auth_user: str = ""
     authorization: WebSocketLogins = field(default_factory=WebSocketLogins)
-    jwt_cookie: str = ""  # names of cookies whose values stand in for what CONNECT lacks
+    jwt_cookie: str = ""  # names of cookies; their values replace missing fields of CONNECT
     user_cookie: str = ""
     pass_cookie: str = ""
     token_cookie: str = ""

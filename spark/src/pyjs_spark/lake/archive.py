@@ -294,7 +294,7 @@ def write_days(
 
 
 class DayFile:
-    """One file of rows of one day; what it covers is known when the next one begins."""
+    """One file of rows of one day; its range ends where the next file begins."""
 
     def __init__(self, day: int, low: int, path: str, writer: Any) -> None:
         self.day = day  # since 1970

@@ -104,7 +104,7 @@ class Job:
     def read_range(
         self, spark: SparkSession, schema: str, ends: Mapping[str, tuple[int, int]], **more: str
     ) -> DataFrame:
-        """Return [low, high) of each stream, from the servers of this job; deleted messages are no error."""
+        """Return [low, high) of each stream, from the servers of this job; deleted messages are not an error."""
         given = {name: value for name, value in self.given.items() if name.lower() in OF_SERVERS}
         lows, highs = (json.dumps({name: end[at] for name, end in ends.items()}) for at in (0, 1))
         bounds = {"startingOffsets": lows, "endingOffsets": highs, "failOnDataLoss": "false"}
@@ -133,7 +133,7 @@ class Session:
     watch: Watch
 
     def __call__(self) -> AbstractContextManager[SparkSession]:
-        """Start a Spark that ends with the block."""
+        """Start a Spark session that stops at the end of the `with` block."""
         return self.open()
 
 

@@ -24,7 +24,7 @@ _ONE_MEANING = "each pair of servers has one connection for messages"
 
 
 class BadRoute(ValueError):
-    """A text is no address of a route; the text says why."""
+    """A text is not the address of a route; the message has the reason."""
 
 
 def read_route(text: str) -> RouteUrl:

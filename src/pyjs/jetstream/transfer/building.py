@@ -110,7 +110,7 @@ class StreamBuild:
         return full[self.config.storage].error()
 
     def commit(self) -> None:
-        """Write what was appended; check the limits. Raises StoreFailed, ApiError."""
+        """Write all appended messages; check the limits. Raises StoreFailed, ApiError."""
         self.writer.commit()
         self.count(max(self.writer.store.bytes, self._counted))
 
@@ -175,13 +175,13 @@ class StreamBuild:
         return js.streams[name]
 
     def uncount(self) -> None:
-        """Take back what `count` added."""
+        """Subtract what `count` added."""
         for usage in self._usages():
             usage.used -= self._counted
         self._counted = 0
 
     def close(self) -> None:
-        """Remove what was built, unless it is complete."""
+        """Remove an incomplete stream."""
         self.uncount()
         if self._writer is not None:
             self._writer.close()
