@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 ROUTES_MAX = 63  # of 64 bits of Msg.told, one is left so that not all of them are ever set
 INFOS_STEP = 20  # sessions that get INFO in one step
-SYNC_STEP = 200  # subscriptions told in one step
+SYNC_STEP = 200  # subscriptions sent in one step
 ALREADY = "there is a route already"
-PEERS_MAX = 256  # that one server may tell of
+PEERS_MAX = 256  # addresses that one server may send
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Cluster:
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
         self._urls: tuple[str, ...] = ()  # host:port, where clients reach this server
-        self._infos_due = False  # clients will be told of changed addresses
+        self._infos_due = False  # clients will receive changed addresses
         self._told: dict[str, set[str]] = {}  # by server id: the ids of the servers that it has routes to
         for account in host.accounts.values():
             self.account_added(account)
@@ -198,7 +198,7 @@ class Cluster:
         route.close("Refused")
 
     def route_opened(self, route: Route, info: PeerInfo) -> None:
-        """Exchange frames on a route: tell all interest, and whom this server knows."""
+        """Open a route for frames: send all interest, and the addresses of the known servers."""
         self.greeting.discard(route)
         if info.purpose == PULSE or (route.dial is not None and route.dial.pulse):
             route.open(info, 0)
@@ -387,7 +387,7 @@ class Cluster:
             self._urls_changed()
 
     def _learn(self, peer: Any) -> str:
-        """Connect to a server that another one tells of, if there is no route yet; return its id."""
+        """Connect to a server learned from a peer, if there is no route yet; return its id."""
         if not isinstance(peer, dict):
             raise BadHello("one of the other side's peers is no JSON object")
         server_id, host, port = peer.get("id"), peer.get("host"), peer.get("port")
@@ -399,7 +399,7 @@ class Cluster:
         return server_id
 
     def route_synced(self, route: Route) -> None:
-        """Note that the other side has told all its interest."""
+        """Note that the other side has sent all its interest."""
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""From records of a stream and the entries that tell where they are to columns.
+"""Columns from the records of a stream, and from the entries that locate them.
 
 pyjs_spark_fast/entries.pyx is the same, compiled.
 A server's bulk read and the files of a store directory both come as entries (40 bytes each, as in an index file) and
@@ -8,7 +8,7 @@ read, and what no column asks for is not touched.
     record = length u32  kind u8  flags u8  subject_len u16  seq u64  ts i64  header_len u32  check u32
              [term u64 index u64]  subject  headers  payload  checksum u64
 
-Records from a file are checked before they are believed; those that a server sent were checked by it. Knows no
+Records from a file are checked before they are used; the server has checked those that it sends. Knows no
 socket, no file and no Arrow schema: columns come out as wire.py says.
 
 This one works with numpy and pyarrow, a whole piece at a time: the records are taken as the cells of one array with

@@ -102,7 +102,7 @@ def archive(
 
     Raises:
         OptionError: the archive was begun with other options.
-        DataLoss: messages went before they were archived (with failOnDataLoss), or the stream is another one.
+        DataLoss: messages were removed before they were archived (with failOnDataLoss), or the stream is another one.
     """
     return write(spark, root, options, plan(root, options, rows_per_file), watch)
 

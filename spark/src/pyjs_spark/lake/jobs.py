@@ -1,4 +1,4 @@
-"""Jobs of `pyjs-pipeline`: what each is told, by a TOML file or by the command line, out of one table of keys.
+"""Jobs of `pyjs-pipeline`: their keys in one table, read from a TOML file or from the command line.
 
 A kind of job is a row of the command's table. Its keys stand in the section [pipeline] of a file under their names,
 and on the command line as --name, or as a word without a name if they are positional. All of them are text here and
@@ -30,7 +30,7 @@ Said = Mapping[str, Any]  # the texts of keys; a list of them for a key that tak
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One thing that a kind of job is told."""
+    """One key of a kind of job."""
 
     name: str  # as in files; dashes in place of underscores on the command line
     text: str
@@ -93,7 +93,7 @@ class Job:
 
     @property
     def master(self) -> str:
-        """Return where Spark runs."""
+        """Return the master of Spark."""
         return str(self["master"])
 
     def read(self, spark: SparkSession, schema: str = "", **more: object) -> DataFrame:

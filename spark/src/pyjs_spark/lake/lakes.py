@@ -64,7 +64,7 @@ def task_of(lake: Lake, options: Options) -> Callable[..., list[Any]]:
 def write(
     spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
-    """Write planned ranges, each as a task; return the new files. `watch` is told of each finished one."""
+    """Write planned ranges, each as a task; return the new files. `watch` is called for each finished one."""
     if lake.format == "parquet":
         return files.write(spark, lake.root, options, ranges, watch)
     return tables.write(spark, lake, options, ranges, watch)

@@ -128,7 +128,7 @@ class Client:
         self._stream.close()
 
     def ping(self, timeout_s: float = 2.0) -> None:
-        """Ask the server for a sign of life. Raises ConnectionLost."""
+        """Send PING; any bytes of the server prove that it is alive. Raises ConnectionLost."""
         wanted = self._pongs + 1
         self._stream.send(b"PING\r\n")
         deadline_s = time.monotonic() + timeout_s
@@ -233,9 +233,9 @@ class Client:
         return found
 
     def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
-        """Feed `decoder` until it stops, or until another message of its subscription came: that is returned.
+        """Feed `decoder` until it stops (None), or return a message of its subscription that it does not decode.
 
-        None: see decoder.state; NEED_MORE there means that the deadline passed.
+        After None, `decoder.state` has the reason; NEED_MORE: the deadline passed.
         """
         stream = self._stream
         while True:

@@ -1,4 +1,4 @@
-"""Messages of one range by bulk read: chunks of raw records with entries that tell where each is.
+"""Messages of one range by bulk read: chunks of raw records with an entry that locates each.
 
 Our own servers offer it ($JS.API.PYJS.BULK.READ), on streams that allow direct gets. A request is answered with some
 chunks and then forgotten; the next one goes out when the last chunk of the one before has come, before that is

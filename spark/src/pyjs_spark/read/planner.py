@@ -121,7 +121,7 @@ class Planner:
     # -- streaming --------------------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
-        """Return where a new query starts. Raises StreamMissing, OptionError."""
+        """Return the offset at which a new query starts. Raises StreamMissing, OptionError."""
         option = "startingTimestamp" if self.options.starting_ns is not None else "startingOffsetsByTimestamp"
         start_ns = max((self.options.starting_ns or 0, *(at for _, at in self.options.starting_times)))
         if start_ns > time.time_ns() + SKEW_NS:

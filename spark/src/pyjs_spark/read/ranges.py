@@ -120,7 +120,7 @@ class Losses:
             LOG.warning("stream %s: messages %d to %d: %s", self._what.stream, low, high - 1, why)
 
     def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
-        """Messages below `first_seq` are gone, of which up to `missing` from `low` on were not read."""
+        """Count messages below `first_seq` as lost, except read ones: up to `missing` from `low` on were unread."""
         if not self._what.keeps_all:
             return
         low, first_seq = max(low, self._first_seq), min(first_seq, self._what.high)

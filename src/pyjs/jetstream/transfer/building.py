@@ -1,7 +1,7 @@
-"""A stream under construction: nobody sees it before it is complete and durable.
+"""A stream under construction: it is not visible before it is complete and durable.
 
-A file stream is built in a directory whose name a start removes, and renamed when it is complete: after a kill it is
-there with everything, or not at all. Its bytes count in the limits of account and server while it is built.
+A file stream is built in a directory whose name a start removes, and renamed when it is complete: after a kill it
+is complete or does not exist. Its bytes count in the limits of account and server while it is built.
 
 Source: ADR-63; limits as in nats-server's source.
 """

@@ -58,7 +58,7 @@ def read_archived(data: bytes, name: str) -> Generator[None, None, tuple[Consume
 
     Raises:
         BadArchive: it is invalid.
-        ApiError: 10025, the configuration is.
+        ApiError: 10025, its configuration is invalid.
     """
     try:
         found = orjson.loads(data)
