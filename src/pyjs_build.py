@@ -42,14 +42,14 @@ DIRECTIVES = {
     "profile": False,
     "freethreading_compatible": False,
 }
-# The C is the same with and without them: they are no part of the digests.
+# The C is the same with and without them: they are not part of the digests.
 WARNINGS = {"warn.maybe_uninitialized": True, "warn.unused": True, "warn.multiple_declarators": True}
 WARNING = re.compile(r"warning: ([^:]+):")
 NO_WARNING = "Unused entry 'genexpr'"  # a generator expression is an entry that nobody could use
 MADE = Path("build/cython")  # the C files, and the warnings of each module
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-g0"]  # Python's own flags ask for -g; a wheel is stripped
 STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
-# What Cython's C is full of: nothing that a reader of the build could act on.
+# Cython's C causes these in great number; a reader of the build could do nothing about them.
 COMPILE_ARGS += [
     "-Wno-unused-function",
     "-Wno-unreachable-code",
@@ -78,7 +78,7 @@ def module_name(pyx: Path, src: Path = SRC) -> str:
 
 
 def shared_files(pyx: Path, src: Path = SRC) -> list[Path]:
-    """Return what is compiled into `pyx` besides itself: all C headers, every .pxd that it cimports, and theirs."""
+    """Return the other files compiled into `pyx`: all C headers, every .pxd that it cimports, and theirs."""
     found: set[Path] = set()
     look = [pyx, pyx.with_suffix(".pxd")]
     while look:
@@ -111,7 +111,7 @@ def warnings_file(pyx: Path, src: Path = SRC) -> Path:
 
 @contextmanager
 def collected_warnings(sources: Iterable[tuple[Path, Path]]) -> Iterator[None]:
-    """Write what Cython warns of while it translates `sources` (each a .pyx and its root) into a file for each.
+    """Write Cython's warnings about `sources` (each a .pyx and its root) into a file for each.
 
     Everything that it prints to standard error appears there when it has ended.
     """

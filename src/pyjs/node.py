@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 API_LEVEL = 5
 SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
-STEP_NS = 1_000_000_000  # a smaller change of the skew is no step: clocks are also slewed
+STEP_NS = 1_000_000_000  # a smaller change of the skew is not a step: clocks are also slewed
 # -ERR text and close reason
 ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
 TOO_MANY_SUBSCRIPTIONS = "maximum subscriptions exceeded"
@@ -104,7 +104,7 @@ class Node(Host):
             self._last_cid += (options.worker.number - 1) * WORKER_CIDS
         self._in_turn = False
         self.accounts: dict[str, Account] = {}
-        self.exchanges: dict[str, Exchange] = {}  # what accounts share, by name
+        self.exchanges: dict[str, Exchange] = {}  # exports, imports and mappings of accounts, by name
         self.settings = SessionSettings()
         self.cluster: Cluster | None = None
         self.apply_options(options)
@@ -305,7 +305,7 @@ class Node(Host):
             self.events.entered(session)
 
     def send_trace(self, trace: Trace) -> None:
-        """Publish the trace of a message; without a system account nobody does."""
+        """Publish the trace of a message, if there is a system account."""
         if self.events is not None and self.system_account is not None:
             self.events.traced(trace)
 

@@ -62,7 +62,7 @@ ODD_REQUESTS = frozenset(
         *("stream/create_normalises", "stream/create_same_again_differs", "stream/create_subject_forms"),
         *("stream/info_details", "stream/pedantic", "stream/pedantic_corrections"),
         *("stream/list_and_names", "stream/placement", "stream/strict_json_off", "stream/strict_json_texts"),
-        *("stream/update_consumer_limits", "transform/config"),
+        *("stream/update_consumer_limits", "transform/config", "triggers/consumer_numbers_out_of_range"),
     }
 )
 ECHOES = frozenset(

@@ -80,6 +80,23 @@ def use_mirror(js: JetStreamFixture) -> None:
     js.advance(seconds=1)
 
 
+def test_a_start_is_not_collected_and_its_objects_are_never_examined_again() -> None:
+    # given
+    thresholds = gc.get_threshold()
+    collections = sum(each["collections"] for each in gc.get_stats())
+    try:
+        # when
+        collector.collect_seldom()
+        kept = [[] for _ in range(100_000)]
+        # then
+        assert sum(each["collections"] for each in gc.get_stats()) == collections
+        collector.keep_survivors()
+        assert not any(each is kept[0] for each in gc.get_objects())
+    finally:
+        gc.callbacks.remove(collector._freeze)
+        gc.set_threshold(*thresholds)
+
+
 def test_a_full_collection_is_the_last_for_those_who_survive_it() -> None:
     # given
     thresholds = gc.get_threshold()

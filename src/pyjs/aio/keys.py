@@ -220,11 +220,11 @@ class ClusterKeys(TypedDict, total=False):
     tls: TlsKeys
     """Certificate of this server for both sides of a route, and who signs those of the others."""
     advertise: str
-    """host:port that other servers are told to use."""
+    """host:port at which other servers reach this one."""
     no_advertise: bool
-    """Do not tell clients of the other servers."""
+    """Do not send the addresses of the other servers to clients."""
     connect_retries: int
-    """Tries, after ten minutes of them, of a server that another one told of."""
+    """Further tries, after ten minutes, of a server learned from another one."""
 
 
 class ProxyKeys(TypedDict, total=False):

@@ -95,7 +95,7 @@ class StreamIndex:
 
 
 def read_stream_index(data: bytes, stream: str) -> Generator[None, None, StreamIndex]:
-    """Return what `index.db` says, in steps of a few milliseconds.
+    """Decode `index.db`, in steps of a few milliseconds.
 
     Raises:
         BadArchive: it is damaged, or of an unknown version.
@@ -131,7 +131,7 @@ def _indexed_block(numbers: VarintReader, version: int) -> IndexedBlock:
 
 
 def read_block_index(data: bytes, number: int) -> tuple[IndexedBlock, bytes]:
-    """Return what `N.idx` says of block `number`, and the check of the block's last record.
+    """Decode `N.idx`; return the index of block `number`, and the checksum of the block's last record.
 
     Raises:
         BadArchive: it is damaged, or of an unknown version.

@@ -85,7 +85,7 @@ class EntryReader:
         """Yield the entries that are whole after `data`.
 
         Raises:
-            BadArchive: the bytes are no archive, or an entry is too large.
+            BadArchive: the bytes are not an archive, or an entry is too large.
         """
         del self._held[: self._at]
         self._at = 0

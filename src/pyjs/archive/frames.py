@@ -31,7 +31,7 @@ SKIPPABLE = 0x80
 
 
 class BadArchive(ValueError):
-    """The bytes are no valid archive."""
+    """The bytes are not a valid archive."""
 
 
 def frame(data: bytes | memoryview) -> bytes:
@@ -81,7 +81,7 @@ class FrameReader:
         return not self._held
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """Yield what each frame decodes to; b"" for a frame without data.
+        """Yield the decoded bytes of each frame; b"" for a frame without data.
 
         Raises:
             BadArchive: a frame is damaged or unknown.

@@ -42,7 +42,7 @@ class FileEnd:
 
 
 class Part(Enum):
-    """What the next bytes are."""
+    """The meaning of the next bytes."""
 
     HEADER = "header"
     EXTENSION = "extension"  # of the header after it
@@ -69,7 +69,7 @@ class TarReader:
         """Yield the starts, the bytes and the ends of files in `data`.
 
         Raises:
-            BadArchive: it is no such archive.
+            BadArchive: it is not such an archive.
         """
         self._held += data
         while True:

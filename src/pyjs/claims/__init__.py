@@ -1,1 +1,1 @@
-"""JSON Web Tokens of NATS: operators, accounts and users, their claims and what these allow."""
+"""JSON Web Tokens of NATS: operators, accounts and users, their claims and permissions."""

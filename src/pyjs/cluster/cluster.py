@@ -1,8 +1,8 @@
-"""The cluster as one server sees it: its routes, what it tells on them, and what it knows of the other servers.
+"""The cluster as one server sees it: its routes, the frames that it sends, and its knowledge of the others.
 
 Every server has a route to every other one. A new route first carries all interest, in steps; after that, changes
-once a turn. What a server knows of its peers travels along, so that one address of the configuration is enough to
-meet all of them.
+once a turn. Servers send each other the addresses of their peers, so that one configured address is enough to
+reach all of them.
 
 Source: nats.docs "Clustering"; what clients see equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
 """
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 ROUTES_MAX = 63  # of 64 bits of Msg.told, one is left so that not all of them are ever set
 INFOS_STEP = 20  # sessions that get INFO in one step
-SYNC_STEP = 200  # subscriptions told in one step
+SYNC_STEP = 200  # subscriptions sent in one step
 ALREADY = "there is a route already"
-PEERS_MAX = 256  # that one server may tell of
+PEERS_MAX = 256  # addresses that one server may send
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Cluster:
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
         self._urls: tuple[str, ...] = ()  # host:port, where clients reach this server
-        self._infos_due = False  # clients will be told of changed addresses
+        self._infos_due = False  # clients will receive changed addresses
         self._told: dict[str, set[str]] = {}  # by server id: the ids of the servers that it has routes to
         for account in host.accounts.values():
             self.account_added(account)
@@ -109,7 +109,7 @@ class Cluster:
         return route
 
     def mend(self, owner: object) -> bool:
-        """Close a route with a fault: its state may be half changed. False: `owner` is no route."""
+        """Close a route with a fault: its state may be half changed. False: `owner` is not a route."""
         if not isinstance(owner, Route):
             return False
         owner.link.abort()
@@ -125,7 +125,7 @@ class Cluster:
         return any(server_id in told for told in self._told.values())
 
     def me(self, dial: Dial | None = None) -> PeerInfo:
-        """Return what this server says of itself; to the address of `dial` with its login."""
+        """Return the description of this server for its peers; for the address of `dial` with the login there."""
         options = self.options
         host, port = options.advertised or ("" if options.is_wildcard else options.host, self.port)
         info = PeerInfo(
@@ -198,7 +198,7 @@ class Cluster:
         route.close("Refused")
 
     def route_opened(self, route: Route, info: PeerInfo) -> None:
-        """Exchange frames on a route: tell all interest, and whom this server knows."""
+        """Open a route for frames: send all interest, and the addresses of the known servers."""
         self.greeting.discard(route)
         if info.purpose == PULSE or (route.dial is not None and route.dial.pulse):
             route.open(info, 0)
@@ -251,7 +251,7 @@ class Cluster:
         self._urls_changed()
 
     def _log(self, text: str) -> None:
-        """Log what an operator of a cluster wants to know; between workers it is a detail."""
+        """Log an event of the cluster; between workers only as a debug line."""
         (self.host.log.debug if self.options.local else self.host.log.info)(text)
 
     def counters(self) -> tuple[int, int, int, int]:
@@ -269,7 +269,7 @@ class Cluster:
     # -- interest ----------------------------------------------------------------------------------------------
 
     def account_added(self, account: Account) -> None:
-        """Watch the subscriptions of an account, and apply what other servers said of it."""
+        """Watch the subscriptions of an account, and apply the interest of other servers in it."""
         account.interest = interest = Interest(account, self._interest_changed)
         if interest.counts:
             interest.take_changes()
@@ -316,7 +316,7 @@ class Cluster:
             if weight:
                 route.send_interest(interest.account, *key, weight)
 
-    # -- what peers say ----------------------------------------------------------------------------------------
+    # -- input of peers ----------------------------------------------------------------------------------------
 
     def _own_urls(self) -> tuple[str, ...]:
         return () if self.options.no_advertise or self.lame_duck else self._urls
@@ -364,10 +364,10 @@ class Cluster:
             route.send_info(text)
 
     def peer_says(self, route: Route, body: bytes) -> None:
-        """Take what the other side says of itself and its peers.
+        """Apply the other side's description of itself and its peers.
 
         Raises:
-            BadHello: it is no valid JSON.
+            BadHello: it is not valid JSON.
         """
         try:
             given = orjson.loads(body)
@@ -387,7 +387,7 @@ class Cluster:
             self._urls_changed()
 
     def _learn(self, peer: Any) -> str:
-        """Connect to a server that another one tells of, if there is no route yet; return its id."""
+        """Connect to a server learned from a peer, if there is no route yet; return its id."""
         if not isinstance(peer, dict):
             raise BadHello("one of the other side's peers is no JSON object")
         server_id, host, port = peer.get("id"), peer.get("host"), peer.get("port")
@@ -399,7 +399,7 @@ class Cluster:
         return server_id
 
     def route_synced(self, route: Route) -> None:
-        """Note that the other side has told all its interest."""
+        """Note that the other side has sent all its interest."""
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:

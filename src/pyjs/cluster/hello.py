@@ -25,12 +25,12 @@ TEXT_MAX = 4096
 
 
 class BadHello(ValueError):
-    """The other side did not send what a route begins with; the text says what it sent."""
+    """The other side did not send a valid first line; the message quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
-    """What a server says of itself."""
+    """The description of a server in its first line."""
 
     server_id: str
     server_name: str
@@ -72,7 +72,7 @@ def connect_line(info: PeerInfo) -> bytes:
 
 
 def read_hello(line: bytes, verb: str) -> PeerInfo:
-    """Return what the other side says of itself; `verb` is INFO or CONNECT.
+    """Return the description in the first line of the other side; `verb` is INFO or CONNECT.
 
     Raises:
         BadHello: it is another verb, a nats-server, another version, or no valid JSON.
@@ -97,7 +97,7 @@ def read_hello(line: bytes, verb: str) -> PeerInfo:
 
 
 def foreign(given: dict[str, Any]) -> str:
-    """Return the refusal of a server that is no pyjs-server."""
+    """Return the refusal of a server that is not a pyjs-server."""
     name = given.get("server_name") or given.get("name") or given.get("server_id") or "unknown"
     return (
         f"{shown(name)} is a nats-server, whose route protocol pyjs-server does not speak;"
@@ -140,7 +140,7 @@ def read_urls(given: object) -> tuple[str, ...]:
     """Return a list of addresses from JSON.
 
     Raises:
-        BadHello: it is no list of texts, or too long.
+        BadHello: it is not a list of texts, or too long.
     """
     urls = given or []
     if (
@@ -153,6 +153,6 @@ def read_urls(given: object) -> tuple[str, ...]:
 
 
 def shown(value: object) -> str:
-    """Return what the other side sent, short and printable, for log lines."""
+    """Return the other side's input, short and printable, for log lines."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     return ascii(text[:100])

@@ -52,7 +52,7 @@ class Interest:
         return count if key[1] else min(count, 1)
 
     def take_changes(self) -> list[Key]:
-        """Return what has changed since the last call, the oldest change first."""
+        """Return the changes since the last call, the oldest first."""
         changes, self._changes = list(self._changes), {}
         return changes
 
@@ -64,7 +64,7 @@ class Interest:
 
 
 def keys_of(sub: Subscription) -> tuple[Key, ...]:
-    """Return what other servers need to know of `sub`; (): nothing, each has one like it."""
+    """Return the interest that `sub` adds for other servers; (): none, another subscription has it already."""
     if getattr(sub.sink, "stays_here", False):
         return ()
     subjects: tuple[bytes, ...] | None = getattr(sub.sink, "told_as", None)

@@ -1,9 +1,9 @@
-"""Which servers to connect to: those of the configuration, and those that peers tell of.
+"""The servers to connect to: those of the configuration, and those learned from peers.
 
-Knows addresses and times, no sockets: `take_dials` gives the shell what to connect to, which reports with `failed` or
-with a route. A route of the configuration is tried for ever; one learned from a peer as long as some peer has a route
-to that server, and then for KEEP_NS and at least `connect_retries` times. A cluster in two halves grows together
-again even if no address of the configuration leads from one to the other.
+Knows addresses and times, no sockets: `take_dials` gives the shell addresses to connect to; the shell then
+reports a route, or calls `failed`. A route of the configuration is tried for ever; one learned from a peer as long as
+some peer has a route to that server, and then for KEEP_NS and at least `connect_retries` times. A cluster in two
+halves grows together again even if no address of the configuration leads from one to the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST_WAIT_NS = NS_PER_S // 10
 WAIT_MAX_NS = NS_PER_S // 2
 LOCAL_WAIT_NS = NS_PER_S // 20  # for another worker, which starts again
 LOG_EVERY = 60  # failures of one address
-KEEP_NS = 600 * NS_PER_S  # a server that a peer told of, and that nobody has a route to, is tried so long
+KEEP_NS = 600 * NS_PER_S  # how long a server learned from a peer is tried while no peer has a route to it
 LEARNED_MAX = 256  # addresses
 
 
@@ -87,7 +87,7 @@ class Mesh:
         return left
 
     def learned(self, host: str, port: int, server_id: str) -> None:
-        """Connect to a server that a peer tells of."""
+        """Connect to a server learned from a peer."""
         at = (host, port)
         if at in self._dials or any(dial.server_id == server_id for dial in self._dials.values()):
             return
@@ -130,7 +130,7 @@ class Mesh:
         self._wait(dial)
 
     def _is_gone(self, dial: Dial) -> bool:
-        """Return whether a server that a peer once told of seems to be gone for good."""
+        """Return whether a server learned from a peer is given up."""
         if self._cluster.is_told(dial.server_id) or dial.failures <= self._cluster.options.connect_retries:
             return False
         return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS

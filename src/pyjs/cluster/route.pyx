@@ -29,7 +29,7 @@ from pyjs.cluster.hello import LINE_MAX, BadHello, shown
 cdef enum:
     WORK_MAX = 32768
     WORK_MIN = 1024
-    FRAME_WORK = 48             # a frame that is no message
+    FRAME_WORK = 48             # a frame other than a message
     COPIED_BITS = 8
     PING_MAX = 64               # bytes that are sent back
     ACCOUNTS_MAX = 1048576      # numbers of accounts that one server may give
@@ -75,7 +75,7 @@ cdef class Route:
         self.state = OPEN
 
     def close(self, str reason, str error="") -> None:
-        """End the route; `error` is what the other side is told. Its subscriptions end at once."""
+        """End the route; the other side receives `error`. Its subscriptions end at once."""
         if self.state == CLOSED:
             return
         if error:
@@ -117,7 +117,7 @@ cdef class Route:
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Take one read. False: the route has ended. What is beyond its share of a turn waits."""
+        """Take one read. False: the route has ended. Input beyond its share of a turn waits."""
         if self.state == CLOSED:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
@@ -258,7 +258,7 @@ cdef class Route:
         return FRAME_WORK
 
     cdef int take_frame(self) except -1:
-        """Handle a frame that is no message."""
+        """Handle a frame other than a message."""
         cdef int kind = self.reader.header.kind
         cdef bytes body = self.reader.body[:self.reader.header.size]
         try:
@@ -314,7 +314,7 @@ cdef class Route:
             remote.weights.pop((subject, queue), None)
 
     def account_added(self, Account account) -> None:
-        """Apply what the other side said of an account before it existed here."""
+        """Apply the other side's interest in an account from before the account existed here."""
         for number, each in enumerate(self.numbered):
             if isinstance(each, Unknown) and each.name == account.name:
                 remote = self.numbered[number] = self.remote_account(account)
@@ -322,7 +322,7 @@ cdef class Route:
                     remote.set_weight(subject, queue, weight)
 
     def remote_account(self, Account account) -> RemoteAccount:
-        """Return the account at the other side; the first call tells the other side its number."""
+        """Return the account at the other side; the first call sends its number to the other side."""
         remote = self.remote.get(account.name)
         if remote is None:
             remote = self.remote[account.name] = RemoteAccount(

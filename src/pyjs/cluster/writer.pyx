@@ -118,7 +118,7 @@ cdef class RouteWriter:
         return 0
 
     def send_frame(self, int kind, bytes body, uint32_t account=0) -> None:
-        """Queue a frame that is no message."""
+        """Queue a frame other than a message."""
         cdef FrameHeader header
         header.size, header.account, header.kind = <uint32_t> len(body), account, kind
         header.flags = header.reserved = 0
@@ -153,7 +153,7 @@ cdef class RouteWriter:
         return 0
 
     def flush(self) -> None:
-        """Write what is queued, unless the transport's buffer is full."""
+        """Write all queued frames, unless the transport's buffer is full."""
         if self.lost:
             self.out.clear()
         elif not self.paused and self.out.queued():
@@ -161,7 +161,7 @@ cdef class RouteWriter:
             self.out.unsent = self.link.pending_size()
 
     def finish(self) -> None:
-        """Write what is queued, whatever the transport says."""
+        """Write all queued frames, even if the transport's buffer is full."""
         if self.out.queued():
             self.write_out()
 

@@ -9,8 +9,7 @@ Source: https://pkg.go.dev/flag "Command line flag syntax"; flags of nats-server
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.config.errors import Place, Problem, did_you_mean
 from pyjs.config.options import Options
@@ -32,8 +31,7 @@ class UsageError(Exception):
     """The command line is invalid; the text has the reason."""
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """One flag with all of its names; the first one is its key."""
 
     names: tuple[str, ...]
@@ -143,8 +141,7 @@ UNSUPPORTED = {
 FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(NamedTuple):
     """The parsed command line: flags by their keys in the given order, then the other words."""
 
     flags: dict[str, FlagValue]

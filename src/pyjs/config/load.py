@@ -9,8 +9,8 @@ error ends the run at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.config.errors import ConfigError, Place, Problem, suggestion
 from pyjs.config.flags import COMMAND_LINE, apply_flags
@@ -213,8 +213,7 @@ def _check_latency(options: Options, place: Place) -> list[Problem]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One option that differs between two configurations."""
 
     name: str

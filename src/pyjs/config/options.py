@@ -294,7 +294,7 @@ class WebSocketOptions:
     headers: dict[str, str] = field(default_factory=dict)  # of the answer to an upgrade
     no_auth_user: str = ""
     authorization: WebSocketLogins = field(default_factory=WebSocketLogins)
-    jwt_cookie: str = ""  # names of cookies whose values stand in for what CONNECT lacks
+    jwt_cookie: str = ""  # names of cookies; their values replace missing fields of CONNECT
     user_cookie: str = ""
     pass_cookie: str = ""
     token_cookie: str = ""
@@ -337,9 +337,11 @@ class ClusterOptions:
     authorization: ClusterLogin = field(default_factory=ClusterLogin)
     tls: TlsOptions = field(default_factory=TlsOptions)  # of both sides of a route
     advertise: str = ""  # host:port at which other servers reach this one
-    no_advertise: bool = False  # clients are not told of the other servers
-    connect_retries: int = 0  # for a server that a peer told of
-    local: bool = False  # the workers of one server: hosts are the paths of sockets, and nobody else is told
+    no_advertise: bool = False  # clients do not receive the addresses of the other servers
+    connect_retries: int = 0  # to a server learned from a peer
+    local: bool = (
+        False  # the workers of one server: hosts are the paths of sockets, and clients do not receive them
+    )
 
     @property
     def is_wildcard(self) -> bool:

@@ -2,15 +2,15 @@
 
 Knows nothing of single options. A row has the name of a key, the reader of its value, a line of documentation, the
 attributes of the block's target that it sets, its check, and whether a running server can take a change. Names,
-types and texts of the rows are also those of docs/configuration.md and of the keyword arguments in aio/keys.py. What
-exists in nats-server but not here yet stands in the table as well, with the reason, and is refused by name: a key is
+types and texts of the rows are also those of docs/configuration.md and of the keyword arguments in aio/keys.py. Keys
+of nats-server that are not supported here are in the table too, with the reason, and are refused by name: a key is
 never accepted without effect.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.config.errors import Place, Problem, Refused, suggestion
 from pyjs.config.values import ConfigMap, Entry, Value, describe, note_repeated
@@ -55,8 +55,7 @@ class Key:
             )
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Unsupported:
+class Unsupported(NamedTuple):
     """A key of nats-server without effect here, with all of its names."""
 
     names: tuple[str, ...]

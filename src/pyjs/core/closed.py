@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import marshal
 from collections import deque
-from dataclasses import dataclass, fields
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyjs.core.auth.handshake import ConnectOptions
 from pyjs.core.link import Peer, Shown, ShownCertificate, TlsPeer
@@ -25,8 +24,7 @@ SHOWN_MAX = 256  # remembered subscriptions of a closed connection
 PACKED = 64  # sessions in one piece
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedSubscription:
+class ClosedSubscription(NamedTuple):
     """The attributes of a Subscription at the moment its session ended; same names. Does not hold the session."""
 
     subject: bytes
@@ -43,8 +41,7 @@ class ClosedSubscription:
         return cls(subject, sub.queue, sid, sub.delivered, sub.max)
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class ClosedSession:
+class ClosedSession(NamedTuple):
     """The attributes of a ClientSession at the moment it ended; same names."""
 
     cid: int
@@ -69,11 +66,7 @@ class ClosedSession:
     @classmethod
     def of(cls, session: ClientSession, before: ClosedSession | None = None) -> ClosedSession:
         """Return the record of `session`; it shares equal values with the record before it."""
-        values = {
-            each.name: getattr(session, each.name)
-            for each in fields(cls)
-            if each.name not in ("shown", "tls")
-        }
+        values = {name: getattr(session, name) for name in cls._fields if name not in ("shown", "tls")}
         values["tls"] = session.link.tls
         first = before.shown[0] if before is not None and before.shown else None
         subs = islice(session.subscriptions.values(), SHOWN_MAX)
@@ -96,8 +89,7 @@ class ClosedSession:
         return 0
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """PACKED sessions as bytes, and the objects that they share with the server."""
 
     rows: bytes
@@ -216,7 +208,7 @@ def _tls(row: tuple[Any, ...]) -> TlsPeer | None:
 
 
 PLAIN = tuple(
-    each.name
-    for each in fields(ClosedSession)
-    if each.name not in ("peer", "account", "user", "options", "tls", "shown")
+    name
+    for name in ClosedSession._fields
+    if name not in ("peer", "account", "user", "options", "tls", "shown")
 )

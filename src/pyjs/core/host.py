@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.clock import NS_PER_S, Clock
 from pyjs.base.log import Log
@@ -42,8 +42,7 @@ class SessionSettings:
     stall_producers: bool = True
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Entrance:
+class Entrance(NamedTuple):
     """The logins and intervals of clients of one kind, which come through one port."""
 
     authenticator: Authenticator
@@ -118,7 +117,7 @@ class Host(ABC):
 
     @abstractmethod
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply what an account may share, which was checked; an account that it imports from has been applied."""
+        """Apply the checked exports, imports and mappings of an account; the accounts it imports from come first."""
 
     @abstractmethod
     def disable_account(self, name: str) -> None:

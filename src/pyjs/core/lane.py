@@ -8,8 +8,7 @@ Knows nothing of the work itself. A failed item is reported, and the next one ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from pyjs.core.fair_queue import FairQueue
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """The part of a turn that one kind of work may use."""
 
     items: int

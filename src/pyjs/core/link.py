@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -15,8 +16,7 @@ class Credentials:
     token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """The client's end of a connection."""
 
     ip: str
@@ -39,8 +39,7 @@ class Peer:
         return (f"[{first}]/" if ":" in first else f"{first}/") if first else ""
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class ShownCertificate:
+class ShownCertificate(NamedTuple):
     """One certificate in /connz."""
 
     subject: str
@@ -48,8 +47,7 @@ class ShownCertificate:
     cert_sha256: str
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """The certificates of a client: its chain, and the names in its own certificate."""
 
     chain: tuple[ShownCertificate, ...] = ()
@@ -57,8 +55,7 @@ class Shown:
     pem: tuple[str, ...] = ()  # the chain, for a service that decides about the client
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class TlsPeer:
+class TlsPeer(NamedTuple):
     """The result of a TLS handshake: version, cipher, and the certificates of the client."""
 
     version: str  # "1.3"
@@ -73,7 +70,7 @@ class Link:
     tls: TlsPeer | None = None  # None: nothing is encrypted, or not yet
     closed_reason = ""  # of the session, which sets it before it calls `close`
     portion = 0  # bytes of one write, where a write costs time; 0: everything
-    ready = True  # what is written may reach the client in the middle of nothing else
+    ready = True  # False: another write is in progress
 
     def write(self, data: bytes) -> None:
         """Queue `data` for sending."""

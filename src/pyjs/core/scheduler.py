@@ -19,9 +19,8 @@ Knows nothing of streams, consumers and sessions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyjs.core.chore import Chore
 from pyjs.core.lane import Lane, Share
@@ -40,8 +39,7 @@ COPIES = 4  # batches that all mirrors and sources copy in one turn
 NS_PER_US = 1000
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Shares:
+class Shares(NamedTuple):
     """The share of each kind of work: together 9.5 ms under full load.
 
     Under load a quiet client's PING waits for the rest of one turn and for the next one, so the shares determine its
@@ -51,14 +49,14 @@ class Shares:
     50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50.
     """
 
-    timers: Share = field(default=Share(1000, 500 * NS_PER_US, 8))
-    jobs: Share = field(default=Share(256, 500 * NS_PER_US))
-    commits: Share = field(default=Share(1000, 1500 * NS_PER_US, 4))
-    requests: Share = field(default=Share(256, 1000 * NS_PER_US))
-    pumps: Share = field(default=Share(256, 2000 * NS_PER_US))
-    inboxes: Share = field(default=Share(256, 1000 * NS_PER_US))
-    chores: Share = field(default=Share(16, 1000 * NS_PER_US))
-    flushes: Share = field(default=Share(2000, 2000 * NS_PER_US, 8, few=64))
+    timers: Share = Share(1000, 500 * NS_PER_US, 8)
+    jobs: Share = Share(256, 500 * NS_PER_US)
+    commits: Share = Share(1000, 1500 * NS_PER_US, 4)
+    requests: Share = Share(256, 1000 * NS_PER_US)
+    pumps: Share = Share(256, 2000 * NS_PER_US)
+    inboxes: Share = Share(256, 1000 * NS_PER_US)
+    chores: Share = Share(16, 1000 * NS_PER_US)
+    flushes: Share = Share(2000, 2000 * NS_PER_US, 8, few=64)
 
 
 class Scheduler:

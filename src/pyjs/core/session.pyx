@@ -38,7 +38,7 @@ from pyjs.core.pings import Pings
 from pyjs.core.auth.replies import Replies
 from pyjs.core.intake import LINE_ERRORS
 from pyjs.core.auth.violations import publish_violation, reply_violation, subscription_violation, too_many_tokens
-from pyjs.core.tracing.trace import DENIED, NO_ECHO
+from pyjs.core.tracing.publish import DENIED, NO_ECHO
 
 cdef enum:
     FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer does not fit in the L2 cache

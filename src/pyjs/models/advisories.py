@@ -149,7 +149,7 @@ def parse_advisory(data: bytes | str) -> Advisory:
     """Return the advisory or metric in `data`, as a model of its type.
 
     Raises:
-        ValueError: `data` is no advisory, or of an unknown type.
+        ValueError: `data` is not an advisory, or of an unknown type.
         pydantic.ValidationError: a field is wrong.
     """
     given: Any = json.loads(data)

@@ -331,7 +331,7 @@ def parse_answer(data: bytes | str) -> ApiAnswer:
     """Return the answer in `data`, as a model of its type.
 
     Raises:
-        ValueError: `data` is no answer of the JetStream API, or of an unknown type.
+        ValueError: `data` is not an answer of the JetStream API, or of an unknown type.
         pydantic.ValidationError: a field is wrong.
     """
     given = json.loads(data)

@@ -68,6 +68,6 @@ class Answer(BaseModel):
         """Return the answer in `data`, JSON.
 
         Raises:
-            pydantic.ValidationError: `data` is no such answer; it names each field.
+            pydantic.ValidationError: `data` is not such an answer; it names each field.
         """
         return cls.model_validate_json(data, extra="ignore")

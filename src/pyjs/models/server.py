@@ -263,10 +263,14 @@ class ClusterOptions(Options):
         default=None,
         description="Certificate of this server for both sides of a route, and who signs those of the others.",
     )
-    advertise: str | None = Field(default=None, description="host:port that other servers are told to use.")
-    no_advertise: bool | None = Field(default=None, description="Do not tell clients of the other servers.")
+    advertise: str | None = Field(
+        default=None, description="host:port at which other servers reach this one."
+    )
+    no_advertise: bool | None = Field(
+        default=None, description="Do not send the addresses of the other servers to clients."
+    )
     connect_retries: int | None = Field(
-        default=None, description="Tries, after ten minutes of them, of a server that another one told of."
+        default=None, description="Further tries, after ten minutes, of a server learned from another one."
     )
 
 

@@ -52,7 +52,6 @@ class Command:
         raise_limit()
         keep_buffers()
         objects_from_glibc()
-        keep_survivors()
         sys.unraisablehook = self.count_unraisable
 
     def run(self) -> int:
@@ -81,6 +80,7 @@ class Command:
                 return 0
             self.log.fatal(str(error))
             return 1
+        keep_survivors()
         self.return_memory()
         await server.wait_stopped()
         return 0

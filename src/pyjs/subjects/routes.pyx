@@ -333,7 +333,7 @@ cdef class RouteCache:
         return self.now_ns if self.oldest.born_ns < self.expired_ns else self.oldest.born_ns + AGE_NS
 
     def expire(self) -> None:
-        """Make all segments due that are older than this turn: many of their routes may be out of date."""
+        """Mark all segments older than this turn as due: many of their routes may be out of date."""
         self.expired_ns = self.now_ns
 
     cdef bint full(self) noexcept nogil:

@@ -11,8 +11,7 @@ Source: nats.docs "System Events"; subjects, fields and order probed on nats-ser
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import nuid
@@ -39,8 +38,7 @@ QUEUE_MAX = 10_000
 PREFIX = "io.nats.server.advisory.v1."
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class _Event:
+class _Event(NamedTuple):
     subjects: tuple[bytes, ...]  # that somebody has subscribed to
     kind: str  # the end of its type
     fields: dict[str, object]

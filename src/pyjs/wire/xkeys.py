@@ -46,7 +46,7 @@ class CurveKeyPair:
         return VERSION + bytes(Box(self._private, PublicKey(key)).encrypt(data, nonce))
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """Decrypt what the holder of the public key `sender` sealed.
+        """Decrypt a message that the holder of the public key `sender` sealed.
 
         Raises:
             SealBroken: it was sealed for or by another key, or was changed.

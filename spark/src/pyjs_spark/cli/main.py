@@ -1,6 +1,6 @@
-"""The command `pyjs-pipeline`: pipelines between streams and lakes, and what there is to know before they run.
+"""The command `pyjs-pipeline`: runs pipelines between streams and lakes, and checks and explains them before.
 
-What is asked for goes to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
+Results go to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
 2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
 reached, 5 `quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). What each kind of job is told and
 says is in its module of `lake`. Spark is started only when there is something to do with it.
@@ -107,7 +107,7 @@ def _act(said: argparse.Namespace) -> int:
 
 
 def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
-    """Do what the command says; the name of a kind means `run` without a file."""
+    """Run the subcommand; the name of a kind means `run` without a file."""
     kind = job.kind
     if command == "validate":
         return kind.validate(job)
@@ -190,7 +190,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_watching(parser: argparse.ArgumentParser) -> None:
-    """Add what shows how far a run is."""
+    """Add the options for progress output."""
     parser.add_argument(
         "--status-file", metavar="FILE", help="JSON that says how far this is, replaced as it goes"
     )

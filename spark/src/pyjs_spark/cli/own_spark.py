@@ -1,4 +1,4 @@
-"""A Spark for one command: made quiet, ended with it, and its workers' errors told as they were."""
+"""A Spark session for one command: without log output, stopped with the command, errors of workers in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command submit-args: packs what a cluster needs, and prints the line that runs a pipeline there."""
+"""The command submit-args: packs the files for a cluster, and prints the command that runs a pipeline there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = "package this for a cluster, and print the line for spark-submit"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what only this command takes."""
+    """Add the arguments of this command alone."""
     parser.add_argument("--app", metavar="FILE", help="an application of yours in place of a pipeline")
     parser.add_argument("--to", default=".", metavar="FOLDER", help="where the packaged files are written")
 

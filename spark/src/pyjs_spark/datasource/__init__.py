@@ -1,1 +1,1 @@
-"""The format `jetstream`: what Spark calls."""
+"""The format `jetstream`: the classes that Spark calls."""

@@ -146,7 +146,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._last_batch_s = float("-inf")  # when a batch was last given, for minRowsPerTrigger
 
     def initialOffset(self) -> dict[str, object]:
-        """Return where a query without a checkpoint starts."""
+        """Return the first offset of a query without a checkpoint."""
         return offsets.to_json(self._planner.initial(), self._planner.cut)
 
     def getDefaultReadLimit(self) -> ReadLimit:

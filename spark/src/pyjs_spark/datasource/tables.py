@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def ddl(options: Options) -> str:
-    """Return the schema of a table without a schema of the user."""
+    """Return the schema of a table for which the user gave none."""
     types, extra = (kv.TYPES, kv.EXTRA) if options.buckets else (objects.TYPES, objects.EXTRA)
     return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in extra)
 

@@ -1,4 +1,4 @@
-"""From records of a stream and the entries that tell where they are to columns.
+"""Columns from the records of a stream, and from the entries that locate them.
 
 pyjs_spark_fast/entries.pyx is the same, compiled.
 A server's bulk read and the files of a store directory both come as entries (40 bytes each, as in an index file) and
@@ -8,7 +8,7 @@ read, and what no column asks for is not touched.
     record = length u32  kind u8  flags u8  subject_len u16  seq u64  ts i64  header_len u32  check u32
              [term u64 index u64]  subject  headers  payload  checksum u64
 
-Records from a file are checked before they are believed; those that a server sent were checked by it. Knows no
+Records from a file are checked before they are used; the server has checked those that it sends. Knows no
 socket, no file and no Arrow schema: columns come out as wire.py says.
 
 This one works with numpy and pyarrow, a whole piece at a time: the records are taken as the cells of one array with
@@ -80,9 +80,9 @@ class Decoding(wire.Batched, Protocol):
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
         """Add rows for the entries from number `start` on; return the first one without a row (reason: `state`).
 
-        `data` has the records, its first byte the offset `base`; None if no column needs it. With the `check` CHAINED
-        records are believed only if they check out, which needs the 8 bytes that were written in front of each; with
-        ALONE if they are what their entries say and fit the check that they have.
+        `data` has the records, and its first byte has the offset `base`; None: no column needs them. `check` CHAINED
+        verifies the checksum of each record, from the 8 bytes before it; ALONE verifies only the record's own check,
+        and that it fits its entry.
         """
 
 
@@ -203,14 +203,14 @@ class Decoder:
         return int(np.argmin(good))
 
     def _plain(self, found: Any) -> None:
-        """Add what the entries themselves say."""
+        """Add the columns that the entries have."""
         self._pieces["seq"].append(found["seq"].astype(np.int64))
         self._pieces["ts_ns"].append(found["ts"].copy())
         self._pieces["size"].append((found["size"] - found["header_len"]).astype(np.int32))
         self.size += int(found["size"].astype(np.int64).sum()) + int(found["subject_len"].sum())
 
     def _cells(self, found: Any, at: Any, view: memoryview) -> None:
-        """Add what the records say."""
+        """Add the columns that only the records have."""
         count = len(found)
         if not count:
             return

@@ -10,7 +10,7 @@ Knows no socket and no Arrow. Row `r` of a partition becomes
     id      = "Nats-Msg-Id: " (mark r | the row's own)
     place   = "Pyjs-Sink: " mark r        ; only of a row that has an id of its own
 
-and is acknowledged on the subject `inbox r`, so that every acknowledgement tells its row. Nothing is checked here:
+and is acknowledged on the subject `inbox r`, so every acknowledgement identifies its row. Nothing is checked here:
 what may stand in a subject or a header is rows.py's business.
 
 Source: nats.docs "Client Protocol"; ADR-4 (headers); the PubAck of both servers, spark/tests/write/test_publish.py.

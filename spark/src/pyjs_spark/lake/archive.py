@@ -102,7 +102,7 @@ def archive(
 
     Raises:
         OptionError: the archive was begun with other options.
-        DataLoss: messages went before they were archived (with failOnDataLoss), or the stream is another one.
+        DataLoss: messages were removed before they were archived (with failOnDataLoss), or the stream is another one.
     """
     return write(spark, root, options, plan(root, options, rows_per_file), watch)
 
@@ -294,7 +294,7 @@ def write_days(
 
 
 class DayFile:
-    """One file of rows of one day; what it covers is known when the next one begins."""
+    """One file of rows of one day; its range ends where the next file begins."""
 
     def __init__(self, day: int, low: int, path: str, writer: Any) -> None:
         self.day = day  # since 1970

@@ -1,4 +1,4 @@
-"""The command `archive`: what it is told, and what it says."""
+"""The command `archive`: its arguments, its run and its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMAT = Key(
 
 
 def lake_of(root: str, kind: str, catalog: Mapping[str, str]) -> Lake:
-    """Return where an archive is. Raises OptionError."""
+    """Return the location of an archive. Raises OptionError."""
     if catalog and kind != "iceberg":
         raise OptionError(f"section catalog is for format=iceberg, and the format is {kind}; leave it out")
     if kind == "iceberg" and not catalog:

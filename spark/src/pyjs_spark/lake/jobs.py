@@ -1,4 +1,4 @@
-"""Jobs of `pyjs-pipeline`: what each is told, by a TOML file or by the command line, out of one table of keys.
+"""Jobs of `pyjs-pipeline`: their keys in one table, read from a TOML file or from the command line.
 
 A kind of job is a row of the command's table. Its keys stand in the section [pipeline] of a file under their names,
 and on the command line as --name, or as a word without a name if they are positional. All of them are text here and
@@ -30,7 +30,7 @@ Said = Mapping[str, Any]  # the texts of keys; a list of them for a key that tak
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One thing that a kind of job is told."""
+    """One key of a kind of job."""
 
     name: str  # as in files; dashes in place of underscores on the command line
     text: str
@@ -93,7 +93,7 @@ class Job:
 
     @property
     def master(self) -> str:
-        """Return where Spark runs."""
+        """Return the master of Spark."""
         return str(self["master"])
 
     def read(self, spark: SparkSession, schema: str = "", **more: object) -> DataFrame:
@@ -104,7 +104,7 @@ class Job:
     def read_range(
         self, spark: SparkSession, schema: str, ends: Mapping[str, tuple[int, int]], **more: str
     ) -> DataFrame:
-        """Return [low, high) of each stream, from the servers of this job; deleted messages are no error."""
+        """Return [low, high) of each stream, from the servers of this job; deleted messages are not an error."""
         given = {name: value for name, value in self.given.items() if name.lower() in OF_SERVERS}
         lows, highs = (json.dumps({name: end[at] for name, end in ends.items()}) for at in (0, 1))
         bounds = {"startingOffsets": lows, "endingOffsets": highs, "failOnDataLoss": "false"}
@@ -133,7 +133,7 @@ class Session:
     watch: Watch
 
     def __call__(self) -> AbstractContextManager[SparkSession]:
-        """Start a Spark that ends with the block."""
+        """Start a Spark session that stops at the end of the `with` block."""
         return self.open()
 
 

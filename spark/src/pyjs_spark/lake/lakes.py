@@ -55,7 +55,7 @@ def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
 
 
 def task_of(lake: Lake, options: Options) -> Callable[..., list[Any]]:
-    """Return what a worker does with each range: write its files, and return one dataclass for each."""
+    """Return a worker's function for one range: it writes the files, and returns one dataclass for each."""
     if lake.format == "parquet":
         return partial(files.write_range, options.connect, lake.root)
     return tables.task_of(lake, options)
@@ -64,7 +64,7 @@ def task_of(lake: Lake, options: Options) -> Callable[..., list[Any]]:
 def write(
     spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
-    """Write planned ranges, each as a task; return the new files. `watch` is told of each finished one."""
+    """Write planned ranges, each as a task; return the new files. `watch` is called for each finished one."""
     if lake.format == "parquet":
         return files.write(spark, lake.root, options, ranges, watch)
     return tables.write(spark, lake, options, ranges, watch)

@@ -31,7 +31,7 @@ NS = 1_000_000_000
 TIMES = "stream string, seq bigint, ts_ns bigint"
 HEADERS = "headers map<string,array<string>>"
 LATE = "(ts_ns - event_ns) / 1e9"
-Found = dict[str, Any]  # what a check says of one stream
+Found = dict[str, Any]  # the result of a check of one stream
 
 
 def _event_time(value: str) -> str:

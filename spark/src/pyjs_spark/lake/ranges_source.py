@@ -72,7 +72,7 @@ class FilesReader(DataSourceReader):
 def write_ranges(
     spark: SparkSession, task: Task, ranges: Sequence[ReadRange], watch: Watch | None
 ) -> list[list[dict[str, Any]]]:
-    """Write all ranges by some Spark jobs; return the files of each. `watch` is told of each finished job."""
+    """Write all ranges by some Spark jobs; return the files of each. `watch` is called for each finished job."""
     made = type("FilesSource", (FilesSource,), {"task": staticmethod(task), "planned": tuple(ranges)})
     spark.dataSource.register(made)
     found: list[list[dict[str, Any]]] = []

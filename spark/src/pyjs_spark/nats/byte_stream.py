@@ -28,7 +28,7 @@ class ByteStream:
         self.data = bytearray(BUFFER_SIZE)
         self.start = 0  # first byte that nobody used yet
         self.end = 0  # after the last byte received
-        self.received = 0  # bytes so far: more of them is a sign of life
+        self.received = 0  # bytes so far: an increase proves that the server is alive
         self._least = 1  # bytes that wake whoever waits
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -47,7 +47,7 @@ NOBODY = 503
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One message that is no delivery of a pull: an answer or a status."""
+    """One message that is not a delivery of a pull: an answer or a status."""
 
     sid: int
     subject: bytes
@@ -94,7 +94,7 @@ class Client:
         raise TypeError("a connection cannot be pickled; send its ConnectSettings and connect there")
 
     def reconnect(self) -> None:
-        """Connect again; subscriptions of before are gone. Raises ServerUnreachable."""
+        """Connect again; earlier subscriptions are gone. Raises ServerUnreachable."""
         if self._inbox:
             self.close()
         addresses = [parse_address(server) for server in self.settings.servers]
@@ -128,7 +128,7 @@ class Client:
         self._stream.close()
 
     def ping(self, timeout_s: float = 2.0) -> None:
-        """Ask the server for a sign of life. Raises ConnectionLost."""
+        """Send PING; any bytes of the server prove that it is alive. Raises ConnectionLost."""
         wanted = self._pongs + 1
         self._stream.send(b"PING\r\n")
         deadline_s = time.monotonic() + timeout_s
@@ -147,7 +147,7 @@ class Client:
         return self._last_sid
 
     def unsubscribe(self, sid: int) -> None:
-        """End a subscription; what is on its way is thrown away by later reads."""
+        """End a subscription; later reads drop its messages that are still on their way."""
         self._stream.send(b"UNSUB %d\r\n" % sid)
 
     def publish(self, subject: bytes, payload: bytes = b"", reply: bytes = b"", headers: bytes = b"") -> None:
@@ -233,9 +233,9 @@ class Client:
         return found
 
     def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
-        """Feed `decoder` until it stops, or until another message of its subscription came: that is returned.
+        """Feed `decoder` until it stops (None), or return a message of its subscription that it does not decode.
 
-        None: see decoder.state; NEED_MORE there means that the deadline passed.
+        After None, `decoder.state` has the reason; NEED_MORE: the deadline passed.
         """
         stream = self._stream
         while True:

@@ -69,7 +69,7 @@ def parse_address(server: str) -> Address:
     """Take `nats://user:password@host:port`, or a part of it, apart.
 
     Raises:
-        SparkError: it is no address; the text does not repeat a password.
+        SparkError: it is not an address; the text does not repeat a password.
     """
     shown = _without_user(server)
     try:

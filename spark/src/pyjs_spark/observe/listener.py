@@ -25,7 +25,7 @@ LOG = logging.getLogger("pyjs_spark")
 
 
 class Reporter(Protocol):
-    """Receives what happens to queries."""
+    """Receives the events of queries."""
 
     def started(self, query: QueryKey) -> None:
         """Receive the start of a query."""

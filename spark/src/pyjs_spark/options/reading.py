@@ -27,7 +27,7 @@ LATEST = Position("latest")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that one read was told, checked."""
+    """The checked options of one read."""
 
     streams: tuple[str, ...]  # names, or patterns with *
     connect: ConnectSettings = field(default_factory=ConnectSettings)

@@ -82,7 +82,7 @@ def _of_streams(position: Position) -> Position:
 
 
 def check_latest(options: Options) -> None:
-    """Refuse what has no effect on a read of the latest values of a bucket. Raises OptionError."""
+    """Refuse options without effect on a read of the latest values of a bucket. Raises OptionError."""
     for is_given, name in (
         (options.starting_offsets is not None, "startingOffsets"),
         (options.ending_offsets != Position("latest"), "endingOffsets"),

@@ -172,7 +172,7 @@ def headers(value: str) -> str:
 
 
 def moments(value: str) -> tuple[tuple[str, int], ...]:
-    """Return a point in time in ns for each stream, sorted, of JSON such as {"ORDERS": 1795000000000}."""
+    """Parse JSON such as {"ORDERS": 1795000000000}; return (stream, ns) pairs, sorted."""
     hint = 'JSON such as {"ORDERS": 1795000000000} (milliseconds since 1970, or a time with zone)'
     said = _streams(value, hint)
     try:

@@ -24,7 +24,7 @@ KEY = re.compile(r"[-_=A-Za-z0-9]{1,200}")  # one token of a subject, and a key 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything that one write was told, checked."""
+    """The checked options of one write."""
 
     stream: str  # every message must be stored by this one
     connect: ConnectSettings = field(default_factory=ConnectSettings)

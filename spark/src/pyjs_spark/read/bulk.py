@@ -1,4 +1,4 @@
-"""Messages of one range by bulk read: chunks of raw records with entries that tell where each is.
+"""Messages of one range by bulk read: chunks of raw records with an entry that locates each.
 
 Our own servers offer it ($JS.API.PYJS.BULK.READ), on streams that allow direct gets. A request is answered with some
 chunks and then forgotten; the next one goes out when the last chunk of the one before has come, before that is
@@ -156,7 +156,7 @@ class _Read:
         self._what = what
         self._report = report
         self._losses = losses
-        self._is_consumed = is_consumed  # its consumers remove messages, which is no loss
+        self._is_consumed = is_consumed  # its consumers remove messages, which is not a loss
         self._patience = Patience(client, report)
         self._maker = BatchMaker(what)
         self._decoder: Decoding = Decoder(
@@ -175,7 +175,7 @@ class _Read:
         self._asked = 0  # requests so far
         self._is_waiting = False  # for the rest of the answer to the last of them
         self._chunk: Chunk | None = None  # the one at hand,
-        self._at = 0  # and its first entry that is no row yet
+        self._at = 0  # and its first entry that is not a row yet
         self._kept: deque[bytes] = deque()  # chunks that came and have to wait for the caller
         self._mean = ROW_SIZE
 
@@ -189,7 +189,7 @@ class _Read:
                 yield self._maker.make(self._decoder.take())
 
     def close(self) -> None:
-        """End the subscription, if its connection is still there, and close what is open."""
+        """End the subscription, if its connection still exists, and close open files."""
         if self._files is not None:
             self._files.close()
         if self._sid and self._connection == self._client.connections:
@@ -262,7 +262,7 @@ class _Read:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _next_chunk(self) -> Chunk | None:
-        """Return the next chunk, having asked for what follows it; None: it belongs to nothing."""
+        """Request the chunk after the next, and return the next one; None: it belongs to no request."""
         if self._kept:
             return self._known(parse_chunk(memoryview(self._kept.popleft())))
         if not self._is_waiting:
@@ -299,7 +299,7 @@ class _Read:
         return chunk
 
     def _receive(self) -> memoryview:
-        """Return the payload of the next part of the answer; it is gone with what is received next."""
+        """Return the payload of the next part of the answer; the next receive overwrites it."""
         wait_s = self._client.settings.timeout_s
         reply = b"%b.%d" % (self._inbox, self._asked)
         while True:
@@ -317,7 +317,7 @@ class _Read:
             return payload
 
     def _keep(self, chunk: Chunk) -> None:
-        """Copy what has come and is not used yet: the caller may be away for long, and others use the connection."""
+        """Copy the received and unused bytes: the caller may return late, and others use the connection."""
         self._chunk = chunk._replace(table=memoryview(bytes(chunk.table)), data=memoryview(bytes(chunk.data)))
         self._drain()
 
@@ -337,7 +337,7 @@ class _Read:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _ask(self, seq: int = 0, rows: int = 0, by_data: bool = False) -> None:
-        """Ask for what follows, `rows` rows of it if the batch has no room for more."""
+        """Request the following rows, at most `rows` if the batch has no room for more."""
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections

@@ -47,7 +47,9 @@ def read_range(
     found = snapshot_of(place, what.stream)
     info = info_of(found) if found is not None else None
     if info is not None and found is not None and found.is_consumed:
-        info["state"]["first_seq"] = min(what.low, info["state"]["first_seq"])  # what was consumed is no loss
+        info["state"]["first_seq"] = min(
+            what.low, info["state"]["first_seq"]
+        )  # what was consumed is not a loss
     if not losses.of_stream(info, what.low):
         return
     assert found is not None
@@ -86,7 +88,7 @@ class _Read:
             yield None
 
     def _segment(self, segment: Contents) -> Iterator[None]:
-        """Read what is wanted of one segment; again, by its records, where one of them does not check out."""
+        """Read the wanted part of one segment; after an invalid record again, by scanning its records."""
         path, problem = f"{self._found.stream.messages}/{segment.number:08d}.seg", ""
         for attempt in range(snapshot.TRIES):
             try:
@@ -104,12 +106,12 @@ class _Read:
             raise damaged_store(self._found.stream.messages, problem)
 
     def _from_image(self, image: Image, number: int, is_doubted: bool) -> Generator[None, None, bool]:
-        """Decode what is wanted of an open segment; return whether all of it checked out."""
+        """Decode the wanted part of an open segment; return whether all of it was valid."""
         image = HeldImage(image) if is_doubted else image
         contents = snapshot.contents_of(self._found.stream, image, number, is_doubted)
         self._check_erased(contents, image.path)
         rows = self._wanted(contents, image)
-        # What a scan has taken is checked.
+        # A scan has checked its records.
         return (yield from self._rows(rows, image, check=not is_doubted))
 
     def _removed(self, segment: Contents) -> None:

@@ -189,7 +189,7 @@ class _Api:
         self._patience = patience
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request that changes nothing. Raises ApiError and what else the client raises."""
+        """Send one request that changes nothing. Raises ApiError and other errors of the client."""
         while True:
             try:
                 return self._client.api(name, body)

@@ -77,7 +77,7 @@ class Files:
         return image
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open maps."""
         if self._image is not None:
             self._image.close()
             self._image = None

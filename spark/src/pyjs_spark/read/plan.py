@@ -1,4 +1,4 @@
-"""Plans of a read: from what streams hold to ranges of sequences, to the next offset, and to what was lost.
+"""Plans of a read: ranges of sequences, the next offset and lost messages, computed from the states of streams.
 
 Pure functions: they see counts and sequences, never a server. All ranges are [low, high). A range of n sequences
 holds at most n messages, fewer where messages were deleted; so limits on rows are never exceeded, and a reader must
@@ -35,7 +35,7 @@ class StreamState:
     messages: int
     size: int  # bytes in the store
     is_consumed: bool = (
-        False  # workqueue or interest: its consumers remove what they have read, which is no loss
+        False  # workqueue or interest: its consumers remove what they have read, which is not a loss
     )
 
     @property
@@ -154,7 +154,7 @@ def check_named(position: Position, streams: Iterable[str], option: str) -> None
         )
 
 
-# -- what was lost --------------------------------------------------------------------------------------------------
+# -- lost ranges --------------------------------------------------------------------------------------------------
 
 
 def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
@@ -180,7 +180,7 @@ def recreated(then: str, now: str) -> str:
 def reconcile(
     start: Mapping[str, StreamOffset], states: Mapping[str, StreamState]
 ) -> tuple[Offsets, list[Gap]]:
-    """Return where reading goes on in the streams that there are now, and what was lost since `start`.
+    """Return the positions to continue at in the existing streams, and the ranges lost since `start`.
 
     A stream that is new is read from its first message; one that was re-created too. One that has gone keeps its
     offset. Only a new incarnation, or a stream that lost its end, takes an offset back.

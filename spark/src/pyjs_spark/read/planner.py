@@ -99,7 +99,7 @@ class Planner:
         return low
 
     def _first_of(self, state: StreamState, subjects: tuple[str, ...]) -> int:
-        """Return the first sequence with one of the subjects; what leaves the stream before it is no loss."""
+        """Return the first sequence with one of the subjects; messages removed before it are not a loss."""
         is_useful = 0 < len(subjects) <= SUBJECTS_MAX and not state.is_consumed and self.options.path is None
         first_seq = state.first_seq
         return lookup.next_seq(self._api, state, first_seq, subjects) if is_useful else first_seq
@@ -121,7 +121,7 @@ class Planner:
     # -- streaming --------------------------------------------------------------------------------------------------
 
     def initial(self) -> Offsets:
-        """Return where a new query starts. Raises StreamMissing, OptionError."""
+        """Return the offset at which a new query starts. Raises StreamMissing, OptionError."""
         option = "startingTimestamp" if self.options.starting_ns is not None else "startingOffsetsByTimestamp"
         start_ns = max((self.options.starting_ns or 0, *(at for _, at in self.options.starting_times)))
         if start_ns > time.time_ns() + SKEW_NS:
@@ -290,14 +290,14 @@ def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> Stream
     """Return the state as if the stream ended at these offsets.
 
     They are a query's target and its start, which lies after the target if it is the end of the stream and messages
-    came between. What was re-created since is not read.
+    came between. A stream that was re-created since is not read.
     """
     ends = [at.next for at in offsets if at is not None and at.created == state.created]
     return state.until(max(ends, default=state.first_seq))
 
 
 def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
-    """Return the span without what a stream that is new to this query had lost before."""
+    """Return the span of a stream that is new to this query, without the messages lost before."""
     was = start.get(span.stream)
     if was is not None and was.created == span.created:
         return span

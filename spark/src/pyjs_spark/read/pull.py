@@ -106,7 +106,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
 
 
 def inactive_ns(info: dict[str, Any] | None) -> int:
-    """Return after what time an unused consumer goes: sooner than usual if the stream wants that."""
+    """Return the inactive threshold of the consumer: shorter than usual if the stream limits it."""
     limits = info["config"].get("consumer_limits") or {} if info is not None else {}
     return min(INACTIVE_THRESHOLD_NS, limits.get("inactive_threshold") or INACTIVE_THRESHOLD_NS)
 
@@ -252,7 +252,7 @@ class PullRead:
         return True
 
     def _request(self) -> None:
-        """Ask for what fits into the batch."""
+        """Request as many messages as fit into the batch."""
         what, decoder, consumer = self._what, self._decoder, self._consumer
         assert consumer is not None
         left = what.high - decoder.last_seq - 1
@@ -274,7 +274,7 @@ class PullRead:
                 return end
             if before != (before := self._progress()):
                 deadline_s = time.monotonic() + wait_s
-            elif time.monotonic() > deadline_s:  # PINGs and heartbeats are no progress
+            elif time.monotonic() > deadline_s:  # PINGs and heartbeats are not progress
                 self._failed(NEED_MORE, wait_s)
             if status is not None:
                 continue

@@ -1,6 +1,6 @@
 """Filters of a query that the plan of a batch can use: bounds of sequence and time, subjects, streams.
 
-What is used exactly is taken off Spark's hands; what only narrows the read is handed back, so that Spark filters
+A filter that is applied exactly is not returned to Spark; one that only narrows the read is, so that Spark filters
 once more. Filters are pyspark's, told apart by the names of their classes, so that this runs without pyspark.
 
 A filter on `ts` trusts the order of times in the stream, as the server does when it is asked for a start time: a
@@ -95,7 +95,7 @@ def _time(span: tuple[int | None, int | None] | None, bounds: Bounds) -> Bounds:
 
 
 def _span(kind: str, value: int, unit: int) -> tuple[int | None, int | None] | None:
-    """Return [low, high) of the values for which the filter holds; None if it is no range.
+    """Return [low, high) of the values for which the filter holds; None if it is not a range.
 
     A column in units of `unit` holds what lies in [value, value + unit).
     """
@@ -118,7 +118,7 @@ def _stream(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[
 
 
 def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
-    """Narrow the server-side filter, if it is wide enough to hold what is asked for."""
+    """Narrow the server-side filter, if it covers all requested messages."""
     if bounds.subjects is not None:
         return bounds, False  # one filter is enough; Spark applies the other
     names = _names(kind, value)

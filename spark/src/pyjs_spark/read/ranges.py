@@ -52,7 +52,7 @@ class ReadRange:
     fetch_expires_s: float = 5.0
     idle_timeout_s: float = 30.0
     fail_on_data_loss: bool = True
-    keeps_all: bool = True  # False: messages leave its beginning by design (buckets), which is no loss
+    keeps_all: bool = True  # False: messages leave its beginning by design (buckets), which is not a loss
     has_bodies: bool = True  # False: the server leaves payloads out; not with the columns data and size
 
 
@@ -68,7 +68,7 @@ class Report:
 
 
 class Losses:
-    """Decides what is data loss in one range, and raises or counts it."""
+    """Finds data loss in one range, and raises or counts it."""
 
     def __init__(self, what: ReadRange, report: Report) -> None:
         self._what = what
@@ -113,14 +113,14 @@ class Losses:
             self.of_stream(info, high)
 
     def damaged(self, low: int, high: int, why: str) -> None:
-        """Lose what of [low, high) lies in the range: its messages are there and cannot be read."""
+        """Count the messages of [low, high) in this range as lost: they exist and cannot be read."""
         low, high = max(low, self._what.low), min(high, self._what.high)
         self._lose(low, high, why)
         if low < high:
             LOG.warning("stream %s: messages %d to %d: %s", self._what.stream, low, high - 1, why)
 
     def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
-        """Messages below `first_seq` are gone, of which up to `missing` from `low` on were not read."""
+        """Count messages below `first_seq` as lost, except read ones: up to `missing` from `low` on were unread."""
         if not self._what.keeps_all:
             return
         low, first_seq = max(low, self._first_seq), min(first_seq, self._what.high)

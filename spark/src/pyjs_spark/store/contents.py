@@ -12,7 +12,7 @@ from pyjs_spark.decode.entries import ENTRY
 
 @dataclass(slots=True)
 class Contents:
-    """One segment. What was removed from it elsewhere is still in its entries."""
+    """One segment. Its entries include messages that were removed elsewhere."""
 
     number: int
     incarnation: int

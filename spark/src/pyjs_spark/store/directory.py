@@ -1,4 +1,4 @@
-"""A store directory: where the streams of an account are, and what their metadata say.
+"""A store directory: the directories of an account's streams, and their metadata.
 
     <path>/jetstream/<account>/streams/<stream>/meta.a meta.b msgs/NNNNNNNN.seg msgs/NNNNNNNN.idx
 

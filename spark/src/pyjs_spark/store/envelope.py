@@ -60,7 +60,7 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
 def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
     """Return the filter of the purge in an envelope ("" for all) and the sequence below which it removes messages.
 
-    None: it is no whole envelope of a purge, or does not say what is purged.
+    None: it is not a whole envelope of a purge, or does not say what is purged.
 
     Raises:
         BadStore: a newer version wrote it.

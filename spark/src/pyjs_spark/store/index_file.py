@@ -1,4 +1,4 @@
-"""Index files: what a segment holds without its payloads; a cache that is believed where it is whole and fits.
+"""Index files: the entries of a segment without payloads; a cache, used only if it is undamaged and fits the segment.
 
     index = header (128)  entry* (40)  subject* (24)  removal* (8)  names  padding  checksum
 

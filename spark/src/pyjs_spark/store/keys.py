@@ -1,4 +1,4 @@
-"""Keys of encrypted streams: the data key that metadata has, and what is decrypted with keys made of it.
+"""Keys of encrypted streams: the data key in the metadata, and decryption with keys derived from it.
 
 The operator's key opens nothing but data keys, one for each stream; of a data key there is a key for each purpose and
 file. Nothing here is ever in an error or a log.

@@ -1,4 +1,4 @@
-"""A purge in steps that a kill interrupted: what is left of it is gone for a reader too, as it is after a start.
+"""A purge in steps that a kill interrupted: its remaining messages are removed for a reader too, as after a start.
 
     <stream>/purge      one envelope of kind 5: {"subject": str, "before_seq": int}
 

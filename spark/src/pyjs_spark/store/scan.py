@@ -1,8 +1,8 @@
 """Contents of a segment, found from its records alone. Damage is refused: the server has `fsck` to repair it.
 
-Every record is checked. Where one does not check out, what is left of the file is either the last write, which was
-cut short and never acknowledged, or damage. It is damage if a whole record stands anywhere in it, or if it ends where
-no write can have been cut.
+Every record is checked. After an invalid record the rest of the file is either the last write, which was
+cut short and never acknowledged, or damage. It is damage if it contains a whole record, or if it ends where a write
+cannot have been cut.
 
 `walk`, compiled where it was built, takes runs of usual messages; the unusual ones are examined here.
 
@@ -213,7 +213,7 @@ class _Scan:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _check_cut(self, at: int, head: Head | None) -> None:
-        """Accept what is left from `at` on as zeros or a write that was cut short. Raises Unusable: it is neither."""
+        """Accept the bytes from `at` on as zeros or a write that was cut short. Raises Unusable: it is neither."""
         used = max(at, len(self._data.rstrip(b"\0")))
         if used == at:
             return
@@ -224,7 +224,7 @@ class _Scan:
             is_cut = True
         else:
             length, kind, _, _, seq, *_ = RECORD.unpack_from(self._data, at)
-            seq += kind != KIND_MESSAGE  # a message has the next sequence, what is no message the last one
+            seq += kind != KIND_MESSAGE  # a message has the next sequence, any other record the last one
             is_cut = bool(end) and seq == self._next_seq and length > end - at
         if not is_cut or self._has_whole(at, used):
             raise self._image.damage(at, "a record is damaged")
@@ -240,7 +240,7 @@ class _Scan:
     def _cut_at(self, used: int) -> int:
         """Return the end of an interrupted write, whose last nonzero byte is before `used`; 0: it is damage.
 
-        What was written may end with zeros of its own: then these reach up to the page, and reserved zeros follow.
+        A write may end with zeros of its own: these then reach to the end of the page, and reserved zeros follow.
         """
         shift = self._image.shift
         if (used + shift) % SECTOR_SIZE == 0:
@@ -281,7 +281,7 @@ class _Scan:
             good = (lengths >= RECORD_SIZE_MIN) & (lengths <= size - begin) & (kinds >= 1) & (kinds <= META)
             yield from (begin + np.flatnonzero(good & (flags <= FLAGS_ALL))).tolist()
 
-    # -- what they say ----------------------------------------------------------------------------------------------
+    # -- columns of records ------------------------------------------------------------------------------------------
 
     def _take(self, at: int, head: Head) -> None:
         if head.kind != KIND_MESSAGE or not head.flags & IS_UNFINISHED:

@@ -35,7 +35,7 @@ Signature = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """What is remembered of a segment."""
+    """The cached contents of a segment."""
 
     contents: Contents | None  # None: its file was just made, or never used
     is_ended: bool = True  # nothing can be missing at its end
@@ -82,7 +82,7 @@ class Snapshot:
 
     @property
     def is_consumed(self) -> bool:
-        """Whether consumers remove messages by reading them, which is no loss."""
+        """Whether consumers remove messages by reading them, which is not a loss."""
         return bool(self.stream.metadata.config.get("retention", "limits") != "limits")
 
     @property
@@ -132,7 +132,7 @@ class Snapshot:
                 self._add_absent(number)
 
     def _add(self, number: int) -> None:
-        """Take what one segment says."""
+        """Add the contents of one segment."""
         segment = _recalled(self.stream, number)
         found, path = segment.contents, _path(self.stream, number)
         if found is None or found.incarnation != self.stream.metadata.created_ns:
@@ -147,7 +147,7 @@ class Snapshot:
         self.segments.append(found)
 
     def _add_absent(self, number: int) -> None:
-        """Take what the index file of a missing segment says."""
+        """Add the index file of a missing segment."""
         known = _index_of(self.stream, number)
         if (
             known is None
@@ -232,7 +232,7 @@ def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool
 
 
 def _recalled(stream: StreamPlace, number: int) -> _Segment:
-    """Return what a segment has. The answer is remembered until its files change. Raises Unusable."""
+    """Return the contents of a segment; cached until its files change. Raises Unusable."""
     path = _path(stream, number)
     signature = (*_signature(path), *_signature(_index_path(path)), *tails_signature(stream.messages))
     kept = _remembered.get(path)

@@ -1,1 +1,1 @@
-"""Rows into a stream, each once."""
+"""The sink: writes each row into a stream exactly once."""

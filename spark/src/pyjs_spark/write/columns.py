@@ -1,11 +1,11 @@
-"""Columns of the rows that are written: which is what, and which are refused.
+"""Columns of the written rows: their types, their meaning, and the refused ones.
 
     data     binary or string   the payload; null is refused: an empty payload is not the same as none
     subject  string             null is refused; not there if the option subject is given
-    headers  map<string,array<string>> or map<string,string>; null and empty maps are no headers
+    headers  map<string,array<string>> or map<string,string>; null and empty maps are not headers
     msg_id   string             null: an id is made
 
-Any other column is refused by name, since nothing of a row is dropped without a word.
+Any other column is refused by name, since no part of a row is dropped silently.
 """
 
 from __future__ import annotations

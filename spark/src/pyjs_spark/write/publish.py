@@ -1,4 +1,4 @@
-"""Publishing many messages with acknowledgements: a window of them is under way, each is told by its row.
+"""Publishing many messages with acknowledgements: a window of them is in flight, each identified by its row.
 
 No thread: while the window has room frames are sent, else acknowledgements are read. What was not acknowledged when
 a connection ends, or for too long, is published again with the same message id, so a server that has it answers

@@ -1,4 +1,4 @@
-"""Rows of a user as the cells of messages, and what of a row cannot be a message.
+"""Rows of a user as the cells of messages, and the check for values that a message cannot have.
 
 A batch is checked as a whole before any of it is sent, by its buffers and its distinct subjects, so that a good
 batch costs no Python per row; only for an error the row is searched. An error names the row and what is in it.

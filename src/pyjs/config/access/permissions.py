@@ -1,4 +1,4 @@
-"""Permissions: what a user may publish and subscribe to.
+"""Permissions: the subjects that a user may publish and subscribe to.
 
 Subjects are checked here; a subscribe entry may be "subject queue".
 

@@ -66,7 +66,7 @@ class Check:
         self.services.pop(name, None)
 
     def export_fault(self, name: str, export: Export) -> str:
-        """Return what is wrong with an export of an account; "": nothing."""
+        """Return the fault of an export of an account; "": nothing."""
         kind = "stream" if isinstance(export, StreamExport) else "service"
         for account in export.accounts:
             if account not in self.declared:
@@ -82,7 +82,7 @@ class Check:
         return ""
 
     def latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
-        """Return what is wrong with the measuring of a service; "": nothing."""
+        """Return the fault in the latency options of a service; "": nothing."""
         results = latency.subject.encode()
         own = [each for each in self.declared[name].exports if isinstance(each, ServiceExport)]
         looped = any(is_subset(results, each.subject.encode()) for each in own)
@@ -168,7 +168,7 @@ class Check:
 
 
 def authorized(exporter: Exchange, export: Export | None, importer: str, wanted: Import, now_s: int) -> bool:
-    """Return whether `importer` may import what it wants by an export of `exporter`, which covers it."""
+    """Return whether an export of `exporter` covers the import and allows it to `importer`."""
     if export is None:
         return False
     position, subject = export.account_token_position, wanted.subject

@@ -131,7 +131,7 @@ Declared = TypeVar("Declared", "StreamExport", "ServiceExport", "StreamImport", 
 
 
 def without_rules(declared: Declared) -> Declared:
-    """Return an export or import without what only its check needs: equal ones work alike."""
+    """Return an export or import without the fields that only its check needs; equal results behave the same."""
     if isinstance(declared, StreamImport | ServiceImport):
         return replace(declared, activation=None)
     return replace(declared, accounts=(), account_token_position=0, activation_required=False, revocations=())

@@ -24,7 +24,7 @@ _ONE_MEANING = "each pair of servers has one connection for messages"
 
 
 class BadRoute(ValueError):
-    """A text is no address of a route; the text says why."""
+    """A text is not the address of a route; the message has the reason."""
 
 
 def read_route(text: str) -> RouteUrl:
@@ -129,12 +129,12 @@ CLUSTER = Table(
             "Certificate of this server for both sides of a route, and who signs those of the others.",
             reloadable=True,
         ),
-        Key("advertise", STRING, "host:port that other servers are told to use.", ("cluster_advertise",)),
-        Key("no_advertise", BOOL, "Do not tell clients of the other servers."),
+        Key("advertise", STRING, "host:port at which other servers reach this one.", ("cluster_advertise",)),
+        Key("no_advertise", BOOL, "Do not send the addresses of the other servers to clients."),
         Key(
             "connect_retries",
             INT,
-            "Tries, after ten minutes of them, of a server that another one told of.",
+            "Further tries, after ten minutes, of a server learned from another one.",
             check=_positive,
         ),
     ),

@@ -127,7 +127,7 @@ def origin_of(text: str) -> tuple[str, str, int]:
     """Return scheme, host in lower case and port of an origin.
 
     Raises:
-        ValueError: it is no absolute URL; the text has the reason.
+        ValueError: it is not an absolute URL; the text has the reason.
     """
     parts = urlsplit(text)
     if not parts.scheme:

@@ -1,7 +1,7 @@
-"""The key `workers`: what it cannot be used with, and the options of one worker.
+"""The key `workers`: the keys that it excludes, and the options of one worker.
 
-A worker reads the same file and flags as its server; `place_worker` then takes from its options what the server
-itself does (files, log, pages) and adds the sockets between workers. Nothing here opens one.
+A worker reads the same file and flags as its server; `place_worker` then removes the options that the server
+itself applies (files, log, pages) and adds the sockets between workers. Nothing here opens one.
 """
 
 from __future__ import annotations

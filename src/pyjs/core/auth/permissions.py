@@ -9,8 +9,7 @@ Source: nats.docs "Authorization"; tests/conformance/scenarios/auth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.core.auth.decisions import Decisions
 from pyjs.subjects.sublist import Sublist, Subscription
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 FEW = 8  # a list of at most so many entries is compared one by one
 
 
-@dataclass(frozen=True, slots=True)
-class ResponsePermission:
+class ResponsePermission(NamedTuple):
     """Permission to publish to reply subjects of received messages (allow_responses)."""
 
     messages_max: int  # per reply subject; < 1: unlimited

@@ -12,7 +12,8 @@ from pyjs.core.sink cimport Turn
 from pyjs.core.tracing.fan_out cimport fan_out
 from pyjs.wire.ops cimport Msg
 
-from pyjs.core.tracing.trace import decide
+NO_ECHO = "Not delivered because of no echo"
+DENIED = "Not delivered because subscription denies this subject"
 
 cdef enum:
     TRACE_WORK = 512            # headers read in Python, events, one more message
@@ -26,6 +27,8 @@ cdef class TracedPublish:
         self.turn = turn
 
     cdef bint begin(self, Msg* m) noexcept:
+        from pyjs.core.tracing.trace import decide  # imported lazily, in 2 ms: few messages ask for a trace
+
         self.turn.extra_work += TRACE_WORK
         self.sent = m[0]
         try:

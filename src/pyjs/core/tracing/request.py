@@ -15,7 +15,7 @@ DEST = "Nats-Trace-Dest"
 ONLY = "Nats-Trace-Only"
 ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # of an older protocol
 DISABLED = (
-    "trace disabled"  # a destination that is no subject: a server before this one decided against a trace
+    "trace disabled"  # a destination that is not a subject: a server before this one decided against a trace
 )
 FIRST_LINE = b"NATS/1.0\r\n"
 SAMPLED = re.compile(r"[+-]?[0-9a-f]{1,2}", re.IGNORECASE | re.ASCII)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
     from pyjs.subjects.sublist import Subscription
 
-NO_ECHO = "Not delivered because of no echo"
-DENIED = "Not delivered because subscription denies this subject"
 CLIENT = 0  # kind of a connection
 ALL = 100  # percent of the messages with a traceparent
 

@@ -95,7 +95,7 @@ class AccountFetch(Job):
         self.wanted = True  # False: nobody waits any more; it does nothing then, unless it has begun
 
     def run(self) -> None:
-        """Do both; an error reaches `finish`."""
+        """Fetch and decode the token; `finish` gets an error."""
         if not self.wanted:
             raise ResolverFault("nobody waits for it any more")
         self._token = account_token(self._trust.resolver.fetch(self._name), self._now_s)

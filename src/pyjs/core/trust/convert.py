@@ -92,7 +92,7 @@ def limit_of(claimed: int) -> int:
 
 
 def account_options(claims: AccountClaims, *, with_exchange: bool = True) -> AccountOptions:
-    """Return the limits of an account, its JetStream, and what it shares; the latter of valid claims only."""
+    """Return limits, JetStream, exports and imports of an account; the last two of valid claims only."""
     limits = claims.limits
     options = AccountOptions(
         claims.head.subject,

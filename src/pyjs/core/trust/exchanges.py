@@ -1,4 +1,4 @@
-"""What the accounts of operator mode share: their imports, checked whenever a token changes what they may have.
+"""Exports and imports of the accounts of operator mode, checked again whenever a token changes.
 
 A changed account is checked, and so are the accounts that import from it. An import that is not allowed, or whose
 exporting account is not there, has no effect until one of both accounts changes, as in nats-server. An import ends
@@ -43,7 +43,7 @@ class TokenExchanges:
         self._expiries: dict[str, Timer] = {}  # of the first activation that ends, by account
 
     def change(self, name: str, exchange: Exchange) -> None:
-        """Take what the present token of an account declares."""
+        """Take the exports and imports of an account's current token."""
         before = self._given.get(name) or self._declared.get(name, Exchange())
         for exporter in {each.account for each in before.imports} - {
             each.account for each in exchange.imports
@@ -80,7 +80,7 @@ class TokenExchanges:
             yield from self._check_one(name)
 
     def _check_one(self, name: str) -> Iterator[None]:
-        """Check an account and apply what it may share."""
+        """Check an account, and apply its allowed imports and exports."""
         now_s = self._check.now_s = self._host.clock.wall_ns() // NS_PER_S
         if name in self._given:
             given = self._given.pop(name)

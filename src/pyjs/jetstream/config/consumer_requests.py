@@ -7,7 +7,7 @@ Source: error texts probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
 from pyjs.jetstream.config.declared import struct_of
@@ -61,8 +61,7 @@ NEXT_REQUEST = Struct(
 )
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class CreateRequest:
+class CreateRequest(NamedTuple):
     """A decoded CONSUMER.CREATE body."""
 
     stream_name: str

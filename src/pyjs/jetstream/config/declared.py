@@ -9,10 +9,10 @@ Knows nothing of single options (stream.py, consumer.py) or of their limits (jet
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.bounds import NUMBERS, TIME_NS, wrapped_ns
 from pyjs.base.gotext import moment_text
@@ -30,8 +30,7 @@ _ZERO = {"string": "", "bool": False, "time.Time": None, "struct": None, "list":
 _KIND_DEFAULT = object()
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """The declaration of one option."""
 
     name: str  # in JSON

@@ -1,4 +1,4 @@
-"""API levels: the Nats-Required-Api-Level header of requests, and what a newer server stored.
+"""API levels: the Nats-Required-Api-Level header of requests, and streams that a newer server stored.
 
 A stream or consumer says in its metadata which level it needs. One that needs more than this server's level is
 offline: its files stay, requests are told why, and only its deletion is possible.
@@ -9,8 +9,7 @@ Source: ADR-44, and nats-server's jetstream_versioning.go.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream.config.declared import from_meta, shape_of
@@ -35,8 +34,7 @@ def _is_higher(level: bytes) -> bool:
     return _NUMBER.fullmatch(level) is None or int(level) > API_LEVEL
 
 
-@dataclass(frozen=True, slots=True)
-class Offline:
+class Offline(NamedTuple):
     """A stored stream that this server cannot serve."""
 
     config: StreamConfig  # the options that are known

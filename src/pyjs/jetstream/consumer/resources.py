@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
@@ -12,8 +12,7 @@ from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.store.store import StreamStore
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Resources:
+class Resources(NamedTuple):
     """Constructor argument of a consumer. It has the stream's store, not the stream."""
 
     stream_name: str

@@ -5,8 +5,7 @@ Source: nats.docs "DeliverPolicy"; first sequences and counts probed on nats-ser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.bounds import wrapped_ns
 from pyjs.jetstream.config.consumer import ConsumerConfig
@@ -21,8 +20,7 @@ FEW_SUBJECTS = 20_000  # so many are searched at once: a millisecond
 SEARCH_STEP = 8_000  # subjects
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """The first sequence; with `skips` deliver exactly those (see `Skips`), then continue after `skips_end`."""
 
     seq: int

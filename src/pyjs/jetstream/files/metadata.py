@@ -132,7 +132,7 @@ class _Batch(Job):
         return [entry for entry in self.entries if entry.failure is None]
 
     def _sync(self, dirty: SyncSet) -> None:
-        """Sync what the changes wrote; on an error all of them fail."""
+        """Sync the writes of the changes; on an error all of them fail."""
         try:
             dirty.sync()
         except OSError as error:

@@ -8,7 +8,7 @@ Long because creation, update, recovery and removal share one layout and one set
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.disk import Disk, is_shortage
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.files.removals import Removals
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class StoredConsumer:
+class StoredConsumer(NamedTuple):
     """One stored consumer."""
 
     name: str
@@ -182,7 +181,7 @@ class AccountFiles:
         return AccountFiles(self._stores, self._account, path)
 
     def drop_hidden(self, built: AccountFiles) -> None:
-        """Remove the directory of `hidden_files` with what is left in it."""
+        """Remove the directory of `hidden_files` and the files left in it."""
         built.close()
         self.remove(built._streams)
 

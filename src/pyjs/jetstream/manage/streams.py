@@ -9,9 +9,8 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -60,8 +59,7 @@ if TYPE_CHECKING:
     Found: TypeAlias = tuple[StreamConfig, int, StreamStore]  # with the creation time
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class SubjectVerdict:
+class SubjectVerdict(NamedTuple):
     """The overlaps found for the subjects of a configuration."""
 
     subjects: tuple[str, ...]  # the valid ones

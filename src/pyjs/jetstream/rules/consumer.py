@@ -9,8 +9,8 @@ Source: order and texts probed on nats-server 2.15.1.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.gotext import ZERO_TIME_NS, duration_text
 from pyjs.jetstream import errcodes
@@ -41,8 +41,7 @@ NOT_SEARCHED = "not searched"  # not a valid subject, because of the blank
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class ConsumerLimits:
+class ConsumerLimits(NamedTuple):
     """Limits of the server and the account for consumers; 0: none."""
 
     server_max_ack_pending: int = 0

@@ -39,7 +39,6 @@ from bisect import bisect_left, insort
 
 from pyjs.base.bounds import SEQ_MAX, taken
 from pyjs.base.gotext import duration_text
-from pyjs.core.tracing.request import disabled_in_place
 from pyjs.jetstream.rules.claims import Claims
 from pyjs.jetstream.config.stream import WORKQUEUE
 from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
@@ -135,6 +134,7 @@ cdef class Stream(Sink):
         cdef bytes subject = m.subject[:m.subject_len]
         if self.closed:
             return 0
+        from pyjs.core.tracing.request import disabled_in_place  # imported lazily, as in tracing/publish.pyx
         self.mark_dirty()
         trace.enter_stream(self.name)
         trace.later = self.publish_later

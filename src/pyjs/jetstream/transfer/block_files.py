@@ -45,7 +45,7 @@ if TYPE_CHECKING:
             """The writer of the stream."""
 
         def commit(self) -> None:
-            """Write what was appended."""
+            """Write all appended messages."""
 
 
 STEP_RECORDS = 256  # taken in one step: half a millisecond

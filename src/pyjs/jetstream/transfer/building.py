@@ -1,7 +1,7 @@
-"""A stream under construction: nobody sees it before it is complete and durable.
+"""A stream under construction: it is not visible before it is complete and durable.
 
-A file stream is built in a directory whose name a start removes, and renamed when it is complete: after a kill it is
-there with everything, or not at all. Its bytes count in the limits of account and server while it is built.
+A file stream is built in a directory whose name a start removes, and renamed when it is complete: after a kill it
+is complete or does not exist. Its bytes count in the limits of account and server while it is built.
 
 Source: ADR-63; limits as in nats-server's source.
 """
@@ -110,7 +110,7 @@ class StreamBuild:
         return full[self.config.storage].error()
 
     def commit(self) -> None:
-        """Write what was appended; check the limits. Raises StoreFailed, ApiError."""
+        """Write all appended messages; check the limits. Raises StoreFailed, ApiError."""
         self.writer.commit()
         self.count(max(self.writer.store.bytes, self._counted))
 
@@ -175,13 +175,13 @@ class StreamBuild:
         return js.streams[name]
 
     def uncount(self) -> None:
-        """Take back what `count` added."""
+        """Subtract what `count` added."""
         for usage in self._usages():
             usage.used -= self._counted
         self._counted = 0
 
     def close(self) -> None:
-        """Remove what was built, unless it is complete."""
+        """Remove an incomplete stream."""
         self.uncount()
         if self._writer is not None:
             self._writer.close()

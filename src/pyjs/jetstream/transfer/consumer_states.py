@@ -35,7 +35,7 @@ COUNT_MAX = 0xFFFFFFFF
 
 
 def archived(consumer: Consumer, last_seq: int) -> bytes:
-    """Return configuration and state of a consumer as JSON, without what follows `last_seq`."""
+    """Return configuration and state of a consumer as JSON, without sequences after `last_seq`."""
     state: dict[str, Any] = dict(consumer.dump_state())
     (cseq, delivered), (floor_cseq, floor) = state["delivered"], state["floor"]
     out: dict[str, Any] = {
@@ -58,7 +58,7 @@ def read_archived(data: bytes, name: str) -> Generator[None, None, tuple[Consume
 
     Raises:
         BadArchive: it is invalid.
-        ApiError: 10025, the configuration is.
+        ApiError: 10025, its configuration is invalid.
     """
     try:
         found = orjson.loads(data)

@@ -33,7 +33,7 @@ ENTRY_MAX = 64 << 20  # bytes; the state of a consumer is one entry, and so is e
 
 
 class Part(Enum):
-    """What the next entry is."""
+    """The part of the archive that the next entry belongs to."""
 
     STATE = "state"
     CONSUMERS = "consumers"

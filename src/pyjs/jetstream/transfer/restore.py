@@ -44,7 +44,7 @@ RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
 
 
 class Input(Enum):
-    """What may still come from the client."""
+    """The state of the client's chunks."""
 
     OPEN = "open"
     ENDED = "ended"  # the empty chunk came
@@ -162,7 +162,7 @@ class Restore:
         self._timer = self._js.shared.timers.at(self._heard_ns + STALL_NS, self._look)
 
     def _look(self) -> None:
-        """End a restore whose client is silent; work on what came before is no silence."""
+        """End a restore whose client is silent; work on earlier chunks does not count as silence."""
         if self._input is not Input.OPEN:
             return
         if self._parked is None:

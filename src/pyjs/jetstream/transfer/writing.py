@@ -163,7 +163,7 @@ class StreamWriter:
                 yield None
 
     def commit(self) -> None:
-        """Write what was appended."""
+        """Write all appended messages."""
         self.uncommitted = 0
         self.store.flush()
 

@@ -1,6 +1,6 @@
 """The port for other servers of the cluster, and connections to the ports of others.
 
-Whom to connect to is up to `cluster.mesh`; after each turn this module takes what is due. A connection attempt ends
+`cluster.mesh` chooses the servers to connect to; after each turn this module starts the due attempts. An attempt ends
 after DIAL_S.
 """
 

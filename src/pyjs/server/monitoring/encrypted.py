@@ -47,7 +47,7 @@ class HttpsConnection(HttpConnection):
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: a page is no client."""
+        """Log nothing: a page is not a client."""
 
 
 def monitoring_protocol(tls: TlsPort, port: MonitorPort, listener: Listener) -> asyncio.Protocol:

@@ -9,6 +9,9 @@ A full collection runs after some three thousand new objects, earlier than by de
 milliseconds, and the next one skips its survivors. Each object is examined as often as with larger thresholds: once
 in each generation.
 
+A start creates objects that nearly all stay. Until its end the collector runs at most once per START_COUNT of them,
+and they are frozen then without a collection: it would take a tenth of the start.
+
 Source: https://docs.python.org/3/library/gc.html#gc.freeze
 """
 
@@ -18,10 +21,17 @@ import gc
 
 FULL = 2  # the generation of a full collection
 THRESHOLDS = (700, 1, 1)  # by generation: new objects, then collections of the younger generation, less one
+START_COUNT = 200_000  # new objects; a start without streams makes 70,000
+
+
+def collect_seldom() -> None:
+    """Tune the collector for the start of this process. For the command only, as all of this module."""
+    gc.set_threshold(START_COUNT)
 
 
 def keep_survivors() -> None:
-    """Tune the collector of this process. For the command only: an embedding program owns its collector."""
+    """Freeze all objects, and tune the collector for a server that has started."""
+    gc.freeze()
     if _freeze not in gc.callbacks:
         gc.callbacks.append(_freeze)
         gc.set_threshold(*THRESHOLDS)

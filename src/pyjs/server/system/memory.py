@@ -42,7 +42,7 @@ class MemoryReturn:
     ) -> None:
         self._loop = loop
         self._thread = thread
-        # Empties what Python keeps of dead objects; on the loop, where they may be freed.
+        # Empties Python's free lists; runs on the loop, where objects may be freed.
         self._collect = collect
         self._trim = trim  # runs in the thread
         self._cpu_s = cpu_s  # the processor time of this process

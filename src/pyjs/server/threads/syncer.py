@@ -87,7 +87,7 @@ class Syncer:
                     self._works.append((stream, job))
                 else:
                     self._driver.wake()  # answers that waited for nothing have been given
-        finally:  # a stream that fails is no reason to forget the others
+        finally:  # a stream that fails is not a reason to forget the others
             if self._due:
                 self._driver.loop.call_soon(self._begin_more)
             if not self._due or len(self._works) >= TOGETHER_MAX:

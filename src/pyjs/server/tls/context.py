@@ -8,8 +8,7 @@ Source: https://docs.python.org/3/library/ssl.html; tests/conformance/test_tls.p
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.errors import reason_of
 from pyjs.base.gotext import time_text
@@ -28,8 +27,7 @@ class TlsFailed(Exception):
     """A certificate or key is unusable; the text has the file and the reason."""
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class TlsSettings:
+class TlsSettings(NamedTuple):
     """The TLS settings for new connections."""
 
     options: TlsOptions

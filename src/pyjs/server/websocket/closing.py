@@ -1,4 +1,4 @@
-"""Close frames: the status that tells why a connection ends.
+"""Close frames: the status has the reason for the end of a connection.
 
 Source: RFC 6455, section 7.4; statuses as nats-server 2.15, tests/conformance/test_websocket.py.
 """

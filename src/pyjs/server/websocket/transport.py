@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
-from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
@@ -130,7 +129,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
     def encrypted(self, peer: TlsPeer) -> None:
         """Note the parameters of the handshake."""
         self.ready = True
-        self._tls = replace(peer, first=False)  # it has no meaning here
+        self._tls = peer._replace(first=False)  # it has no meaning here
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
         """Log the cause, and close; a client without TLS gets it in plain HTTP."""
@@ -142,7 +141,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: it is no client yet."""
+        """Log nothing: it is not a client yet."""
 
     # -- the request -------------------------------------------------------------------------------------------
     def _take_head(self, data: bytes) -> None:
@@ -378,7 +377,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._read_below(on=False)
 
     def resume_reading(self) -> None:
-        """Go on with the input, in the next iteration."""
+        """Process the buffered input in the next iteration of the loop."""
         self._reading = True
         if self._phase is Phase.OPEN:
             self._run_later()

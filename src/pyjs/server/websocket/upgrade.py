@@ -60,7 +60,7 @@ def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgra
     """Return the upgrade for a whole request.
 
     Raises:
-        UpgradeRefused: it is no acceptable upgrade.
+        UpgradeRefused: it is not an acceptable upgrade.
         NotHttp: it is no HTTP request.
     """
     words = head.partition(b"\r\n")[0].split(b" ")

@@ -58,6 +58,6 @@ class Channel(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Send what is written, and close."""
+        """Send all written bytes, then close."""
         if self._transport is not None:
             self._transport.close()

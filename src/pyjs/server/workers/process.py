@@ -67,7 +67,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._ready_at = 0.0
-        self._may_end = False  # its end is no death: lame duck mode
+        self._may_end = False  # it may exit without a restart: lame duck mode
         self._numbers = 0  # of requests
         self._waiting: dict[int, asyncio.Future[tuple[Message, bytes] | None]] = {}
 

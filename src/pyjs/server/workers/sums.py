@@ -1,6 +1,6 @@
 """The pages of all workers as one: counters are added, lists are put together. Pure functions of their JSON.
 
-What is not added comes from the first worker, which has the streams.
+All other values come from the first worker, which has the streams.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ADDED = (
     "mem cpu connections total_connections in_msgs out_msgs in_bytes out_bytes in_client_msgs in_client_bytes"
     " out_client_msgs out_client_bytes slow_consumers stale_connections stalled_clients subscriptions gomaxprocs"
 ).split()
-CLIENTS_ONLY = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")  # without what workers tell each other
+CLIENTS_ONLY = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")  # without the traffic between workers
 ADDED_MAPS = ("slow_consumer_stats", "stale_connection_stats", "pyjs_faults")
 SUBLIST_ADDED = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
 LAST = "9999"  # after every time

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
@@ -47,8 +46,7 @@ RECORD_HEAD = struct.Struct("<IBBHQqII")
 KIND_META = 5
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class OuterHeader:
+class OuterHeader(NamedTuple):
     """The fields of an outer header."""
 
     flags: int

@@ -9,8 +9,7 @@ not started.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.meta import KIND_PURGE, Opener, decode, encode
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 NAME = "purge"
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(NamedTuple):
     """The messages that a purge removes."""
 
     subject: str  # a filter; "": every subject

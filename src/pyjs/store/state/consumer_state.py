@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import xxhash
 
@@ -52,8 +52,7 @@ ASIDE = ".damaged-"  # before the name of a file that is no longer read
 SEED_SIZE = 24  # the end of an encrypted envelope, tag and checksum: unique for each
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class NextState:
+class NextState(NamedTuple):
     """A generation that the caller writes: both files hold the envelope."""
 
     directory: str

@@ -1,4 +1,4 @@
-"""The command `replay`: what it is told, and what it says."""
+"""The command `replay`: its arguments, its run and its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data source `jetstream-replay`: the sink, told the number of its `batch`, and limited to `rate` rows per second.
+"""Data source `jetstream-replay`: the sink with the option `batch`, its number, limited to `rate` rows per second.
 
 The number makes a repeated write the same one, as in a streaming query. The publishing task pauses, because Spark
 buffers thousands of rows before it and passes them on at once.

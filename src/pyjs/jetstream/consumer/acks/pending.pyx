@@ -96,7 +96,7 @@ cdef class PendingAcks:
         self.reorder()
 
     cdef int reorder(self) except -1:
-        """Move all waiting entries to the lists and positions for their present waits."""
+        """Compute the deadlines of all waiting entries again, and sort them by deadline."""
         cdef SortKey* keys = <SortKey*> malloc((self.count + 1) * sizeof(SortKey))
         cdef uint32_t n = 0, i = self.oldest, k
         cdef Entry* e

@@ -8,8 +8,7 @@ Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.stream.features.checks import later_refusal
@@ -62,8 +61,7 @@ _SEQ_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
 _LAST_ID = b"Nats-Expected-Last-Msg-Id"
 
 
-@dataclass(eq=False, repr=False, frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """One message of a batch."""
 
     subject: bytes

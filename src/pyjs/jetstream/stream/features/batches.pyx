@@ -38,7 +38,7 @@ cdef int64_t SEQUENCE_MAX = 10**17      # a sequence that reaches it takes no fu
 # -- headers ---------------------------------------------------------------------------------------------------------
 
 cdef int64_t sequence_of(Value v) noexcept nogil:
-    """Return a sequence of up to 20 digits; a larger one than SEQUENCE_MAX is cut; -1: invalid."""
+    """Return a sequence of up to 20 digits; at least SEQUENCE_MAX for any larger one; -1: invalid."""
     cdef int64_t seq = 0
     cdef uint32_t i
     if v.n == 0 or v.n > SEQUENCE_DIGITS_MAX:

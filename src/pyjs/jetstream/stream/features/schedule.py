@@ -1,9 +1,9 @@
-"""Message schedules: when a message with Nats-Schedule fires next, and the headers of what it produces.
+"""Message schedules: when a message with Nats-Schedule fires next, and the headers of the messages that it produces.
 
-A schedule is `@at` a time, `@every` duration, six cron fields or a name for such. It belongs to a subject: a later
-message there replaces it, or ends it. Each firing publishes the message, or the last one of Nats-Schedule-Source,
-under Nats-Schedule-Target; Nats-Scheduler tells the schedule's subject, Nats-Schedule-Next the next time, or `purge`
-for the last one.
+A schedule is `@at` a time, `@every` duration, six cron fields, or a name such as `@daily`. It belongs to a subject: a
+later message there replaces it, or ends it. Each firing publishes the message, or the last one of
+Nats-Schedule-Source, under Nats-Schedule-Target. Its header Nats-Scheduler holds the schedule's subject, and
+Nats-Schedule-Next the time of the next firing, or `purge` if this was the last one.
 
 Pure functions of headers and times; scheduling.pyx has the schedules of a stream.
 Source: ADR-51; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
@@ -12,18 +12,15 @@ Source: ADR-51; order, texts and headers probed on nats-server 2.15.1 (tests/con
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.bounds import DURATION_SIZE_MAX, INT64
 from pyjs.base.gotext import ZERO_TIME_NS, moment_text
 from pyjs.base.units import parse_duration_ns
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.json_strict import parse_time_ns
-from pyjs.jetstream.stream.features.cron import offset_s, parse_cron
 from pyjs.jetstream.stream.features.headers import added, fields_of, value_of
 from pyjs.jetstream.stream.message_ttl import parse_ttl_ns
 from pyjs.subjects.tokens import is_valid_literal, subjects_overlap
@@ -72,8 +69,7 @@ _PREFIXES = (b"Nats-Schedule", b"Nats-Expected-")
 _NAMES = (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup")
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(NamedTuple):
     """The next firing of a schedule."""
 
     at_ns: int
@@ -83,6 +79,8 @@ class Due:
     @property
     def text(self) -> bytes:
         """The time as RFC 3339, with the offset of its zone."""
+        from pyjs.jetstream.stream.features.cron import offset_s  # imported lazily, as in _due
+
         ahead_s = offset_s(self.at_ns // NS_PER_S, self.zone)
         if ahead_s == 0:
             return moment_text(self.at_ns).encode()
@@ -98,6 +96,8 @@ def zone_of(name: bytes) -> tzinfo:
     Raises:
         ApiError: 10223, there is no such zone.
     """
+    from zoneinfo import ZoneInfo  # imported lazily, in 3 ms: most servers have no schedule
+
     shown = name.decode("ascii", "replace")
     if shown in ("UTC", "Local"):
         return UTC
@@ -110,7 +110,7 @@ def zone_of(name: bytes) -> tzinfo:
 
 
 def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
-    """Return the first firing after `after_ns`, None: the message is no schedule.
+    """Return the first firing after `after_ns`, None: the message is not a schedule.
 
     Firings that `now_ns` has passed are skipped, except that of `@at`.
 
@@ -132,6 +132,9 @@ def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
 
 
 def _due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due | None:
+    # Imported lazily, in 6 ms: most servers have no schedule.
+    from pyjs.jetstream.stream.features.cron import parse_cron
+
     if pattern.startswith(("@at ", "@every ")):
         if zone is not None:
             return None
@@ -154,7 +157,7 @@ def _time_ns(text: str) -> int:
     """Return the time of `@at`, which may have an hour of one digit and an offset of up to 24 hours and 60 minutes.
 
     Raises:
-        ValueError: it is no such time.
+        ValueError: it is not such a time.
     """
     if _PLAIN_TIME.fullmatch(text):  # the usual form, without the general reader
         second = (datetime.fromisoformat(text[:19]) - _EPOCH) // timedelta(seconds=1)
@@ -278,9 +281,9 @@ def continued_by(headers: bytes) -> tuple[bytes, int] | None:
 
 
 def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
-    """Return the firing after that at `at_ns` of a stored schedule; of the last one it is no repetition.
+    """Return the firing of a stored schedule after the one at `at_ns`; the last one has `repeats` unset.
 
-    None: the message is no valid schedule, or has no target.
+    None: the message is not a valid schedule, or has no target.
     """
     try:
         due = next_due(headers, at_ns, now_ns)
