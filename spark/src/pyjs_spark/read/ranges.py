@@ -25,10 +25,10 @@ from pyjs_spark.errors import (
 )
 from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import Client
+from pyjs_spark.read.lookup import stream_info
 from pyjs_spark.store.place import StoreDirectory
 
 LOG = logging.getLogger("pyjs_spark")
-STREAM_NOT_FOUND = 10059
 BATCH_SIZE_MAX = 32 << 20  # bytes of subjects, headers and payloads in one batch
 FAILURES_MAX = 6  # in a row, without a message between them: about 17 s
 
@@ -150,16 +150,6 @@ def check_range(what: ReadRange) -> None:
         raise SeqTooLarge(
             f"stream {what.stream}: sequence {what.high - 1} is above 2^63-1, the largest that Spark holds"
         )
-
-
-def stream_info(client: Client, stream: str) -> dict[str, Any] | None:
-    """Return STREAM.INFO, None if there is no such stream."""
-    try:
-        return client.api(f"STREAM.INFO.{stream}")
-    except ApiError as error:
-        if error.err_code == STREAM_NOT_FOUND:
-            return None
-        raise
 
 
 class Patience:
