@@ -14,7 +14,8 @@ from pathlib import Path
 
 CLASSES = Path(sys.prefix) / "spark.jsa"
 # A JVM that lives for a minute: no time is lost on compiling well, nor on a collector with threads of its own.
-PLAIN_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# What it has to say of an archive that it cannot use would go to stdout, where scripts of Spark read a command.
+PLAIN_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 QUICK_JAVA = f"{PLAIN_JAVA} -XX:SharedArchiveFile={CLASSES}" if CLASSES.exists() else PLAIN_JAVA
 SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
 
@@ -25,7 +26,7 @@ def make() -> None:
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     new = CLASSES.with_name(f"{CLASSES.name}.new")
-    dump = f"{PLAIN_JAVA} -Xlog:disable -XX:ArchiveClassesAtExit={new}"
+    dump = f"{PLAIN_JAVA} -XX:ArchiveClassesAtExit={new}"
     builder = SparkSession.builder.master("local[2]").config("spark.driver.extraJavaOptions", dump)
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)

@@ -8,6 +8,7 @@ one by one, which is allowed, or cut off at the stream's beginning, which is dat
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,13 +165,19 @@ class Patience:
         """Something was read: the next failure is a first one."""
         self._failures = 0
 
-    def stream_info(self, stream: str) -> dict[str, Any] | None:
-        """Return STREAM.INFO, None if there is no such stream; tried again as long as that helps."""
+    def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send one request that changes nothing; tried again as long as that helps. Raises ApiError."""
         while True:
             try:
-                return stream_info(self._client, stream)
+                return self._client.api(name, body)
             except SparkError as error:
+                if isinstance(error, ApiError) and not is_passing(error):
+                    raise
                 self.bear(error)
+
+    def stream_info(self, stream: str) -> dict[str, Any] | None:
+        """Return STREAM.INFO, None if there is no such stream."""
+        return stream_info(self, stream)
 
     def bear(self, error: SparkError) -> None:
         """Wait and connect again if need be, or raise `error` if it is not one to bear or one too many."""
