@@ -1,7 +1,8 @@
 """A standalone cluster of a master and two workers: what `submit-args` prints runs there.
 
-Six small JVMs: master, two workers, driver, two executors. Where memory is short it is skipped with that reason. In
-`make spark-matrix` an executor and a worker are killed while a query runs.
+Six small JVMs: master, two workers, driver, two executors; four where only the archive runs, which uses one
+executor. Where memory is short it is skipped with that reason. In `make spark-matrix` an executor and a worker are
+killed while a query runs.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ class Cluster:
         self.address = ""
 
     def start(self) -> None:
-        """Start the master and two workers, and wait until they have found each other."""
+        """Start the master and two workers, and wait until they have found each other; one where one is used."""
         self.address = self._start("master.Master", r"Starting Spark master at (spark://\S+)", "--port", "0")
-        for number in "12":
+        for number in "12" if IS_MATRIX else "1":
             size = ("--cores", "1", "--memory", "512m", "--work-dir", str(self._folder / f"work{number}"))
             self._start("worker.Worker", r"Successfully registered with master", *size, self.address)
 

@@ -85,7 +85,8 @@ class DeltaArchive(Table):
         """Return the library's error of a commit that another one came before."""
         from deltalake.exceptions import CommitFailedError
 
-        return CommitFailedError
+        found: type[Exception] = CommitFailedError
+        return found
 
 
 def _schema(headers: str) -> Any:

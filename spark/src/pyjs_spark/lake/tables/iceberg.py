@@ -90,7 +90,8 @@ class IcebergArchive(Table):
         """Return the library's error of a commit that another one came before."""
         from pyiceberg.exceptions import CommitFailedException
 
-        return CommitFailedException
+        found: type[Exception] = CommitFailedException
+        return found
 
     def loaded(self) -> Any:
         """Return the library's object of the table, which exists."""
