@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from spark.tests.conftest import required
-from spark.tests.support.java import QUICK_JAVA
+from spark.tests.support.java import QUICK_JAVA, QUICK_PLANS
 from spark.tests.support.places import PYTHONPATH
 
 import pyjs_spark
@@ -36,10 +36,7 @@ QUICK_CHECKPOINTS = (
 QUICK = {
     "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.streaming.checkpointFileManagerClass": QUICK_CHECKPOINTS,
-    # Plans of a few rows are not worth compiling, nor looking at again while they run.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
+    **QUICK_PLANS,
 }
 
 

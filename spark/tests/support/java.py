@@ -17,6 +17,12 @@ CLASSES = Path(sys.prefix) / "spark.jsa"
 # What it has to say of an archive that it cannot use would go to stdout, where scripts of Spark read a command.
 PLAIN_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 QUICK_JAVA = f"{PLAIN_JAVA} -XX:SharedArchiveFile={CLASSES}" if CLASSES.exists() else PLAIN_JAVA
+# Plans of a few rows are not worth compiling, nor looking at again while they run.
+QUICK_PLANS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
 SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
 
 
