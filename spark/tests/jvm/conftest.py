@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from spark.tests.conftest import required
+from spark.tests.support.java import QUICK_JAVA, QUICK_PLANS
 from spark.tests.support.places import PYTHONPATH
 
 import pyjs_spark
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 IS_MATRIX = os.environ.get("PYJS_SPARK_MATRIX", "") not in ("", "0")
-# A JVM that lives for a minute: no time is lost on compiling well, nor on a collector with threads of its own.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # The one that Spark has for local folders runs the program readlink twice for each file of a checkpoint.
 QUICK_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -37,6 +36,7 @@ QUICK_CHECKPOINTS = (
 QUICK = {
     "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.streaming.checkpointFileManagerClass": QUICK_CHECKPOINTS,
+    **QUICK_PLANS,
 }
 
 

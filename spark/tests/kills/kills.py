@@ -27,6 +27,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from spark.tests.conftest import our_command_from_anywhere, peer_or_skip
 from spark.tests.kills.kill_driver import PARTITION_ROWS
+from spark.tests.support.java import QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 from tests.style.tree import ROOT
@@ -41,7 +42,6 @@ BACKLOG = 12_000  # messages that wait when the query starts
 LONGEST_S = 6.0  # from the first progress of a run to its kill
 START_S = 240.0  # a run that does not get on for so long fails the test
 TARGETS = ("stream", "files", "archive", "delta")
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that lives for seconds
 STREAMS: dict[str, dict[str, object]] = {
     "SOURCE": {"subjects": ["source.>"]},
     "TARGET": {"subjects": ["target.>"], "duplicate_window": 100_000_000},
@@ -86,7 +86,7 @@ class Trial:
             return subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": paths, "JAVA_TOOL_OPTIONS": QUICK_START},
+                env={**os.environ, "PYTHONPATH": paths, "JAVA_TOOL_OPTIONS": QUICK_JAVA},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from spark.tests.conftest import our_command_from_anywhere, peer_or_skip
+from spark.tests.support.java import QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
@@ -37,7 +38,6 @@ from pyjs_spark.read.pull import ReadRange, read_range
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
 START_S = 240.0  # a run that does not get on for so long fails
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM that lives for seconds
 MESSAGES = 6000
 GROUPS = 3
 PER_SECOND = 10  # of the times that messages carry
@@ -49,7 +49,7 @@ class Command:
 
     def __init__(self, argv: list[str], log: Path) -> None:
         self.log_file = log
-        env = {**os.environ, "PYTHONPATH": PYTHONPATH, "JAVA_TOOL_OPTIONS": QUICK_START}
+        env = {**os.environ, "PYTHONPATH": PYTHONPATH, "JAVA_TOOL_OPTIONS": QUICK_JAVA}
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "pyjs_spark.cli", *argv],

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake.replay.mapping import mapped, parse, pattern_of
+from pyjs_spark.lake.replay.mapping import parse, pattern_of
 
 
 @pytest.mark.parametrize(
@@ -36,20 +36,9 @@ def test_a_mapping_sends_a_subject_where_nats_would(said: str, subject: str, exp
 
     each = parse(said)
 
-    assert mapped([each], subject) == expected
     in_python = re.sub(r"\$(\d+)", r"\\g<\1>", each.replacement)  # the JVM writes groups as $1
     found = re.sub(each.pattern, in_python, subject) if re.search(each.pattern, subject) else None
     assert found == expected
-
-
-def test_the_first_mapping_that_matches_is_taken() -> None:
-    maps = [parse("orders.new -> first"), parse("orders.> -> second.>")]
-
-    assert [mapped(maps, each) for each in ("orders.new", "orders.old", "bills")] == [
-        "first",
-        "second.old",
-        None,
-    ]
 
 
 def test_the_same_mapping_is_the_same_text() -> None:

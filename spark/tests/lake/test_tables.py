@@ -30,10 +30,9 @@ from pyjs_spark.lake import lakes
 from pyjs_spark.lake.archive import Written
 from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.lake.tables import (
-    iceberg,
     tables,
 )
-from pyjs_spark.lake.tables.table import TableFile, check_installed, folder_name
+from pyjs_spark.lake.tables.table import Table, TableFile, check_installed, folder_name
 from pyjs_spark.lake.tables.tables import Task
 from pyjs_spark.options.reading import Options, parse_options
 from pyjs_spark.read.ranges import ReadRange
@@ -347,21 +346,16 @@ def test_a_commit_between_look_and_commit_is_not_built_upon(
     table = tables.table_of(archive.lake, archive.stream)
     where = (archive.options().connect, archive.lake.root, table.data)
     ours, rivals = (tables.write_files(*where, letter * 32, what) for letter in "01")
-    owner, name = (
-        (deltalake.DeltaTable, "transaction_version")
-        if archive.lake.format == "delta"
-        else (iceberg, "_next")
-    )
-    real, looks = getattr(owner, name), []
+    real, looks = type(table).end_of, []
 
-    def look_and_be_overtaken(*argv: object) -> int | None:
-        at: int | None = real(*argv)
+    def look_and_be_overtaken(self: Table, loaded: object) -> int | None:
+        at = real(self, loaded)
         looks.append(at)
         if len(looks) == 1:
             table.append(1, 6, rivals)
         return at
 
-    monkeypatch.setattr(owner, name, look_and_be_overtaken)
+    monkeypatch.setattr(type(table), "end_of", look_and_be_overtaken)
     with pytest.raises(SparkError, match="is at sequence 6"):
         table.append(1, 6, ours)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -32,7 +32,6 @@ from pyjs_spark.decode.schema import Projection, pa_schema
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read import modes as reading
 from pyjs_spark.read import offsets
-from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import Span
 from pyjs_spark.read.planner import Planner
 from pyjs_spark.read.pushdown import Bounds, push
@@ -41,8 +40,6 @@ from pyjs_spark.read.ranges import LOG, ReadRange, Report
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
-
-Kind = TypeVar("Kind", bound=Planner)
 
 
 class RangePartition(InputPartition):
@@ -109,18 +106,16 @@ class RangeReader:
 class JetStreamReader(DataSourceReader):
     """A batch read."""
 
-    def __init__(self, options: Options, projection: Projection, parallelism: int) -> None:
-        self._reading = RangeReader(options, projection)
-        self._parallelism = parallelism
+    def __init__(self, reading: RangeReader, planner: Planner) -> None:
+        self._reading = reading
+        self._planner = planner
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """Request the streams' states, and cut their ranges into tasks."""
-        options = self._reading.options
-        subjects = options.subjects if self._bounds.subjects is None else self._bounds.subjects
-        return self._reading.ranges(
-            planner_of(options, Planner, self._parallelism).batch(self._bounds), subjects
-        )
+        chosen = self._bounds.subjects
+        subjects = self._reading.options.subjects if chosen is None else chosen
+        return self._reading.ranges(self._planner.batch(self._bounds), subjects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range, in a worker."""
@@ -139,9 +134,9 @@ class FilteringReader(JetStreamReader):
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source of a streaming query."""
 
-    def __init__(self, options: Options, projection: Projection, parallelism: int) -> None:
-        self._reading = RangeReader(options, projection)
-        self._planner = planner_of(options, Planner, parallelism)
+    def __init__(self, reading: RangeReader, planner: Planner) -> None:
+        self._reading = reading
+        self._planner = planner
         self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: where the query ends
         self._last_batch_s = float("-inf")  # when a batch was last given, for minRowsPerTrigger
 
@@ -208,8 +203,3 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def stop(self) -> None:
         """Do nothing: the connection belongs to the process and ends with it."""
-
-
-def planner_of(options: Options, kind: type[Kind], parallelism: int) -> Kind:
-    """Return a planner on this process's connection, or on the files of a store directory."""
-    return kind(options, api_of(options), parallelism)

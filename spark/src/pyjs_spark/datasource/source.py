@@ -9,7 +9,7 @@ Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in spa
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -19,17 +19,16 @@ from pyspark.sql.datasource import (
 )
 
 from pyjs_spark.datasource import sink, tables
-from pyjs_spark.datasource.readers import FilteringReader, JetStreamReader, JetStreamStreamReader
+from pyjs_spark.datasource.readers import FilteringReader, JetStreamReader, JetStreamStreamReader, RangeReader
 from pyjs_spark.decode.schema import project, spark_ddl
 from pyjs_spark.options.reading import Options, check_batch, check_stream, parse_options
 from pyjs_spark.options.writing import SinkOptions, is_of_writing, parse_sink_options
+from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import PARALLELISM
 from pyjs_spark.read.planner import Planner
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-Kind = TypeVar("Kind", bound=Planner)
 
 
 class JetStreamSource(DataSource):
@@ -63,7 +62,7 @@ class JetStreamSource(DataSource):
             return tables.reader(options, schema.fields, self.parallelism)
         # Spark refuses any read by a class that has pushFilters while its own option for that is off.
         kind = FilteringReader if options.pushdown else JetStreamReader
-        return kind(options, project(schema.fields, options.include_headers), self.parallelism)
+        return kind(*self._parts(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
@@ -71,8 +70,7 @@ class JetStreamSource(DataSource):
         check_stream(options)
         if options.is_table:
             return tables.stream_reader(options, schema.fields, self.parallelism)
-        projection = project(schema.fields, options.include_headers)
-        return JetStreamStreamReader(options, projection, self.parallelism)
+        return JetStreamStreamReader(*self._parts(options, schema))
 
     # Spark calls these two by the names of their parameters when a batch is committed.
     def writer(self, schema: StructType, overwrite: bool) -> sink.JetStreamWriter:
@@ -82,6 +80,10 @@ class JetStreamSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Return the writer of a streaming query."""
         return sink.stream_writer(self._writing(), schema.fields, overwrite)
+
+    def _parts(self, options: Options, schema: StructType) -> tuple[RangeReader, Planner]:
+        projection = project(schema.fields, options.include_headers)
+        return RangeReader(options, projection), Planner(options, api_of(options), self.parallelism)
 
     def _reading(self) -> Options:
         return self._read if self._read is not None else parse_options(self.options)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from pyjs_spark.datasource.readers import JetStreamStreamReader, RangePartition, RangeReader, planner_of
+from pyjs_spark.datasource.readers import JetStreamReader, JetStreamStreamReader, RangePartition, RangeReader
 from pyjs_spark.decode.schema import Projection, SparkField, pick
 from pyjs_spark.errors import StreamMissing
 from pyjs_spark.kv import entries as kv
@@ -28,7 +28,6 @@ from pyjs_spark.read.latest import read_latest
 from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import Span, StreamState
 from pyjs_spark.read.planner import Planner
-from pyjs_spark.read.pushdown import Bounds
 from pyjs_spark.read.ranges import ReadRange
 
 if TYPE_CHECKING:
@@ -45,15 +44,23 @@ def reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> 
     """Return the reader of a batch."""
     if options.object_store:
         return ObjectReader(options, pick(fields, objects.TYPES, objects.NULLABLE))
-    projection = pick(fields, kv.TYPES, kv.NULLABLE)
     if options.include_history:
-        return HistoryReader(options, projection, parallelism)
-    return LatestReader(options, projection)
+        return JetStreamReader(*_every_revision(options, fields, parallelism))
+    return LatestReader(options, pick(fields, kv.TYPES, kv.NULLABLE))
 
 
 def stream_reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> DataSourceStreamReader:
     """Return the reader of a streaming query."""
-    return ChangeReader(options, pick(fields, kv.TYPES, kv.NULLABLE), parallelism)
+    return JetStreamStreamReader(*_every_revision(options, fields, parallelism))
+
+
+def _every_revision(
+    options: Options, fields: Sequence[SparkField], parallelism: int
+) -> tuple[EntryRanges, TablePlanner]:
+    """Return what reads and what plans the revisions of buckets, in their order."""
+    projection, has_deletes = pick(fields, kv.TYPES, kv.NULLABLE), options.include_deletes is not False
+    reading = EntryRanges(options, projection, has_deletes=has_deletes)
+    return reading, TablePlanner(reading.options, api_of(options), parallelism)
 
 
 class TablePlanner(Planner):
@@ -131,33 +138,6 @@ class LatestReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one bucket, in a worker."""
         return self._reading.rows(partition)
-
-
-class HistoryReader(DataSourceReader):
-    """A batch with every revision that is there."""
-
-    def __init__(self, options: Options, projection: Projection, parallelism: int) -> None:
-        self._reading = EntryRanges(options, projection, has_deletes=options.include_deletes is not False)
-        self._parallelism = parallelism
-
-    def partitions(self) -> list[InputPartition]:
-        """Request the streams' states, and cut their ranges into tasks."""
-        options = self._reading.options
-        planner = planner_of(options, TablePlanner, self._parallelism)
-        return self._reading.ranges(planner.batch(Bounds()), options.subjects)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's range, in a worker."""
-        return self._reading.rows(partition)
-
-
-class ChangeReader(JetStreamStreamReader):
-    """The source of a streaming query of buckets: every change in its order."""
-
-    def __init__(self, options: Options, projection: Projection, parallelism: int) -> None:
-        super().__init__(options, projection, parallelism)
-        self._reading = EntryRanges(options, projection, has_deletes=options.include_deletes is not False)
-        self._planner = planner_of(self._reading.options, TablePlanner, parallelism)
 
 
 # -- object stores --------------------------------------------------------------------------------------------------

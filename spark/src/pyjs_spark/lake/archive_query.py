@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
-from pyjs_spark.datasource.readers import JetStreamStreamReader
+from pyjs_spark.datasource.readers import JetStreamStreamReader, RangeReader
 from pyjs_spark.decode.schema import Projection
 from pyjs_spark.lake import lakes
 from pyjs_spark.lake.ranges_source import FilesReader, FilesSource
@@ -27,8 +27,9 @@ from pyjs_spark.lake.tables import tables
 from pyjs_spark.lake.tables.table import Lake, TableFile
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read import offsets
+from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.offsets import StreamOffset
-from pyjs_spark.read.plan import PARALLELISM
+from pyjs_spark.read.planner import Planner
 from pyjs_spark.read.ranges import ReadRange
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class ArchiveReader(JetStreamStreamReader):
     """Plans as any streaming query does, from the end of the archive on; its tasks write files."""
 
     def __init__(self, lake: Lake, options: Options, rows_per_file: int) -> None:
-        super().__init__(options, Projection((), (), ()), PARALLELISM)
+        reading = RangeReader(options, Projection((), (), ()))
+        super().__init__(reading, Planner(options, api_of(options)))
         self._lake = lake
         self._options = options
         self._rows_per_file = rows_per_file

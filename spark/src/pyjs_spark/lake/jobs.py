@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.watch import Watch
+from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
-from pyjs_spark.options.reading import TABLE, parse_options
+from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CONNECTION = frozenset(option.name.lower() for option in TABLE if option.target.startswith("connect."))
-FILES = frozenset(("path", "account", "keyfile"))
-OF_SERVERS = CONNECTION | FILES | {"fetchbatch", "fetchexpires", "idletimeout", "arrowbatchrows"}
+OF_SERVERS = frozenset(name.lower() for name in uses.CONNECTION | uses.FILES | uses.PORTIONS)
 Said = Mapping[str, Any]  # the texts of keys; a list of them for a key that takes several
 
 

@@ -15,7 +15,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -202,24 +202,6 @@ class Client:
         raise RequestTimeout(
             f"{self.address}: {subject} did not end its answer after {len(answers)} messages"
         )
-
-    def request_each(self, subject: str, payloads: Sequence[bytes], timeout_s: float) -> list[Reply]:
-        """Ask once for each payload, all at once, and return their answers in the order of the payloads.
-
-        Raises:
-            RequestTimeout: no answer for `timeout_s`, and some are missing.
-        """
-        waiting = {self._ask(subject, payload, b""): index for index, payload in enumerate(payloads)}
-        answers: dict[int, Reply] = {}
-        while waiting:
-            answer = self.next_message(time.monotonic() + timeout_s)
-            if answer is None:
-                text = f"{self.address}: {len(waiting)} requests to {subject} were not answered in {timeout_s:g} s"
-                raise RequestTimeout(text)
-            index = waiting.pop(answer.subject, None)
-            if index is not None:
-                answers[index] = answer
-        return [answers[index] for index in range(len(payloads))]
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Make one JetStream API request, `name` without prefix; raises ApiError if that is the answer."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from itertools import combinations
 from typing import Any, NoReturn
 
@@ -26,42 +26,84 @@ LATEST = Position("latest")
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name for users, where its value goes, and what makes a value of the text."""
+
+    name: str
+    target: str  # a field of Options, or "connect." and a field of ConnectSettings
+    parse: Parser
+    is_secret: bool = False  # the value, which may hold a password, never stands in an error
+    alias: str = ""  # another name, by which users of Spark's Kafka source know it
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, as options have them that Spark hands over."""
+        return tuple(name.lower() for name in (self.name, self.alias) if name)
+
+
+def option(name: str, parse: Parser, default: object = MISSING, *, alias: str = "") -> Any:
+    """Return the field of one option: what the text of `name` becomes, and what it is where nothing is said."""
+    stated = {"name": name, "parse": parse, "alias": alias}
+    return field(metadata=stated) if default is MISSING else field(default=default, metadata=stated)
+
+
+def stated_in(kind: type[Any]) -> tuple[Option, ...]:
+    """Return the options that the fields of a dataclass state."""
+    return tuple(Option(target=each.name, **each.metadata) for each in fields(kind) if each.metadata)
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """The checked options of one read."""
 
-    streams: tuple[str, ...]  # names, or patterns with *
+    streams: tuple[str, ...] = option("stream", values.stream_names, alias="subscribe")  # or patterns with *
     connect: ConnectSettings = field(default_factory=ConnectSettings)
-    subjects: tuple[str, ...] = ()  # server-side filter; (): all
-    starting_offsets: Position | None = None  # None: earliest in a batch, latest in a stream; seq inclusive
-    ending_offsets: Position = LATEST  # batch only; seq exclusive
-    starting_ns: int | None = None  # goes before the offsets
-    ending_ns: int | None = None  # exclusive
-    starting_times: tuple[tuple[str, int], ...] = ()  # the same for each stream, in ns
-    ending_times: tuple[tuple[str, int], ...] = ()
-    fail_on_data_loss: bool = True
-    min_partitions: int | None = None  # None: spark.default.parallelism or 8, of a worthwhile size
-    max_records_per_partition: int = values.RECORDS_PER_PARTITION
-    max_rows_per_trigger: int | None = None
-    max_bytes_per_trigger: int | None = None
-    min_rows_per_trigger: int | None = None
-    max_trigger_delay_s: float = 900.0
-    read_mode: str = "auto"
-    path: str | None = None  # of a store directory, read without a server
-    account: str = "$G"  # in the store directory
-    key_file: str = ""  # for an encrypted one
-    include_headers: str = "map"
-    fetch_batch: int = 10_000
-    fetch_expires_s: float = 5.0
-    idle_timeout_s: float = 30.0
-    arrow_batch_rows: int | None = None  # None: 65,536 in bulk and from a path, else 10,000
-    pushdown: bool = False
-    buckets: tuple[str, ...] = ()  # names, or patterns with *: a read of key-value buckets
-    keys: tuple[str, ...] = ()  # server-side filter; (): all
-    include_history: bool = False
-    include_deletes: bool | None = None  # None: only where changes are read
-    object_store: str = ""  # a listing of this bucket's objects
-    objects: tuple[str, ...] = ()  # names; (): all
-    max_object_size: int = 64 << 20
+    subjects: tuple[str, ...] = option("subjects", values.subjects, ())  # server-side filter; (): all
+    # None: earliest in a batch, latest in a stream; seq inclusive.
+    starting_offsets: Position | None = option(  # noqa: RUF009  # a field, as all of these
+        "startingOffsets", values.position("earliest", "latest"), None
+    )
+    # Of a batch alone; seq exclusive.
+    ending_offsets: Position = option("endingOffsets", values.position("latest"), LATEST)  # noqa: RUF009
+    starting_ns: int | None = option("startingTimestamp", values.moment, None)  # goes before the offsets
+    ending_ns: int | None = option("endingTimestamp", values.moment, None)  # exclusive
+    # The same for each stream, in ns.
+    starting_times: tuple[tuple[str, int], ...] = option("startingOffsetsByTimestamp", values.moments, ())
+    ending_times: tuple[tuple[str, int], ...] = option("endingOffsetsByTimestamp", values.moments, ())
+    fail_on_data_loss: bool = option("failOnDataLoss", values.boolean, True)
+    # None: spark.default.parallelism or 8, of a worthwhile size
+    min_partitions: int | None = option("minPartitions", values.count(high=100_000), None)
+    max_records_per_partition: int = option(
+        "maxRecordsPerPartition", values.count(), values.RECORDS_PER_PARTITION
+    )
+    max_rows_per_trigger: int | None = option(
+        "maxRowsPerTrigger", values.count(), None, alias="maxOffsetsPerTrigger"
+    )
+    max_bytes_per_trigger: int | None = option("maxBytesPerTrigger", values.byte_size, None)
+    min_rows_per_trigger: int | None = option(
+        "minRowsPerTrigger", values.count(), None, alias="minOffsetsPerTrigger"
+    )
+    max_trigger_delay_s: float = option("maxTriggerDelay", values.seconds, 900.0)
+    read_mode: str = option("readMode", values.one_of("auto", "consumer", "direct", "bulk"), "auto")
+    path: str | None = option("path", values.text, None)  # of a store directory, read without a server
+    account: str = option("account", values.text, "$G")  # in the store directory
+    key_file: str = option("keyFile", values.text, "")  # for an encrypted one
+    include_headers: str = option("includeHeaders", values.headers, "map")
+    fetch_batch: int = option("fetchBatch", values.count(high=1_000_000), 10_000)
+    fetch_expires_s: float = option("fetchExpires", values.seconds, 5.0)
+    idle_timeout_s: float = option("idleTimeout", values.seconds, 30.0)
+    # None: 65,536 in bulk and from a path, else 10,000
+    arrow_batch_rows: int | None = option("arrowBatchRows", values.count(high=10_000_000), None)
+    pushdown: bool = option("pushdown", values.boolean, False)
+    # Names, or patterns with *: a read of key-value buckets.
+    buckets: tuple[str, ...] = option("bucket", values.bucket_names, ())
+    keys: tuple[str, ...] = option("keys", values.subjects, ())  # server-side filter; (): all
+    include_history: bool = option("includeHistory", values.boolean, False)
+    # None: only where changes are read
+    include_deletes: bool | None = option("includeDeletes", values.boolean, None)
+    object_store: str = option("objectStore", values.bucket_name, "")  # a listing of this bucket's objects
+    objects: tuple[str, ...] = option("objects", values.words, ())  # names; (): all
+    max_object_size: int = option("maxObjectSize", values.byte_size, 64 << 20)
     said: tuple[str, ...] = field(default=(), compare=False, repr=False)  # the options that were given
 
     @property
@@ -86,22 +128,6 @@ class Options:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option: its name for users, where its value goes, and what makes a value of the text."""
-
-    name: str
-    target: str  # a field of Options, or "connect." and a field of ConnectSettings
-    parse: Parser
-    is_secret: bool = False  # the value, which may hold a password, never stands in an error
-    alias: str = ""  # another name, by which users of Spark's Kafka source know it
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names, as options have them that Spark hands over."""
-        return tuple(name.lower() for name in (self.name, self.alias) if name)
-
-
 def _servers(value: str) -> tuple[str, ...]:
     servers = values.words(value)
     try:
@@ -113,39 +139,7 @@ def _servers(value: str) -> tuple[str, ...]:
 
 
 # fmt: off
-TABLE: tuple[Option, ...] = (
-    Option("stream", "streams", values.stream_names, alias="subscribe"),
-    Option("subjects", "subjects", values.subjects),
-    Option("startingOffsets", "starting_offsets", values.position("earliest", "latest")),
-    Option("endingOffsets", "ending_offsets", values.position("latest")),
-    Option("startingTimestamp", "starting_ns", values.moment),
-    Option("endingTimestamp", "ending_ns", values.moment),
-    Option("startingOffsetsByTimestamp", "starting_times", values.moments),
-    Option("endingOffsetsByTimestamp", "ending_times", values.moments),
-    Option("failOnDataLoss", "fail_on_data_loss", values.boolean),
-    Option("minPartitions", "min_partitions", values.count(high=100_000)),
-    Option("maxRecordsPerPartition", "max_records_per_partition", values.count()),
-    Option("maxRowsPerTrigger", "max_rows_per_trigger", values.count(), alias="maxOffsetsPerTrigger"),
-    Option("maxBytesPerTrigger", "max_bytes_per_trigger", values.byte_size),
-    Option("minRowsPerTrigger", "min_rows_per_trigger", values.count(), alias="minOffsetsPerTrigger"),
-    Option("maxTriggerDelay", "max_trigger_delay_s", values.seconds),
-    Option("readMode", "read_mode", values.one_of("auto", "consumer", "direct", "bulk")),
-    Option("path", "path", values.text),
-    Option("account", "account", values.text),
-    Option("keyFile", "key_file", values.text),
-    Option("includeHeaders", "include_headers", values.headers),
-    Option("fetchBatch", "fetch_batch", values.count(high=1_000_000)),
-    Option("fetchExpires", "fetch_expires_s", values.seconds),
-    Option("idleTimeout", "idle_timeout_s", values.seconds),
-    Option("arrowBatchRows", "arrow_batch_rows", values.count(high=10_000_000)),
-    Option("pushdown", "pushdown", values.boolean),
-    Option("bucket", "buckets", values.bucket_names),
-    Option("keys", "keys", values.subjects),
-    Option("includeHistory", "include_history", values.boolean),
-    Option("includeDeletes", "include_deletes", values.boolean),
-    Option("objectStore", "object_store", values.bucket_name),
-    Option("objects", "objects", values.words),
-    Option("maxObjectSize", "max_object_size", values.byte_size),
+CONNECTION = (
     Option("servers", "connect.servers", _servers, is_secret=True),
     Option("user", "connect.user", values.text),
     Option("password", "connect.password", values.text, is_secret=True),
@@ -162,7 +156,10 @@ TABLE: tuple[Option, ...] = (
     Option("requestTimeout", "connect.timeout_s", values.seconds),
 )
 # fmt: on
+TABLE = stated_in(Options) + CONNECTION
 BY_NAME = {name: option for option in TABLE for name in option.names}
+TRIGGERS = ("maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay")
+ENDS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 INSTEAD = {  # of names of Spark's Kafka source
     "subscribepattern": "name the stream, with * for any text, by stream",
     "assign": "a stream has no partitions; name it by stream",
@@ -273,7 +270,7 @@ def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
         raise OptionError(
             f"option {name} asks a server, and path reads files; read its stream (KV_..., OBJ_...) by stream"
         )
-    of_server = {option.name for option in TABLE if option.target.startswith("connect.")}
+    of_server = {option.name for option in CONNECTION}
     for name in sorted((of_server | {"fetchBatch", "fetchExpires", "idleTimeout"}) & said):
         raise OptionError(f"option {name} is of a server, and path reads files without one; give one of them")
     if parsed.get("read_mode", "auto") != "auto":
@@ -296,13 +293,7 @@ def check_batch(options: Options) -> None:
         table_options.check_latest(options)
     else:
         _check_consumer(options)
-    for is_given, name in (
-        (options.max_rows_per_trigger is not None, "maxRowsPerTrigger"),
-        (options.max_bytes_per_trigger is not None, "maxBytesPerTrigger"),
-        (options.min_rows_per_trigger is not None, "minRowsPerTrigger"),
-    ):
-        if is_given:
-            raise OptionError(f"option {name} is not allowed in a batch, which has no triggers; leave it out")
+    _refuse(options, TRIGGERS, "a batch, which has no triggers")
     has_time = options.starting_ns is not None or options.starting_times
     if options.starting_offsets == LATEST and not has_time:
         raise OptionError(
@@ -324,18 +315,13 @@ def check_stream(options: Options) -> None:
             "option path is not allowed in a streaming read: a directory tells nobody when something comes; read it "
             "as a batch, or name the server with servers"
         )
-    if options.ending_offsets != LATEST:
-        raise OptionError(
-            "option endingOffsets is not allowed in a streaming read, which has no end; leave it out"
-        )
-    if options.ending_times:
-        raise OptionError(
-            "option endingOffsetsByTimestamp is not allowed in a streaming read, which has no end; leave it out"
-        )
-    if options.ending_ns is not None:
-        raise OptionError(
-            "option endingTimestamp is not allowed in a streaming read, which has no end; leave it out"
-        )
+    _refuse(options, ENDS, "a streaming read, which has no end")
+
+
+def _refuse(options: Options, names: tuple[str, ...], where: str) -> None:
+    for name in names:
+        if name in options.said:
+            raise OptionError(f"option {name} is not allowed in {where}; leave it out")
 
 
 def _check_consumer(options: Options) -> None:
@@ -349,8 +335,3 @@ def _check_consumer(options: Options) -> None:
                 f"option readMode=consumer: a server takes no filters that overlap, as {one} and {other} of "
                 f"option {name} do; use readMode=auto"
             )
-
-
-assert {option.target for option in TABLE if "." not in option.target} == {
-    each.name for each in fields(Options) if each.name not in ("connect", "said")
-}

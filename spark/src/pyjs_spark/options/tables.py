@@ -10,31 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.nats.buckets import kv_stream, object_stream
-from pyjs_spark.options.values import RECORDS_PER_PARTITION, Position
+from pyjs_spark.options.values import Position
 
 if TYPE_CHECKING:
     from pyjs_spark.options.reading import Options
 
 WHAT = ("stream", "bucket", "objectStore")  # one of them says what is read
+OF_REVISIONS = (
+    "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp", "minPartitions", "maxRecordsPerPartition",
+)  # fmt: skip
 # Options that belong to one of them.
 OWN = {
-    "subjects": ("stream",),
-    "includeHeaders": ("stream",),
-    "pushdown": ("stream",),
-    "keys": ("bucket",),
-    "includeHistory": ("bucket",),
+    **dict.fromkeys(("subjects", "includeHeaders", "pushdown"), ("stream",)),
+    **dict.fromkeys(("keys", "includeHistory"), ("bucket",)),
+    **dict.fromkeys(("objects", "maxObjectSize"), ("objectStore",)),
     "includeDeletes": ("bucket", "objectStore"),
-    "objects": ("objectStore",),
-    "maxObjectSize": ("objectStore",),
-    "startingOffsets": ("stream", "bucket"),
-    "endingOffsets": ("stream", "bucket"),
-    "startingTimestamp": ("stream", "bucket"),
-    "endingTimestamp": ("stream", "bucket"),
-    "startingOffsetsByTimestamp": ("stream", "bucket"),
-    "endingOffsetsByTimestamp": ("stream", "bucket"),
-    "readMode": ("stream", "bucket"),
-    "minPartitions": ("stream", "bucket"),
-    "maxRecordsPerPartition": ("stream", "bucket"),
+    **dict.fromkeys((*OF_REVISIONS, "readMode"), ("stream", "bucket")),
 }
 INSTEAD = {
     "subjects": "keys chooses by key",
@@ -83,22 +75,13 @@ def _of_streams(position: Position) -> Position:
 
 def check_latest(options: Options) -> None:
     """Refuse options without effect on a read of the latest values of a bucket. Raises OptionError."""
-    for is_given, name in (
-        (options.starting_offsets is not None, "startingOffsets"),
-        (options.ending_offsets != Position("latest"), "endingOffsets"),
-        (options.starting_ns is not None, "startingTimestamp"),
-        (options.ending_ns is not None, "endingTimestamp"),
-        (bool(options.starting_times), "startingOffsetsByTimestamp"),
-        (bool(options.ending_times), "endingOffsetsByTimestamp"),
-        (options.min_partitions is not None, "minPartitions"),
-        (options.read_mode in ("direct", "bulk"), "readMode"),
-        (options.max_records_per_partition != RECORDS_PER_PARTITION, "maxRecordsPerPartition"),
-    ):
-        if is_given:
-            raise OptionError(
-                f"option {name} does not go with a batch of a bucket, which has the latest value of each key; "
-                "leave it out, or set includeHistory=true to read all revisions that are there"
-            )
+    named = [name for name in OF_REVISIONS if name in options.said]
+    named += ["readMode"] if options.read_mode in ("direct", "bulk") else []
+    if named:
+        raise OptionError(
+            f"option {named[0]} does not go with a batch of a bucket, which has the latest value of each key; leave "
+            "it out, or set includeHistory=true to read all revisions that are there"
+        )
 
 
 def check_stream(options: Options) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.options.reading import TABLE, Options
+from pyjs_spark.options.reading import CONNECTION as OF_SERVER
+from pyjs_spark.options.reading import ENDS, TABLE, TRIGGERS, Options
 
-CONNECTION = frozenset(option.name for option in TABLE if option.target.startswith("connect."))
+CONNECTION = frozenset(option.name for option in OF_SERVER)
 FILES = frozenset(("path", "account", "keyFile"))
 PORTIONS = frozenset(("fetchBatch", "fetchExpires", "idleTimeout", "arrowBatchRows"))
 START = frozenset(("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"))
-BOUNDS = START | {"endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
-TRIGGERS = frozenset(("maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay"))
+BOUNDS = START | frozenset(ENDS)
 
 ARCHIVE = "an archive"
 LATEST = "compact --latest"

@@ -9,35 +9,26 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.options import values
-from pyjs_spark.options.reading import TABLE, Option, check_connect, once, value_of
+from pyjs_spark.options.reading import (
+    CONNECTION,
+    TABLE,
+    Option,
+    check_connect,
+    once,
+    option,
+    stated_in,
+    value_of,
+)
 
 EXACTLY_ONCE = "exactlyOnce"
 AT_LEAST_ONCE = "atLeastOnce"
 FROM_HEADERS = "header"
 KEY = re.compile(r"[-_=A-Za-z0-9]{1,200}")  # one token of a subject, and a key of a bucket
-
-
-@dataclass(frozen=True, slots=True)
-class SinkOptions:
-    """The checked options of one write."""
-
-    stream: str  # every message must be stored by this one
-    connect: ConnectSettings = field(default_factory=ConnectSettings)
-    subject: str = ""  # of all messages; "": column subject
-    msg_id_column: str = ""  # "": column msg_id, if there is one
-    msg_id: str = "auto"  # header: a Nats-Msg-Id among the headers is the id
-    sink_id: str = ""  # "": of the query, or one of its own for each batch write
-    delivery: str = EXACTLY_ONCE
-    progress_bucket: str = "pyjs-sinks"
-    expected_stream: bool = False  # say the stream's name in a header of every message
-    max_in_flight: int = 4000
-    ack_timeout_s: float = 30.0
-    retries: int = 5
 
 
 def _stream(value: str) -> str:
@@ -79,22 +70,28 @@ def _delivery(value: str) -> str:
     return words[value.strip().lower()]
 
 
-# fmt: off
-SINK_TABLE: tuple[Option, ...] = (
-    Option("stream", "stream", _stream),
-    Option("subject", "subject", _subject, alias="topic"),
-    Option("msgIdColumn", "msg_id_column", values.text),
-    Option("msgId", "msg_id", values.one_of("auto", FROM_HEADERS)),
-    Option("sinkId", "sink_id", _key),
-    Option("delivery", "delivery", _delivery),
-    Option("progressBucket", "progress_bucket", _key),
-    Option("expectedStream", "expected_stream", values.boolean),
-    Option("maxInFlight", "max_in_flight", values.count(high=1_000_000)),
-    Option("ackTimeout", "ack_timeout_s", values.seconds),
-    Option("retries", "retries", values.count(low=0, high=1000)),
-    *(option for option in TABLE if option.target.startswith("connect.")),
-)
-# fmt: on
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Everything that one write was told, checked."""
+
+    stream: str = option("stream", _stream)  # every message must be stored by this one
+    connect: ConnectSettings = field(default_factory=ConnectSettings)
+    subject: str = option("subject", _subject, "", alias="topic")  # of all messages; "": column subject
+    msg_id_column: str = option("msgIdColumn", values.text, "")  # "": column msg_id, if there is one
+    # header: a Nats-Msg-Id among the headers is the id
+    msg_id: str = option("msgId", values.one_of("auto", FROM_HEADERS), "auto")
+    sink_id: str = option("sinkId", _key, "")  # "": of the query, or one of its own for each batch write
+    delivery: str = option("delivery", _delivery, EXACTLY_ONCE)
+    progress_bucket: str = option("progressBucket", _key, "pyjs-sinks")
+    expected_stream: bool = option(
+        "expectedStream", values.boolean, False
+    )  # named in a header of every message
+    max_in_flight: int = option("maxInFlight", values.count(high=1_000_000), 4000)
+    ack_timeout_s: float = option("ackTimeout", values.seconds, 30.0)
+    retries: int = option("retries", values.count(low=0, high=1000), 5)
+
+
+SINK_TABLE = stated_in(SinkOptions) + CONNECTION
 BY_NAME = {name: option for option in SINK_TABLE for name in option.names}
 READ_ONLY = {name: option.name for option in TABLE for name in option.names if name not in BY_NAME}
 WRITE_ONLY = {
@@ -153,8 +150,3 @@ def _known(name: str) -> Option:
         raise OptionError(f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?")
     names = ", ".join(sorted(option.name for option in SINK_TABLE))
     raise OptionError(f"option {name} is unknown; there are {names}")
-
-
-assert {option.target for option in SINK_TABLE if "." not in option.target} == {
-    each.name for each in fields(SinkOptions) if each.name != "connect"
-}

@@ -38,10 +38,10 @@ from pyjs_spark.decode.entries import ALONE, DAMAGED, ENTRY_SIZE, FULL, TAKEN, D
 from pyjs_spark.errors import ApiError, BulkRefused, ConnectionLost, ProtocolError, RequestTimeout, SparkError
 from pyjs_spark.nats.client import Client
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
+from pyjs_spark.read.lookup import STREAM_NOT_FOUND
 from pyjs_spark.read.mapped import Files
 from pyjs_spark.read.ranges import (
     BATCH_SIZE_MAX,
-    STREAM_NOT_FOUND,
     Losses,
     Patience,
     ReadRange,

@@ -25,6 +25,7 @@ from pyjs_spark.errors import ApiError, SparkError
 from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.stored import Stored, stored
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
+from pyjs_spark.read.lookup import NO_MESSAGE, stream_info
 from pyjs_spark.read.ranges import (
     BATCH_SIZE_MAX,
     Losses,
@@ -32,12 +33,10 @@ from pyjs_spark.read.ranges import (
     ReadRange,
     Report,
     check_range,
-    stream_info,
 )
 from pyjs_spark.subjects import is_match
 from pyjs_spark.times import parse_rfc3339
 
-NO_MESSAGE = 10037
 ANSWER_SIZE = 4 << 20  # bytes asked for in one batched answer
 ANSWER_COUNT = 1000
 TRIES = 4  # of a direct get that mirrors answer; then the leader is asked, for one message

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from pyjs_spark.decode.wire import SEQ_MAX
-from pyjs_spark.errors import ApiError, ReadStalled, SparkError, StreamMissing
+from pyjs_spark.errors import ApiError, ReadStalled, StreamMissing
 from pyjs_spark.nats.client import Client
 from pyjs_spark.read import lookup, pull
 from pyjs_spark.read.plan import StreamState, state_of
-from pyjs_spark.read.ranges import Patience, ReadRange, Report
+from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.subjects import overlaps
 
 EMPTY_BEFORE_A_LOOK = 32  # requests that found nothing before the stream is looked at
@@ -91,7 +91,6 @@ class LatestRead(pull.PullRead):
     def __init__(self, client: Client, what: ReadRange, report: Report, seen: Seen) -> None:
         super().__init__(client, what, report)
         self.what = what
-        self._api = _Api(client, self._patience)
         self._seen = seen
         # Up to here the first consumer delivers each subject once; -1: there is none yet, 0: nothing is sure.
         self._snapshot_seq = -1 if seen.is_empty else 0
@@ -125,7 +124,7 @@ class LatestRead(pull.PullRead):
         state = self._state()
         if state.last_seq <= self.last_seq:
             return self.last_seq
-        following = lookup.next_seq(self._api, state, self.last_seq + 1, self._what.subjects)
+        following = lookup.next_seq(self._patience, state, self.last_seq + 1, self._what.subjects)
         return state.last_seq if following > self._created_seq else None
 
     def _open(self) -> bool:
@@ -151,7 +150,7 @@ class LatestRead(pull.PullRead):
         self._empty_at = at
         if self._empty % EMPTY_BEFORE_A_LOOK:
             return True
-        following = lookup.next_seq(self._api, self._state(), at, self._what.subjects)
+        following = lookup.next_seq(self._patience, self._state(), at, self._what.subjects)
         if following > self._created_seq:
             return False  # nothing is left of what the consumer was made for
         return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
@@ -179,22 +178,6 @@ class LatestRead(pull.PullRead):
         if info is None:
             raise _missing(self._what.stream)
         return state_of(info)
-
-
-class _Api:
-    """Requests on the connection of the read, tried again as long as that helps."""
-
-    def __init__(self, client: Client, patience: Patience) -> None:
-        self._client = client
-        self._patience = patience
-
-    def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request that changes nothing. Raises ApiError and other errors of the client."""
-        while True:
-            try:
-                return self._client.api(name, body)
-            except SparkError as error:
-                self._patience.bear(error)
 
 
 def _missing(stream: str) -> StreamMissing:

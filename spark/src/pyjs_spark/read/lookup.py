@@ -63,14 +63,20 @@ def _all_names(client: Api) -> list[str]:
             return names
 
 
-def stream_state(client: Api, name: str) -> StreamState | None:
-    """Return the state of a stream; None: it does not exist."""
+def stream_info(client: Api, name: str) -> dict[str, Any] | None:
+    """Return STREAM.INFO; None: the stream does not exist."""
     try:
-        return state_of(client.api(f"STREAM.INFO.{name}"))
+        return client.api(f"STREAM.INFO.{name}")
     except ApiError as error:
         if error.err_code == STREAM_NOT_FOUND:
             return None
         raise
+
+
+def stream_state(client: Api, name: str) -> StreamState | None:
+    """Return the state of a stream; None: it does not exist."""
+    info = stream_info(client, name)
+    return None if info is None else state_of(info)
 
 
 def missing(client: Api, name: str) -> StreamMissing:

@@ -51,7 +51,6 @@ from pyjs_spark.read.ranges import (
     ReadRange,
     Report,
     check_range,
-    stream_info,
 )
 
 if fast.IS_THERE:
@@ -205,7 +204,7 @@ class PullRead:
             return self._losses.of_stream(None, next_seq)
         self._decoder.listen(made.sid, what.high, next_seq)
         # Behind the consumer, so that an unchanged stream now is the one that the consumer belongs to.
-        is_there = self._losses.of_stream(stream_info(self._client, what.stream), next_seq)
+        is_there = self._losses.of_stream(lookup.stream_info(self._client, what.stream), next_seq)
         return is_there and (made.pending > 0 or self._is_pending())
 
     def _create(self, start: dict[str, object]) -> _Consumer | None:

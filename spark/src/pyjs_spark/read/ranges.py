@@ -8,6 +8,7 @@ one by one, which is allowed, or cut off at the stream's beginning, which is dat
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +26,10 @@ from pyjs_spark.errors import (
 )
 from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import Client
+from pyjs_spark.read.lookup import stream_info
 from pyjs_spark.store.place import StoreDirectory
 
 LOG = logging.getLogger("pyjs_spark")
-STREAM_NOT_FOUND = 10059
 BATCH_SIZE_MAX = 32 << 20  # bytes of subjects, headers and payloads in one batch
 FAILURES_MAX = 6  # in a row, without a message between them: about 17 s
 
@@ -152,16 +153,6 @@ def check_range(what: ReadRange) -> None:
         )
 
 
-def stream_info(client: Client, stream: str) -> dict[str, Any] | None:
-    """Return STREAM.INFO, None if there is no such stream."""
-    try:
-        return client.api(f"STREAM.INFO.{stream}")
-    except ApiError as error:
-        if error.err_code == STREAM_NOT_FOUND:
-            return None
-        raise
-
-
 class Patience:
     """Bears a few failures in a row: waits a little longer after each and connects again."""
 
@@ -174,13 +165,19 @@ class Patience:
         """Something was read: the next failure is a first one."""
         self._failures = 0
 
-    def stream_info(self, stream: str) -> dict[str, Any] | None:
-        """Return STREAM.INFO, None if there is no such stream; tried again as long as that helps."""
+    def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send one request that changes nothing; tried again as long as that helps. Raises ApiError."""
         while True:
             try:
-                return stream_info(self._client, stream)
+                return self._client.api(name, body)
             except SparkError as error:
+                if isinstance(error, ApiError) and not is_passing(error):
+                    raise
                 self.bear(error)
+
+    def stream_info(self, stream: str) -> dict[str, Any] | None:
+        """Return STREAM.INFO, None if there is no such stream."""
+        return stream_info(self, stream)
 
     def bear(self, error: SparkError) -> None:
         """Wait and connect again if need be, or raise `error` if it is not one to bear or one too many."""

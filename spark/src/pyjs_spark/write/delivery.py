@@ -25,7 +25,6 @@ from pyjs_spark.errors import OptionError, ReplayDiffers
 from pyjs_spark.nats.client import Client
 from pyjs_spark.options.writing import EXACTLY_ONCE, SinkOptions
 from pyjs_spark.read import lookup
-from pyjs_spark.read.ranges import stream_info
 from pyjs_spark.subjects import is_match
 from pyjs_spark.times import parse_rfc3339
 from pyjs_spark.write.columns import RowPlan
@@ -91,7 +90,7 @@ def look_at_target(client: Client, options: SinkOptions) -> Target:
     Raises:
         StreamMissing, OptionError: it cannot be written to like this.
     """
-    info = stream_info(client, options.stream)
+    info = lookup.stream_info(client, options.stream)
     if info is None:
         raise lookup.missing(client, options.stream)
     config: dict[str, Any] = info["config"]

@@ -37,17 +37,16 @@ from pyjs_spark.nats import buckets
 from pyjs_spark.nats.client import NOBODY, Client
 from pyjs_spark.nats.stored import Stored, stored
 from pyjs_spark.read import pull
-from pyjs_spark.read.direct import NOT_FOUND
-from pyjs_spark.read.ranges import ReadRange, stream_info
-from pyjs_spark.write.publish import patiently, publish_one
+from pyjs_spark.read.direct import END_OF_BATCH, NOT_FOUND
+from pyjs_spark.read.lookup import stream_info
+from pyjs_spark.read.ranges import ReadRange
+from pyjs_spark.write.publish import WRONG_LAST_SEQ, patiently, publish_one
 
 VERSION = 1
 BEGUN = "begun"
 DONE = "done"
-WRONG_LAST_SEQ = 10071
 KEYS_MAX = 1024  # that a server answers with at once
 TOO_MANY = 413
-END_OF_BATCH = 204
 
 
 @dataclass(frozen=True, slots=True)

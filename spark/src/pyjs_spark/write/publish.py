@@ -36,6 +36,7 @@ if fast.IS_THERE:
 else:
     from pyjs_spark.decode.frames import Acks  # type: ignore[assignment]
 
+WRONG_LAST_SEQ = 10071  # err_code
 SIZE_MAX = 64 << 20  # bytes under way: what a worker keeps, to publish it again
 PASSING = (429, 503)  # codes of refusals that end by themselves: overloaded, no leader
 CATCH_UP_S = 1.0  # between two looks at what came, while the window has room

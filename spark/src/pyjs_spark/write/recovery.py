@@ -25,10 +25,9 @@ from pyjs_spark.errors import PublishFailed, ReplayDiffers
 from pyjs_spark.nats.client import Client
 from pyjs_spark.read import pull
 from pyjs_spark.read.ranges import ReadRange, Report
-from pyjs_spark.write.publish import publish_one
+from pyjs_spark.write.publish import WRONG_LAST_SEQ, publish_one
 
 NEVER_LAST = 2**62  # a sequence that no stream is at
-WRONG_LAST_SEQ = 10071
 QUIET_S = 0.2
 OTHERS_WAIT_S = (
     5.0  # what comes later in other partitions is written by their new attempts, and may go on for hours

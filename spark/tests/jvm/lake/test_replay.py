@@ -173,11 +173,12 @@ def test_filters_choose_what_is_replayed(
     lake()
     subject = filler.subject.decode()
 
-    run(f"{subject}.* -> again.$1.x", subjects=f"{subject}.1,{subject}.2", first_seq="3", last_seq="10")
+    maps = (f"{subject}.2 -> again.first", f"{subject}.* -> again.$1.x")  # the first that matches counts
+    run(*maps, subjects=f"{subject}.1,{subject}.2", first_seq="3", last_seq="10")
 
     found = stored(filler, again)
     assert [int(each["data"]) for each in found] == [4, 5, 7, 8, 10]
-    assert found[0]["subject"] == "again.1.x"
+    assert [each["subject"] for each in found[:2]] == ["again.1.x", "again.first"]
 
 
 def test_a_rate_is_kept(run: Run, lake: Callable[[], str], filler: Filler, again: str) -> None:

@@ -1,5 +1,6 @@
-"""Jobs over Spark Connect, in a process of its own: `python connect_jobs.py ADDRESS STREAM FOLDER`."""
+"""Jobs over Spark Connect, in a process of its own: `python connect_jobs.py ADDRESS STREAM FOLDER SETTINGS`."""
 
+import json
 import os
 import sys
 from contextlib import nullcontext
@@ -14,11 +15,11 @@ from pyjs_spark.lake.tables.table import Lake
 from pyjs_spark.lake.watch import Watch
 from pyjs_spark.options.reading import parse_options
 
-address, stream, folder = sys.argv[1:]
+address, stream, folder, settings = sys.argv[1:]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 
-server = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+server = SparkSession.builder.remote("local[2]").config(map=json.loads(settings)).getOrCreate()
 spark = pyjs_spark.session(master=f"sc://{server.client.host}")
 assert type(spark).__module__ == "pyspark.sql.connect.session"
 options = {"servers": address, "stream": stream}

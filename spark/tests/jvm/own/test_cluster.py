@@ -1,7 +1,8 @@
 """A standalone cluster of a master and two workers: what `submit-args` prints runs there.
 
-Six small JVMs: master, two workers, driver, two executors. Where memory is short it is skipped with that reason. In
-`make spark-matrix` an executor and a worker are killed while a query runs.
+Six small JVMs: master, two workers, driver, two executors; four where only the archive runs, which uses one
+executor. Where memory is short it is skipped with that reason. In `make spark-matrix` an executor and a worker are
+killed while a query runs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler
-from spark.tests.jvm.conftest import IS_MATRIX, QUICK_JAVA
+from spark.tests.jvm.conftest import IS_MATRIX
 from spark.tests.package.test_deploy import DEPLOY, job
+from spark.tests.support.java import QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 
@@ -81,9 +83,9 @@ class Cluster:
         self.address = ""
 
     def start(self) -> None:
-        """Start the master and two workers, and wait until they have found each other."""
+        """Start the master and two workers, and wait until they have found each other; one where one is used."""
         self.address = self._start("master.Master", r"Starting Spark master at (spark://\S+)", "--port", "0")
-        for number in "12":
+        for number in "12" if IS_MATRIX else "1":
             size = ("--cores", "1", "--memory", "512m", "--work-dir", str(self._folder / f"work{number}"))
             self._start("worker.Worker", r"Successfully registered with master", *size, self.address)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler
-from spark.tests.jvm.conftest import IS_MATRIX, QUICK_JAVA
+from spark.tests.jvm.conftest import IS_MATRIX
+from spark.tests.support.java import QUICK_JAVA, QUICK_PLANS
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 
@@ -28,7 +29,9 @@ def test_every_job_works_over_spark_connect(server: ServerProcess, filler: Fille
     advisory = {"type": "io.nats.jetstream.advisory.v1.terminated", "stream": filler.name, "consumer": "C"}
     told = json.dumps({**advisory, "stream_seq": 3}).encode()
     assert b'"seq"' in filler.raw.request(f"dlq.{letters}".encode(), told)
+    settings = {"spark.sql.shuffle.partitions": "2", **({} if IS_MATRIX else QUICK_PLANS)}
     argv = [sys.executable, str(JOBS), f"nats://127.0.0.1:{server.port}", filler.name, str(tmp_path)]
+    argv.append(json.dumps(settings))
 
     env = {
         **os.environ,

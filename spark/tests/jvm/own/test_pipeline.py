@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler
-from spark.tests.jvm.conftest import IS_MATRIX, QUICK_JAVA
+from spark.tests.jvm.conftest import IS_MATRIX
+from spark.tests.support.java import QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 

@@ -2,8 +2,8 @@
 
 The first mapping whose source matches a subject gives its destination. `$1`, or `{{wildcard(1)}}`, is what the first
 `*` of the source matched, and `>` at the end is what its `>` matched. A subject that no mapping matches is not
-mapped; what happens to it then is not decided here. Each mapping is a regular expression and a replacement too, as
-the JVM reads them.
+mapped; what happens to it then is not decided here. The JVM maps: each mapping is a regular expression and a
+replacement as it reads them.
 """
 
 from __future__ import annotations
@@ -103,21 +103,3 @@ def _regex(token: str) -> str:
     if token == "*":
         return r"([^.]+)"
     return r"(.+)" if token == ">" else re.escape(token)
-
-
-def mapped(mappings: Iterable[Mapping], subject: str) -> str | None:
-    """Return the mapped subject, None if no mapping matches."""
-    for each in mappings:
-        match = re.search(each.pattern, subject)
-        if match:
-            return _filled(each, match)
-    return None
-
-
-def _filled(mapping: Mapping, match: re.Match[str]) -> str:
-    groups = match.groups()
-    tokens = (
-        groups[_number(token) - 1] if _number(token) else token for token in mapping.destination.split(".")
-    )
-    found = ".".join(tokens)
-    return found[:-1] + groups[-1] if mapping.destination.endswith(">") else found

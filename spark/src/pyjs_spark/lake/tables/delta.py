@@ -23,7 +23,6 @@ from pyjs_spark.lake.tables.table import Lake, Record, Table, TableFile
 from pyjs_spark.times import EPOCH
 
 APP = "pyjs-archive"
-TRIES_MAX = 5  # when maintenance of the table commits at the same time
 
 
 class DeltaArchive(Table):
@@ -40,18 +39,11 @@ class DeltaArchive(Table):
 
         if not DeltaTable.is_deltatable(self.folder):
             return None
-        table = DeltaTable(self.folder)
-        said, at = table.metadata().configuration, table.transaction_version(APP)
+        table = self.loaded()
+        said, at = table.metadata().configuration, self.end_of(table)
         if "pyjs.created" not in said or at is None:
             raise OptionError(f"{self.folder}: no archive began this Delta table; name another target")
-        return Record(
-            created=said["pyjs.created"],
-            subjects=tuple(json.loads(said["pyjs.subjects"])),
-            headers=said["pyjs.headers"],
-            first=int(said["pyjs.first"]),
-            next=at,
-            files=len(table.file_uris()),
-        )
+        return Record.of(said, at, len(table.file_uris()))
 
     def create(self, record: Record) -> None:
         """Make the table."""
@@ -63,40 +55,38 @@ class DeltaArchive(Table):
             _schema(record.headers),
             partition_by=["date"],
             name=self.stream,
-            configuration={
-                "pyjs.created": record.created,
-                "pyjs.subjects": json.dumps(record.subjects),
-                "pyjs.headers": record.headers,
-                "pyjs.first": str(record.first),
-            },
+            configuration=record.properties(),
             raise_if_key_not_exists=False,
             commit_properties=CommitProperties(app_transactions=[Transaction(APP, record.next)]),
         )
 
-    def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
-        """Add the files in one commit."""
+    def loaded(self) -> Any:
+        """Return the library's object of the table, which exists."""
         from deltalake import DeltaTable
-        from deltalake.exceptions import CommitFailedError
+
+        return DeltaTable(self.folder)
+
+    def end_of(self, table: Any) -> int | None:
+        """Return the sequence after the last one in the table."""
+        at: int | None = table.transaction_version(APP)
+        return at
+
+    def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
+        """Add the files in one commit."""
         from deltalake.transaction import CommitProperties, Transaction
 
         properties = CommitProperties(app_transactions=[Transaction(APP, high)], max_commit_retries=0)
-        for tries in range(1, TRIES_MAX + 1):
-            table = DeltaTable(self.folder)
-            at = table.transaction_version(APP)
-            if at != after:
-                raise self.moved(after, at)
-            try:
-                table.create_write_transaction(
-                    [_action(file) for file in files],
-                    "append",
-                    table.schema(),
-                    ["date"],
-                    commit_properties=properties,
-                )
-                return
-            except CommitFailedError:
-                if tries == TRIES_MAX:
-                    raise
+        actions = [_action(file) for file in files]
+        table.create_write_transaction(
+            actions, "append", table.schema(), ["date"], commit_properties=properties
+        )
+
+    def conflict(self) -> type[Exception]:
+        """Return the library's error of a commit that another one came before."""
+        from deltalake.exceptions import CommitFailedError
+
+        found: type[Exception] = CommitFailedError
+        return found
 
 
 def _schema(headers: str) -> Any:

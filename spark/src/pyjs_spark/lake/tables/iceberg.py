@@ -15,7 +15,6 @@ Source: the specification of Iceberg; pyiceberg's part of it is checked in spark
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +29,6 @@ NAME = "pyjs"  # of the catalog, and in the environment: PYICEBERG_CATALOG__PYJS
 NAMESPACE = "jetstream"
 NEXT = "pyjs.next"
 RETRIES = "commit.retry.num-retries"
-TRIES_MAX = 5  # when maintenance of the table commits at the same time
 
 
 class IcebergArchive(Table):
@@ -50,14 +48,7 @@ class IcebergArchive(Table):
             raise OptionError(f"{self.folder}: no archive began this Iceberg table; name another target")
         snapshot = table.current_snapshot()
         files = snapshot.summary["total-data-files"] if snapshot is not None else 0
-        return Record(
-            created=said["pyjs.created"],
-            subjects=tuple(json.loads(said["pyjs.subjects"])),
-            headers=said["pyjs.headers"],
-            first=int(said["pyjs.first"]),
-            next=_next(table),
-            files=int(files or 0),
-        )
+        return Record.of(said, self.end_of(table), int(files or 0))
 
     def create(self, record: Record) -> None:
         """Make the table, and the catalog if it is a file of ours."""
@@ -73,37 +64,34 @@ class IcebergArchive(Table):
             schema,
             location=self.folder,
             partition_spec=PartitionSpec(day),
-            properties={
-                "pyjs.created": record.created,
-                "pyjs.subjects": json.dumps(record.subjects),
-                "pyjs.headers": record.headers,
-                "pyjs.first": str(record.first),
-                NEXT: str(record.next),
-            },
+            properties={**record.properties(), NEXT: str(record.next)},
         )
 
-    def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
+    def end_of(self, table: Any) -> int:
+        """Return the sequence after the last one in the table."""
+        snapshot = table.current_snapshot()
+        while snapshot is not None:
+            said = snapshot.summary.additional_properties.get(NEXT) if snapshot.summary else None
+            if said is not None:
+                return int(said)
+            parent = snapshot.parent_snapshot_id
+            snapshot = table.snapshot_by_id(parent) if parent is not None else None
+        return int(table.properties[NEXT])
+
+    def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
         """Add the files in one commit."""
+        paths = [f"{self.folder}{self.data}/{file.path}" for file in files]
+        table.metadata.properties[RETRIES] = "0"  # of this object alone; it is not written to the table
+        with table.transaction() as change:
+            change.set_properties({NEXT: str(high)})
+            change.add_files(paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False)
+
+    def conflict(self) -> type[Exception]:
+        """Return the library's error of a commit that another one came before."""
         from pyiceberg.exceptions import CommitFailedException
 
-        paths = [f"{self.folder}{self.data}/{file.path}" for file in files]
-        for tries in range(1, TRIES_MAX + 1):
-            table = self._catalog(is_made=False).load_table(self._name)
-            at = _next(table)
-            if at != after:
-                raise self.moved(after, at)
-            # Of this object alone; it is not written to the table.
-            table.metadata.properties[RETRIES] = "0"
-            try:
-                with table.transaction() as change:
-                    change.set_properties({NEXT: str(high)})
-                    change.add_files(
-                        paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False
-                    )
-                return
-            except CommitFailedException:
-                if tries == TRIES_MAX:
-                    raise
+        found: type[Exception] = CommitFailedException
+        return found
 
     def loaded(self) -> Any:
         """Return the library's object of the table, which exists."""
@@ -149,18 +137,6 @@ def check_own_catalog(root: str) -> None:
         raise OptionError(
             f"format=iceberg: the target {root} is no folder that can hold a catalog; name one in [catalog] of a file"
         )
-
-
-def _next(table: Any) -> int:
-    """Return the sequence after the last one in the table."""
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        said = snapshot.summary.additional_properties.get(NEXT) if snapshot.summary else None
-        if said is not None:
-            return int(said)
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
-    return int(table.properties[NEXT])
 
 
 def _schema(headers: str) -> Any:

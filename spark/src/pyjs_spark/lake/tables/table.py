@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import quote
 
 from pyjs_spark.errors import SparkError, SparkMissing
@@ -14,6 +16,7 @@ from pyjs_spark.lake.files import file_system
 
 INSTALL = "pip install 'pyjs-spark[lake]'"
 FORMATS = ("parquet", "delta", "iceberg")
+TRIES_MAX = 5  # when maintenance of the table commits at the same time
 PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}
 
 
@@ -36,6 +39,23 @@ class Record:
     first: int  # where the archive began
     next: int  # after the last sequence that was committed
     files: int = 0
+
+    @classmethod
+    def of(cls, said: Mapping[str, str], next_seq: int, files: int) -> Record:
+        """Return the record in the properties of a table, with what its commits say."""
+        subjects = tuple(json.loads(said["pyjs.subjects"]))
+        return cls(
+            said["pyjs.created"], subjects, said["pyjs.headers"], int(said["pyjs.first"]), next_seq, files
+        )
+
+    def properties(self) -> dict[str, str]:
+        """Return what a table is told when it is made."""
+        return {
+            "pyjs.created": self.created,
+            "pyjs.subjects": json.dumps(self.subjects),
+            "pyjs.headers": self.headers,
+            "pyjs.first": str(self.first),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +96,39 @@ class Table(ABC):
     def create(self, record: Record) -> None:
         """Make the table."""
 
-    @abstractmethod
     def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
         """Add the files if the table ends at `after`, and set its end to `high`, in one step.
 
         Raises:
             SparkError: it ends elsewhere; nothing was added.
         """
+        for tries in range(1, TRIES_MAX + 1):
+            table = self.loaded()
+            at = self.end_of(table)
+            if at != after:
+                raise self.moved(after, at)
+            try:
+                self.commit(table, high, files)
+                return
+            except self.conflict():
+                if tries == TRIES_MAX:
+                    raise
+
+    @abstractmethod
+    def loaded(self) -> Any:
+        """Return the library's object of the table, which exists."""
+
+    @abstractmethod
+    def end_of(self, table: Any) -> int | None:
+        """Return the sequence after the last one in the table."""
+
+    @abstractmethod
+    def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
+        """Add the files to the table as it was loaded. Raises conflict() if it has changed since."""
+
+    @abstractmethod
+    def conflict(self) -> type[Exception]:
+        """Return the library's error of a commit that another one came before."""
 
     def moved(self, after: int, found: int | None) -> SparkError:
         """Return the error for a table that ends elsewhere."""
