@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -265,6 +265,16 @@ async def test_a_cancelled_stop_goes_on_without_who_asked() -> None:
 # What it leaves alone
 
 
+@pytest.fixture
+def thawed_heap() -> Iterator[None]:
+    """Let the garbage collector see what the suite froze (some of it may be freed meanwhile), and freeze it again."""
+    gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()  # or each collection of every later test examines all of it, a fifth of a second
+
+
+@pytest.mark.usefixtures("thawed_heap")
 async def test_the_process_of_the_program_is_left_alone() -> None:
     def found() -> list[object]:
         # SIGBUS is the one signal that is taken, below Python and in a chain: for unreadable pages of mapped files.
@@ -288,7 +298,6 @@ async def test_the_process_of_the_program_is_left_alone() -> None:
             os.getcwd(),
         ]
 
-    gc.unfreeze()  # the suite freezes what it has collected, and some of that may be freed meanwhile
     before = found()
 
     async with Server(http_port=-1) as server:
