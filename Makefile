@@ -163,6 +163,9 @@ tidy: dev
 share:
 	@.ci/share
 
+lines:
+	@.ci/lines $(ARGS)
+
 # -- building ----------------------------------------------------------------------------------------------------
 
 build: $(VENV)/.runtime ## compile what changed, in place, in parallel

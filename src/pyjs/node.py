@@ -150,7 +150,7 @@ class Node(Host):
         self.system_account = self.accounts.get(options.system_account)
         self.authenticator = authenticator_from(options, self.rng)
         self._entrance = Entrance(
-            self.authenticator, options.authorization.timeout_ns, options.ping_interval_ns
+            self.authenticator, options.authorization.timeout_ns, options.limits.ping_interval_ns
         )
         self._websocket_entrance = websocket_entrance(options, self.rng, self._entrance)
         if self.trust is not None:
@@ -337,7 +337,7 @@ class Node(Host):
 
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
         """Return (-ERR text, close reason) if the server has max_connections already; None: accepted."""
-        if len(self.sessions) > max(0, self.options.max_connections):
+        if len(self.sessions) > max(0, self.options.limits.max_connections):
             return "maximum connections exceeded", "Maximum Connections Exceeded"
         return None
 
@@ -539,15 +539,16 @@ def split_host_port(text: str, default_port: int) -> tuple[str, int]:
 
 def settings_from(options: Options) -> SessionSettings:
     """Return the settings of client connections from `options`."""
+    limits = options.limits
     return SessionSettings(
-        max_payload=options.max_payload if options.max_payload >= 0 else (1 << 31) - 1,
-        max_control_line=options.max_control_line,
-        max_pending=options.max_pending,
-        max_subscriptions=options.max_subscriptions,
-        max_sub_tokens=options.max_sub_tokens,
-        ping_max=options.ping_max,
-        write_deadline_ns=options.write_deadline_ns,
-        headers=not options.no_header_support,
+        max_payload=limits.max_payload if limits.max_payload >= 0 else (1 << 31) - 1,
+        max_control_line=limits.max_control_line,
+        max_pending=limits.max_pending,
+        max_subscriptions=limits.max_subscriptions,
+        max_sub_tokens=limits.max_sub_tokens,
+        ping_max=limits.ping_max,
+        write_deadline_ns=limits.write_deadline_ns,
+        headers=not limits.no_header_support,
         stall_producers=not options.no_fast_producer_stall,
     )
 

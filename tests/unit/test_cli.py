@@ -120,7 +120,7 @@ def test_a_warning_fails_the_check_and_not_the_start(
     checked = capsys.readouterr().err
     assert cli.main(["-c", str(path)]) == 0
     assert checked == "nats-server: " + capsys.readouterr().err
-    assert started[0].ping_interval_ns == 30_000_000_000
+    assert started[0].limits.ping_interval_ns == 30_000_000_000
 
 
 def test_a_key_that_is_set_twice_does_not_fail_the_check(

@@ -97,9 +97,10 @@ def _check_together(options: Options, places: Mapping[str, Place]) -> list[Probl
         cause = "the lame duck grace period is not shorter than the lame duck duration"
         place = places.get("lame_duck_grace_period_ns") or at("lame_duck_duration_ns")
         problems.append(Problem(place, cause, "lower lame_duck_grace_period or raise lame_duck_duration"))
-    if options.max_payload > options.max_pending:
-        cause = f"max_payload ({options.max_payload}) is higher than max_pending ({options.max_pending})"
-        place = places.get("max_payload") or at("max_pending")
+    limits = options.limits
+    if limits.max_payload > limits.max_pending:
+        cause = f"max_payload ({limits.max_payload}) is higher than max_pending ({limits.max_pending})"
+        place = places.get("limits.max_payload") or at("limits.max_pending")
         problems.append(Problem(place, cause, "lower max_payload or raise max_pending"))
     if options.tls.certificates and "authorization.timeout_ns" not in places:
         options.authorization.timeout_ns = options.tls.timeout_ns + NS_PER_S
@@ -243,8 +244,10 @@ def changes(old: Options, new: Options) -> list[Change]:
         for key in TABLES[path].keys:
             attr = f"{path}.{key.attrs[0]}".lstrip(".")
             before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
-            if attr.startswith(("log.", "monitoring.")):
-                attr = key.name  # they are parts of Options, and not blocks of the file
+            if attr.startswith("monitoring."):
+                attr = key.name
+            # Parts of Options that are no blocks of the file.
+            attr = attr.removeprefix("log.").removeprefix("limits.")
             if attr in ("jetstream", "authorization", "jetstream.limits", "cluster") or (
                 not path and "." in attr
             ):

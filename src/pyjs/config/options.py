@@ -395,6 +395,22 @@ class LogOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class ConnectionLimits:
+    """Limits of connections, and when a silent one is closed. Attributes have the names of their keys."""
+
+    max_payload: int = 1 << 20  # -1: no limit
+    max_pending: int = 64 << 20
+    max_control_line: int = 4096
+    max_connections: int = 65536  # -1: every client is refused
+    max_subscriptions: int = 0  # of one connection; 0: no limit
+    max_sub_tokens: int = 0  # 0: no limit
+    ping_interval_ns: int = 120 * NS_PER_S
+    ping_max: int = 2
+    write_deadline_ns: int = 10 * NS_PER_S
+    no_header_support: bool = False
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Options:
     """All options of one server."""
 
@@ -416,18 +432,9 @@ class Options:
     proxy_protocol: bool = False  # clients may come through a proxy that says where from
     proxies: ProxiesOptions = field(default_factory=ProxiesOptions)
 
-    max_payload: int = 1 << 20  # -1: no limit
-    max_pending: int = 64 << 20
-    max_control_line: int = 4096
-    max_connections: int = 65536  # -1: every client is refused
-    max_subscriptions: int = 0  # of one connection; 0: no limit
-    max_sub_tokens: int = 0  # 0: no limit
-    ping_interval_ns: int = 120 * NS_PER_S
-    ping_max: int = 2
-    write_deadline_ns: int = 10 * NS_PER_S
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     lame_duck_duration_ns: int = 120 * NS_PER_S
     lame_duck_grace_period_ns: int = 10 * NS_PER_S
-    no_header_support: bool = False
     no_fast_producer_stall: bool = False
     max_closed_clients: int = 10_000
     disable_sublist_cache: bool = False

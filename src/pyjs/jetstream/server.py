@@ -68,7 +68,7 @@ class JetStreamServer:
         self.options = replace(host.options.jetstream)  # a copy: a reload changes some of them
         self.shared = Shared(
             self.options,
-            host.options.max_payload,
+            host.options.limits.max_payload,
             host.options.feature_flags.get("js_ack_fc_v2", False),
             host.server_name,
             host.clock,
@@ -156,7 +156,7 @@ class JetStreamServer:
         """Apply reloaded options: JetStream and limits of the accounts, and the server's own limits."""
         new = self._host.options.jetstream
         self.options.max_memory, self.options.max_storage = new.max_memory, new.max_storage
-        self.shared.max_payload = self._host.options.max_payload
+        self.shared.max_payload = self._host.options.limits.max_payload
         self.memory.max, self.storage.max = new.max_memory, new.max_storage
         for _ in self._apply_to_accounts():
             pass

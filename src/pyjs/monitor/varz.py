@@ -60,21 +60,21 @@ def _identity(monitored: Monitored) -> JsonDict:
 
 def _limits(monitored: Monitored) -> JsonDict:
     options = monitored.options
-    answer: JsonDict = {"max_connections": options.max_connections}
+    answer: JsonDict = {"max_connections": options.limits.max_connections}
     return (
         answer
-        | filled({"max_subscriptions": options.max_subscriptions})
+        | filled({"max_subscriptions": options.limits.max_subscriptions})
         | {
-            "ping_interval": options.ping_interval_ns,
-            "ping_max": options.ping_max,
+            "ping_interval": options.limits.ping_interval_ns,
+            "ping_max": options.limits.ping_max,
             "http_host": options.monitoring.host or options.host,
             "http_port": options.monitoring.http_port,
             "http_base_path": options.monitoring.base_path,
             "https_port": options.monitoring.https_port,
             "auth_timeout": number(options.authorization.timeout_ns / NS_PER_S),
-            "max_control_line": options.max_control_line,
+            "max_control_line": options.limits.max_control_line,
             "max_payload": monitored.node.settings.max_payload,
-            "max_pending": options.max_pending,
+            "max_pending": options.limits.max_pending,
         }
     )
 
@@ -96,7 +96,7 @@ def _blocks(monitored: Monitored) -> JsonDict:
         "websocket": _websocket(monitored),
         "jetstream": jetstream,
         "tls_timeout": number(tls.timeout_ns / NS_PER_S),
-        "write_deadline": monitored.options.write_deadline_ns,
+        "write_deadline": monitored.options.limits.write_deadline_ns,
         **filled({"tls_cert_not_after": monitored.certificate_ends(tls)}),
     }
 

@@ -42,7 +42,7 @@ def announce_start(log: Log, node: Node, options: Options) -> None:
     if options.jetstream.enabled:
         log.info(f"  Node:     {node_name(node.server_id)}")
     log.info(f"  ID:       {node.server_id}")
-    if options.max_payload > PAYLOAD_SIZE_ADVISED:
+    if options.limits.max_payload > PAYLOAD_SIZE_ADVISED:
         text = f"Maximum payloads over {size_text(PAYLOAD_SIZE_ADVISED)} are generally discouraged"
         log.warn(f"{text} and could lead to poor performance")
     announce_configuration(log, options)

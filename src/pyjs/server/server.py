@@ -404,7 +404,7 @@ class Server:
         for session in list(self.node.sessions.values()):
             session.reauthorize()
         self.node.enforce_account_limits()
-        surplus = list(self.node.sessions.values())[max(0, self.options.max_connections) :]
+        surplus = list(self.node.sessions.values())[max(0, self.options.limits.max_connections) :]
         for session in reversed(surplus):
             session.close("Maximum Connections Exceeded", "maximum connections exceeded")
         if surplus:

@@ -34,7 +34,11 @@ def test_keys_are_those_of_the_configuration_file(tmp_path: Path) -> None:
 
     options = options_from(None, keys)
 
-    assert (options.port, options.ping_interval_ns, options.server_tags) == (4333, 30 * 10**9, ("one", "two"))
+    assert (options.port, options.limits.ping_interval_ns, options.server_tags) == (
+        4333,
+        30 * 10**9,
+        ("one", "two"),
+    )
     assert options.jetstream.store_dir == str(tmp_path)
     assert (options.jetstream.max_storage, options.jetstream.limits.max_ack_pending) == (10 << 30, 7)
     assert [user.user for user in options.users()] == ["a"]
@@ -61,7 +65,7 @@ def test_a_file_means_what_it_means_to_the_command(tmp_path: Path) -> None:
     options = options_from(path, {"server_name": "key"})
 
     assert (options.host, options.port) == ("0.0.0.0", 4222)
-    assert (options.server_name, options.max_payload) == ("key", 100)
+    assert (options.server_name, options.limits.max_payload) == ("key", 100)
     assert options.config_path == str(path)
     assert not wants_scratch(path, options)
 

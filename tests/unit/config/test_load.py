@@ -11,7 +11,7 @@ from pyjs.config.options import NS_PER_S, Options, is_bcrypt
 def test_without_a_file_the_defaults_hold() -> None:
     options = load_options(None, lambda path: "", {}, {})
     assert (options.host, options.port, options.monitoring.http_port) == ("0.0.0.0", 4222, 0)
-    assert (options.max_payload, options.max_pending) == (1 << 20, 64 << 20)
+    assert (options.limits.max_payload, options.limits.max_pending) == (1 << 20, 64 << 20)
     assert (options.config_path, options.config_digest, options.warnings.mistakes) == (None, "", ())
     assert options.jetstream.sync_interval_ns == NS_PER_S
     assert not options.jetstream.enabled
@@ -54,9 +54,9 @@ def test_nothing_stands_for_the_default(load: Load, line: str) -> None:
 
 
 def test_max_connections_of_nothing_refuses_everyone(load: Load) -> None:
-    assert load("max_connections: 0").max_connections == -1
-    assert load("max_connections: -5").max_connections == -1
-    assert load("max_subscriptions: -1").max_subscriptions == 0
+    assert load("max_connections: 0").limits.max_connections == -1
+    assert load("max_connections: -5").limits.max_connections == -1
+    assert load("max_subscriptions: -1").limits.max_subscriptions == 0
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_store_directory_may_stand_at_the_top(load: Load) -> None:
 )
 def test_a_bare_number_is_taken_for_a_duration_with_a_warning(load: Load, text: str, ns: int) -> None:
     options = load(f"ping_interval: {text}")
-    assert options.ping_interval_ns == ns
+    assert options.limits.ping_interval_ns == ns
     assert len(options.warnings.mistakes) == 1
     assert options.warnings.mistakes[0].startswith(
         'server.conf:1:16: "ping_interval" is a number without unit'

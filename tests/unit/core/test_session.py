@@ -207,7 +207,7 @@ def test_reserved_subjects_are_refused(node: VirtualNode, subject: bytes) -> Non
 
 def test_max_subscriptions_and_sub_tokens_are_told() -> None:
     options = Options()
-    options.max_subscriptions, options.max_sub_tokens = 2, 3
+    options.limits.max_subscriptions, options.limits.max_sub_tokens = 2, 3
     client = VirtualNode(options).client()
     client.send(b"SUB a.b.c.d 1\r\nSUB a 2\r\nSUB b 3\r\nSUB c 4\r\n")
     assert client.take() == (
@@ -218,7 +218,7 @@ def test_max_subscriptions_and_sub_tokens_are_told() -> None:
 
 def test_max_connections_refuses_one_more() -> None:
     options = Options()
-    options.max_connections = 1
+    options.limits.max_connections = 1
     node = VirtualNode(options)
     node.client()
     refused = node.client(connect=None)
@@ -227,7 +227,7 @@ def test_max_connections_refuses_one_more() -> None:
 
 
 def test_a_silent_client_is_pinged_and_then_stale(node: VirtualNode) -> None:
-    node.options.ping_interval_ns = 10 * NS_PER_S
+    node.options.limits.ping_interval_ns = 10 * NS_PER_S
     node.node.apply_options(node.options)
     client = node.client()
     node.advance(seconds=11)
@@ -241,7 +241,7 @@ def test_a_silent_client_is_pinged_and_then_stale(node: VirtualNode) -> None:
 
 
 def test_a_pong_keeps_the_connection_and_measures_the_round_trip(node: VirtualNode) -> None:
-    node.options.ping_interval_ns = 10 * NS_PER_S
+    node.options.limits.ping_interval_ns = 10 * NS_PER_S
     node.node.apply_options(node.options)
     client = node.client()
     for _ in range(600):
@@ -254,7 +254,7 @@ def test_a_pong_keeps_the_connection_and_measures_the_round_trip(node: VirtualNo
 
 def test_a_receiver_over_max_pending_is_dropped_without_a_word() -> None:
     options = Options()
-    options.max_pending = 10_000
+    options.limits.max_pending = 10_000
     node = VirtualNode(options)
     slow, publisher = node.client(), node.client()
     slow.send(b"SUB a 1\r\n")
@@ -292,7 +292,7 @@ def test_output_waits_while_the_transport_is_full(node: VirtualNode) -> None:
 
 def test_a_publisher_is_stalled_while_a_receiver_is_nearly_full() -> None:
     options = Options()
-    options.max_pending = 1 << 20
+    options.limits.max_pending = 1 << 20
     node = VirtualNode(options)
     slow, publisher = node.client(), node.client()
     slow.send(b"SUB a 1\r\n")

@@ -36,14 +36,14 @@ def test_a_model_says_what_keys_say(tmp_path: Path) -> None:
     # when
     options = options_from(model, {})
     # then
-    assert (options.max_payload, options.ping_interval_ns) == (4096, 30_000_000_000)
+    assert (options.limits.max_payload, options.limits.ping_interval_ns) == (4096, 30_000_000_000)
     assert (options.jetstream.store_dir, options.jetstream.max_memory) == (str(tmp_path), 1 << 30)
     assert options.accounts["A"].users[0].user == "a"
     assert (options.host, options.port) == ("127.0.0.1", -1)
 
 
 def test_keys_stand_above_the_model() -> None:
-    assert options_from(ServerOptions(max_payload=1, ping_max=7), {"max_payload": 2}).max_payload == 2
+    assert options_from(ServerOptions(max_payload=1, ping_max=7), {"max_payload": 2}).limits.max_payload == 2
 
 
 def test_the_reader_of_the_configuration_has_the_last_word() -> None:
@@ -86,7 +86,7 @@ def test_a_server_in_a_thread_takes_a_model() -> None:
 
 def test_a_virtual_node_takes_a_model() -> None:
     with VirtualNode(ServerOptions(jetstream=True, max_payload=77)) as node:
-        assert node.options.max_payload == 77
+        assert node.options.limits.max_payload == 77
 
 
 @pytest.mark.parametrize(

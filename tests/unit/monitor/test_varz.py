@@ -1,6 +1,6 @@
 from tests.unit.monitor.conftest import Site
 
-from pyjs.config.options import Options
+from pyjs.config.options import ConnectionLimits, Options
 
 
 def test_an_idle_server_shows_its_identity_and_limits(site: Site) -> None:
@@ -51,7 +51,10 @@ def test_what_is_configured_is_shown(two_accounts: Site) -> None:
 
 def test_tags_and_metadata_are_shown_only_when_there_are_any() -> None:
     options = Options(
-        server_tags=("a", "b"), server_metadata={"k": "v"}, max_subscriptions=7, system_account=""
+        server_tags=("a", "b"),
+        server_metadata={"k": "v"},
+        limits=ConnectionLimits(max_subscriptions=7),
+        system_account="",
     )
 
     answer = Site(options).json("/varz")

@@ -10,7 +10,7 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
-from pyjs.config.options import JetStreamOptions, MonitoringOptions, Options
+from pyjs.config.options import ConnectionLimits, JetStreamOptions, MonitoringOptions, Options
 from pyjs.node import Node
 from pyjs.server import server as server_module
 from pyjs.server.connection import BUFFER_HIGH
@@ -183,7 +183,7 @@ async def test_a_client_that_sends_without_end_leaves_time_for_others(start: Sta
 
 
 async def test_more_than_max_connections_are_refused(start: Start) -> None:
-    server = await start(max_connections=1)
+    server = await start(limits=ConnectionLimits(max_connections=1))
     peer = await Peer.of(server)
 
     reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
@@ -257,7 +257,7 @@ async def test_a_key_that_is_set_twice_is_a_warning_at_the_start_and_at_a_reload
 
     server.reload()
 
-    assert server.options.ping_max == 5
+    assert server.options.limits.ping_max == 5
     assert isinstance(server.log, ListLog)
     noted = [text.partition(", and")[0] for level, text in server.log.lines if level == "WRN"]
     said = '"ping_max" is set twice in this block, first at'

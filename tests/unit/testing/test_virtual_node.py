@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyjs.aio import ConfigError
-from pyjs.config.options import Options
+from pyjs.config.options import ConnectionLimits, Options
 from pyjs.testing import RawClient, VirtualNode
 
 STREAM = b'{"name":"S","subjects":["s"],"max_age":60000000000}'
@@ -63,6 +63,6 @@ def test_the_same_seed_is_the_same_node() -> None:
 
 
 def test_it_takes_options_and_refuses_wrong_keys() -> None:
-    assert VirtualNode(Options(max_payload=7)).node.settings.max_payload == 7
+    assert VirtualNode(Options(limits=ConnectionLimits(max_payload=7))).node.settings.max_payload == 7
     with pytest.raises(ConfigError, match="unknown field"):
         VirtualNode(prot=1)  # type: ignore[call-arg]

@@ -190,9 +190,9 @@ def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]
             fix = "add port: 6222 (or listen) to the block"
             return [Problem(at("cluster.routes"), "routes need a cluster port", fix)]
         return []
-    if options.max_payload > PAYLOAD_MAX:
-        cause = f"max_payload ({options.max_payload}) is more than a route carries"
-        return [Problem(at("max_payload"), cause, "lower it to 64MB, or remove the block cluster")]
+    if options.limits.max_payload > PAYLOAD_MAX:
+        cause = f"max_payload ({options.limits.max_payload}) is more than a route carries"
+        return [Problem(at("limits.max_payload"), cause, "lower it to 64MB, or remove the block cluster")]
     if options.jetstream.enabled:
         cause = "JetStream in a cluster is not supported yet: streams are not replicated"
         return [Problem(at("cluster"), cause, "turn jetstream off, or remove the block cluster")]

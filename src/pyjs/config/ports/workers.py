@@ -33,8 +33,11 @@ def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]
             f"workers with a resolver of type {kind} are not supported yet: one process owns its directory"
         )
         found.append(Problem(place, cause, "use resolver: MEMORY or a URL, or remove workers"))
-    if options.max_payload > options.max_pending // 4:
-        sizes = f"max_payload ({options.max_payload}) is more than a quarter of max_pending ({options.max_pending})"
+    limits = options.limits
+    if limits.max_payload > limits.max_pending // 4:
+        sizes = (
+            f"max_payload ({limits.max_payload}) is more than a quarter of max_pending ({limits.max_pending})"
+        )
         cause = f"{sizes}, so that workers cannot pass on such messages"
         found.append(Problem(place, cause, "raise max_pending"))
     return found

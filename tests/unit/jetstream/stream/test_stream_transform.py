@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-from pyjs.config.options import Options
+from pyjs.config.options import ConnectionLimits, Options
 
 MOVED = {"src": "foo.*", "dest": "bar.$1"}
 
@@ -92,7 +92,7 @@ def test_a_transform_that_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize("storage", ["file", "memory"])
 def test_a_subject_that_no_record_has_room_for_is_refused(storage: str) -> None:
     # given
-    options = Options(max_control_line=200_000)
+    options = Options(limits=ConnectionLimits(max_control_line=200_000))
     js = JetStreamFixture(options)
     js.add("S", subjects=["s.>"], storage=storage)
     js.add("T", subjects=["t.*"], storage=storage, subject_transform={"src": "t.*", "dest": "longer.$1"})
