@@ -176,7 +176,7 @@ def count_subscribers(account: Account, body: bytes) -> Steps:
     count = 0
     for at, sub in enumerate(found):
         if at % COUNTED == COUNTED - 1:
-            yield
+            yield None
         if queues and sub.queue != queues[0]:
             continue
         if isinstance(sub.sink, ClientSession) and (literal or is_subset(sub.subject, subject)):
