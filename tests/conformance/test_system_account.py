@@ -248,3 +248,32 @@ def test_a_reload_is_asked_for_and_its_error_is_told(tmp_path: Path) -> None:
 
     peer, ours = of_both(tmp_path, CONFIG, look)
     assert ours == peer
+
+
+def test_the_system_account_removes_all_streams_of_an_account(tmp_path: Path) -> None:
+    def look(server: ServerProcess) -> Any:
+        asker, member = Asker(server, "sys"), Asker(server, "a")
+        for name, storage in (("F", "file"), ("M", "memory")):
+            config = {"name": name, "subjects": [name.lower()], "storage": storage}
+            member.ask(f"$JS.API.STREAM.CREATE.{name}", json.dumps(config))
+        listener = Asker(server, "a")
+        listener.client.send(b"SUB $JS.EVENT.ADVISORY.STREAM.> 9\r\nPING\r\n")
+        listener.client.read_until(b"PONG\r\n")
+        found = [
+            Asker(server, "a").ask("$JS.API.ACCOUNT.PURGE.A", fences=20),
+            member.ask("$JS.API.STREAM.NAMES")["streams"],
+            *(asker.ask(f"$JS.API.ACCOUNT.PURGE.{name}", "x") for name in ("NONE", "B", "SYS", "A", "A")),
+            member.ask("$JS.API.STREAM.NAMES")["streams"],
+            Asker(server, "sys").ask("$JS.API.ACCOUNT.PURGE.A.B", fences=20),
+        ]
+        listener.client.send(b"PING\r\n")
+        advisories = listener.client.read_until(b"PONG\r\n")
+        found.append(sorted(line for line in advisories.splitlines() if line.startswith(b"MSG $JS.EVENT")))
+        again = {"name": "F", "subjects": ["f"]}
+        found.append("error" in member.ask("$JS.API.STREAM.CREATE.F", json.dumps(again)))
+        return found
+
+    with_streams = CONFIG + 'jetstream { store_dir: "<<store>>" }\n'
+    peer, ours = of_both(tmp_path, with_streams, look)
+    assert peer[3] == {"type": "io.nats.jetstream.api.v1.account_purge_response", "initiated": True}
+    assert ours == peer

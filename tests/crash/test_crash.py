@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash import acks, damage, errors, kill, outages, power
+from tests.crash import acks, batches, damage, errors, kill, outages, power
 from tests.crash.damages import Damage, Tree
 from tests.crash.ext4 import CannotMount, Ext4
 from tests.crash.judge import Verdict
@@ -93,6 +93,11 @@ def test_kill_9_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:
 def test_confirmed_consumer_acks_survive_kill_9(tmp_path: Path) -> None:
     found = acks.one_round(args(), tmp_path, 1000)
     assert found == {"confirmed": 1000, "redelivered": 0, "floor": 1000}
+
+
+def test_kill_9_leaves_whole_batches_or_none(tmp_path: Path) -> None:
+    found = batches.run(args(cycles=6), tmp_path)
+    assert found["violations"] == []
 
 
 @pytest.mark.usefixtures("ext4_here")

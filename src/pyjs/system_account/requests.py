@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from pyjs.core.account import Account
+    from pyjs.core.chore import Step
     from pyjs.core.sink import Request
     from pyjs.node import Node
     from pyjs.system_account.answers import Answers
 
-    Steps = Generator[None, None, bytes | None]
+    Steps = Generator[Step, None, bytes | None]
 
 USER_INFO = "$SYS.REQ.USER.INFO"
 COUNTED = 2000  # subscriptions in one step
@@ -94,6 +95,10 @@ class SystemRequests:
         self._on(system, control + "KICK", lambda request: self.answers.kick(request.payload))
         self._on(system, control + "LDM", lambda request: self.answers.start_lame_duck(request.payload))
         self._on(system, control + "RELOAD", lambda request: self._reloaded(system, request))
+        if self._node.options.runs_jetstream:
+            from pyjs.system_account.purge import SUBJECT, purge  # only servers with streams need it
+
+            self._on(system, SUBJECT, lambda request: purge(self._node, system, request))
         if self._node.trust is not None:
             from pyjs.system_account.claims import ClaimsRequests  # only servers with operators need it
 
@@ -115,7 +120,7 @@ class SystemRequests:
     def _on(self, account: Account, subject: str, answer: Callable[[Request], Steps | bytes | None]) -> None:
         """Reply to requests for `subject` with the result of `answer`, unless that is None."""
 
-        def handle(request: Request) -> Generator[None, None, None]:
+        def handle(request: Request) -> Generator[Step, None, None]:
             try:
                 found = answer(request)
                 if found is not None and not isinstance(found, bytes):
@@ -171,7 +176,7 @@ def count_subscribers(account: Account, body: bytes) -> Steps:
     count = 0
     for at, sub in enumerate(found):
         if at % COUNTED == COUNTED - 1:
-            yield
+            yield None
         if queues and sub.queue != queues[0]:
             continue
         if isinstance(sub.sink, ClientSession) and (literal or is_subset(sub.subject, subject)):

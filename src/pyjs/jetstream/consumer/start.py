@@ -61,8 +61,10 @@ def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[
 
 def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> int:
     policy = config.deliver_policy
+    if policy == "last" and not config.filters:
+        return store.last_seq  # a deleted message, too: nothing is delivered then, as in nats-server
     if policy == "last":
-        return max(store.last_match(subject.encode()) for subject in config.filters or (">",))
+        return max(store.last_match(subject.encode()) for subject in config.filters)
     if policy == "by_start_time":
         assert config.opt_start_time_ns is not None
         return _first_from(store.catalogue.seq_at(wrapped_ns(config.opt_start_time_ns)), store, matches)

@@ -109,6 +109,8 @@ class BatchChecks:
             headers, payload, _ = self._state.add_up_after(headers, self._sums.get(subject), subject)
             self._sums[subject] = headers, payload
             message = Staged(subject, headers, payload)
+            size_max = self._config.max_msg_size
+            errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM.raise_if(0 <= size_max < len(headers) + len(payload))
         self._check_sequences(headers, subject)
         if error := later_refusal(2, self._config, headers, len(message.payload), subject, self):
             raise error
