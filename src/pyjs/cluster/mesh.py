@@ -40,7 +40,7 @@ class DialState(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Dial:
-    """One address, and how it goes with it."""
+    """One address, with the state of its connection attempts."""
 
     host: str
     port: int

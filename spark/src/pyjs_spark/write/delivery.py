@@ -284,7 +284,7 @@ class Delivery:
         return [each for each in found if each is not None and each.batch == place.batch]
 
     def _check(self) -> None:
-        """Refuse to write where the markers say that these rows belong to another history."""
+        """Refuse to write if the markers in the stream are those of another history of rows."""
         place = self._place
         known = [each for each in (self._mine, self._newest) if each is not None and each.batch >= 0]
         for marker in known:
@@ -374,7 +374,7 @@ class Delivery:
         )
 
     def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
-        """Return which of these rows the stream has, after a connection was lost."""
+        """Return those of these rows that the stream has, after a connection was lost."""
         found: Found = self._recovery().find(max(after, self._publisher.last_seq))
         away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
         if found.missing and not self._is_in_window(away_ns):

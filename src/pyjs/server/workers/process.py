@@ -99,13 +99,13 @@ class WorkerProcess:
             self._become(State.ENDED)
 
     def stop(self) -> None:
-        """Let the process close its connections and streams, and start no other one."""
+        """Ask the process to close its connections and streams; no other one is started."""
         self._stopping.set()
         if self._process is not None:
             self._channel.send({"do": "stop"})
 
     def start_lame_duck(self) -> None:
-        """Let the process enter lame duck mode, and start no other one."""
+        """Ask the process to enter lame duck mode; no other one is started."""
         self._may_end = True
         if self.state is State.READY:
             self._channel.send({"do": "lame_duck"})
@@ -216,7 +216,7 @@ class WorkerProcess:
         return page
 
     async def reload(self) -> str:
-        """Let the process read the configuration again; return its error, "": none."""
+        """Ask the process to read the configuration again; return its error, "": none."""
         found = await self._ask({"do": "reload"})
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
 
@@ -237,7 +237,7 @@ def _page_of(message: Message, body: bytes) -> Page:
 
 
 def _told(code: int) -> str:
-    """Return how a process has ended."""
+    """Return the exit code or signal of a process, as text."""
     if code >= 0:
         return f"has ended with code {code}"
     try:
