@@ -127,7 +127,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The surroundings of a run: a Spark for its time, and who watches it."""
+    """The environment of a run: its Spark session, and its observers."""
 
     open: Callable[[], AbstractContextManager[SparkSession]]
     watch: Watch

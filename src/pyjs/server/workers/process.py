@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.server.logging import Logger
     from pyjs.server.workers.channel import Message
 
-BACKOFF_S = 0.1  # before a worker that has died starts again; doubles
+BACKOFF_S = 0.1  # before a crashed worker is started again; doubles
 BACKOFF_MAX_S = 30.0
 LASTING_S = 60.0  # a worker that was ready for so long starts with BACKOFF_S again
 PAGE_S = 5.0  # that a worker may take for a page
@@ -34,7 +34,7 @@ class State(enum.Enum):
 
     STARTING = enum.auto()
     READY = enum.auto()
-    RESTING = enum.auto()  # it has died, and starts again
+    RESTING = enum.auto()  # it crashed, and will be started again
     ENDED = enum.auto()
 
 
@@ -76,7 +76,7 @@ class WorkerProcess:
 
     # -- life ----------------------------------------------------------------------------------------------------
     async def run(self, may_start_again: Callable[[], bool]) -> None:
-        """Run processes until `stop`; a first one that dies before `may_start_again` is the last."""
+        """Run processes until `stop`; if the first one exits before `may_start_again`, it is the last."""
         backoff_s = BACKOFF_S
         loop = asyncio.get_running_loop()
         try:
