@@ -216,10 +216,10 @@ class Delivery:
         self._mine, self._newest = self._progress.read_own(place.part) if self._is_exact else (None, None)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Delivered:
-        """Write all rows; return when the stream has them.
+        """Write all rows, and wait until the stream has them.
 
         Raises:
-            RowRefused, PublishFailed, ReplayDiffers, WriterReplaced and what else the client raises.
+            RowRefused, PublishFailed, ReplayDiffers, WriterReplaced and other errors of the client.
         """
         if self._is_exact:
             self._write_exactly_once(self._columns(batches))
