@@ -239,7 +239,7 @@ class Node(Host):
                 self.trust.load(name)
 
     def server_fields(self) -> dict[str, object]:
-        """Return how the server describes itself to a service that decides about clients."""
+        """Return the description of the server for an authorization service."""
         fields: dict[str, object] = {
             "name": self.server_name,
             "host": self.host,

@@ -60,7 +60,7 @@ def texts(fields: Map, name: str) -> tuple[str, ...]:
 
 
 def block(fields: Map, name: str) -> Map:
-    """Return an object."""
+    """Return the JSON object in a field."""
     value = fields.get(name)
     if value is None:
         return {}

@@ -2,8 +2,8 @@
 
     base64url(header) . base64url(claims) . base64url(signature of what precedes it)
 
-The issuer in the claims is the public key of the signature, so a decoded token says who signed it, not that the
-signer is trusted. Claims of version 1 have their kind at the top and sign the claims alone.
+The issuer in the claims is the public key of the signature: a decoded token names its signer, but the signer need not
+be trusted. Claims of version 1 have their kind at the top and sign the claims alone.
 
 Knows nothing of the meaning of the claims.
 Source: nats-io/jwt; texts as nats-server 2.15 (tests/conformance/test_jwt.py).

@@ -1,8 +1,8 @@
-"""The first lines of a route: who is there, and whether both sides may talk.
+"""The first lines of a route: they identify both servers, and accept or refuse the route.
 
 The listening side sends `INFO {...}`, the other side `CONNECT {...}`, and the listening side `+OK` or `-ERR 'text'`.
 After +OK both sides send frames (wire/route_frames). A nats-server sends the same first lines without the field
-`pyjs_route`: each side says then in its log, and to the other side, whom it met.
+`pyjs_route`: each side then refuses the other one by name, in its log and in an `-ERR`.
 """
 
 from __future__ import annotations

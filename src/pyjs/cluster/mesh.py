@@ -40,7 +40,7 @@ class DialState(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Dial:
-    """One address, and how it goes with it."""
+    """One address, with the state of its connection attempts."""
 
     host: str
     port: int
@@ -50,7 +50,7 @@ class Dial:
     state: DialState = DialState.WAITING
     failures: int = 0
     lost_ns: int = 0  # when the failures began
-    server_id: str = ""  # who answered last
+    server_id: str = ""  # of the server that answered last
     timer: Timer | None = None
     pulse: bool = False  # for heartbeats, beside a route
 
@@ -136,7 +136,7 @@ class Mesh:
         return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS
 
     def connected(self, dial: Dial, server_id: str) -> None:
-        """Note who is at the address: there is a route to it, perhaps another one than this connection."""
+        """Note the server at the address: there is a route to it, perhaps over another connection."""
         dial.state, dial.server_id, dial.failures = DialState.CONNECTED, server_id, 0
 
     def is_self(self, dial: Dial) -> None:

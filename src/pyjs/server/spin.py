@@ -103,7 +103,7 @@ class Spin:
 
 
 def preemptions() -> int:
-    """Return how often the kernel took the core away from this process."""
+    """Return the number of involuntary context switches of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 

@@ -75,7 +75,7 @@ class SyncSet:
                 del noted[known]
 
     def sync(self) -> None:
-        """Return when everything noted since the last call is durable.
+        """Wait until everything noted since the last call is durable.
 
         Raises:
             OSError: nothing of the batch counts as durable; a second `sync` proves nothing.

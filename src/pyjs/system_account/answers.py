@@ -358,6 +358,6 @@ def _lists(subjects: SubjectPermissions | None) -> JsonDict:
 
 
 def _at_once(data: JsonDict) -> Data:
-    """Return `data`; an iterator of steps that takes none."""
+    """Return `data` as an iterator of steps does, without a step."""
     yield from ()
     return data

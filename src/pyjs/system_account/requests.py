@@ -63,7 +63,7 @@ class SystemRequests:
 
     @property
     def in_use(self) -> bool:
-        """Whether there was a request."""
+        """Whether any request has come."""
         return self._answers is not None
 
     def subscribe(self) -> None:

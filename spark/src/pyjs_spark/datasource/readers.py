@@ -87,7 +87,7 @@ class RangeReader:
             yield batch if same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
     def range_of(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
-        """Return how one span is read."""
+        """Return the range to read for one span, with the options of this read."""
         options = self.options
         return ReadRange(
             stream=span.stream,

@@ -124,7 +124,7 @@ def described(bucket: str, message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of one object without its content; `message` has seq, ts_ns, subject and data.
 
     Raises:
-        ProtocolError: the message is no JSON of an object.
+        ProtocolError: the message is not the JSON of an object.
     """
     try:
         said = strict_json.loads(message["data"])

@@ -1,17 +1,17 @@
-"""Archive of streams as Parquet files, whose names say which sequences they hold.
+"""Archive of streams as Parquet files; the name of a file has its first and last sequence.
 
     <root>/stream=<name>/date=<UTC day>/seq=<first>-<last>.parquet    both numbers with 19 digits
     <root>/stream=<name>/_archive.json      which stream it was, and with which options
     <root>/stream=<name>/_none/             empty files of such names, for ranges without a message
     <root>/stream=<name>/_tmp/              files that are being written
 
-The names are all there is of progress: what no file covers is read in the next run, and a run that was killed costs
-the files that it was at. A file covers its whole range of sequences, with those that had no message any more. Ranges
+The names alone record the progress: the next run reads the sequences that no file covers, and after a kill it writes
+the unfinished files again. A file covers its whole range of sequences, including those without a message. Ranges
 end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read, so that the same run
-made twice writes the same files. No file is ever changed; a file appears by being renamed, whole.
+made twice writes the same files. No file is ever changed; a complete file is renamed into place.
 
-One run at a time may write to an archive. Any engine reads it as a table partitioned by stream and date; files that
-begin with `_` are none of it. Root is a directory that all workers see, or a URI that pyarrow has a file system for
+One run at a time may write to an archive. Any engine reads it as a table partitioned by stream and date, without the
+files that begin with `_`. Root is a directory that all workers see, or a URI that pyarrow has a file system for
 (s3://, hdfs://, gs://).
 """
 

@@ -96,7 +96,7 @@ class Job:
         return str(self["master"])
 
     def read(self, spark: SparkSession, schema: str = "", **more: object) -> DataFrame:
-        """Return what the options choose."""
+        """Return the rows that the options select."""
         reader = spark.read.format("jetstream").options(**{**self.given, **more})
         return (reader.schema(schema) if schema else reader).load()
 
@@ -126,7 +126,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The surroundings of a run: a Spark for its time, and who watches it."""
+    """The environment of a run: its Spark session, and its observers."""
 
     open: Callable[[], AbstractContextManager[SparkSession]]
     watch: Watch
@@ -183,7 +183,7 @@ class JobKind:
         return replace(found, made=self.check(found))
 
     def validate(self, job: Job) -> Outcome:
-        """Return that a job is valid."""
+        """Return the outcome of the subcommand `validate` for a valid job."""
         places = [
             f" {word} {job.values[name]}"
             for word, name in (("from", "source"), ("to", "target"))

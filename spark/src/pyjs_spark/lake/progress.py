@@ -40,7 +40,7 @@ class Planned:
 
 
 def progress(holding: Holding) -> ArchiveProgress:
-    """Return how far the archive of one stream is."""
+    """Return the progress of one stream's archive."""
     state, covered = holding.state, holding.covered
     is_other = holding.said is not None and holding.said["created"] != state.created
     ends = [low for low, _ in covered[:1]]

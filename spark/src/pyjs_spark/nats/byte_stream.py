@@ -129,7 +129,7 @@ class ByteStream:
 
 
 def tls_context(settings: ConnectSettings) -> ssl.SSLContext:
-    """Return how the server is checked and who we are. Raises BadCredentials."""
+    """Return the TLS settings: the check of the server, and the client's certificate. Raises BadCredentials."""
     try:
         context = ssl.create_default_context(cafile=settings.tls_ca or None)
         if settings.tls_cert:

@@ -1,6 +1,6 @@
 """One blocking connection to a NATS server: requests, and pull deliveries decoded straight into columns.
 
-No event loop and no thread: bytes are read when somebody waits for an answer, and a PING of the server is answered
+No event loop and no thread: bytes are read while a call waits for an answer, and PINGs of the server are answered
 then. Frames of a decoder's subscription go to the decoder in bulk; every other frame is taken apart here, one by one.
 
     MSG <subject> <sid> [reply] <size>\\r\\n<payload>\\r\\n

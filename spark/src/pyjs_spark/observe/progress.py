@@ -1,4 +1,4 @@
-"""One batch of a streaming query, from the progress that Spark reports as JSON. Knows nothing of who reads it.
+"""One batch of a streaming query, from the progress that Spark reports as JSON. Knows nothing of its readers.
 
     {"name": "orders", "batchId": 5, "numInputRows": 40, "batchDuration": 945, "durationMs": {"addBatch": 544, ...},
      "sources": [{"startOffset": {...}, "endOffset": {...}, "latestOffset": {...}}], "observedMetrics": {...}, ...}

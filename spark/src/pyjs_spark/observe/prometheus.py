@@ -69,7 +69,7 @@ class QueryMetrics:
         return int(self._serving[-1][0].server_port)
 
     def close(self) -> None:
-        """Stop serving and take the metrics out of the registry, as before they are made a second time."""
+        """Stop serving, and remove the metrics from the registry, so that they can be registered again."""
         for server, thread in self._serving:
             server.shutdown()
             server.server_close()

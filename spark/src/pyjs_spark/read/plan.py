@@ -223,7 +223,7 @@ def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState])
 
 
 def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str, StreamState]) -> int:
-    """Return how many rows `size_max` bytes are about, by the mean message of each stream; at least one."""
+    """Return the estimated number of rows in `size_max` bytes, by the mean message of each stream; at least one."""
     rows = sum(counts.values())
     size = sum(
         count * states[name].size // states[name].messages

@@ -191,7 +191,7 @@ class Planner:
         return replace(at, next=lookup.next_seq(self._api, state, at.next, self.options.subjects))
 
     def between(self, start: Offsets, end: Offsets, cut: Cut | None = None) -> list[Span]:
-        """Return the ranges between two offsets of this planner, cut as it would by itself. Raises DataLoss."""
+        """Return the ranges between two offsets, divided as for a batch of this planner. Raises DataLoss."""
         spans = plan.between(start, end)
         states = self._states_of(span.stream for span in spans)
         self._lost(

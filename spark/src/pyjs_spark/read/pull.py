@@ -300,7 +300,7 @@ class PullRead:
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
-        """Return how a status ends the request, None if it does not."""
+        """Return the kind of end that a status means for the request, None: it continues."""
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:

@@ -37,7 +37,7 @@ class RowPlan:
 
 
 def plan_rows(fields: Sequence[SparkField], options: SinkOptions) -> RowPlan:
-    """Return which columns are written.
+    """Return the written columns.
 
     Raises:
         SchemaError: a column that is missing, has another type, or is none that is written.

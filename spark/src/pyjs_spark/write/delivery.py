@@ -215,10 +215,10 @@ class Delivery:
         self._mine, self._newest = self._progress.read_own(place.part) if self._is_exact else (None, None)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Delivered:
-        """Write all rows; return when the stream has them.
+        """Write all rows, and wait until the stream has them.
 
         Raises:
-            RowRefused, PublishFailed, ReplayDiffers, WriterReplaced and what else the client raises.
+            RowRefused, PublishFailed, ReplayDiffers, WriterReplaced and other errors of the client.
         """
         if self._is_exact:
             self._write_exactly_once(self._columns(batches))
@@ -283,7 +283,7 @@ class Delivery:
         return [each for each in found if each is not None and each.batch == place.batch]
 
     def _check(self) -> None:
-        """Refuse to write where the markers say that these rows belong to another history."""
+        """Refuse to write if the markers in the stream are those of another history of rows."""
         place = self._place
         known = [each for each in (self._mine, self._newest) if each is not None and each.batch >= 0]
         for marker in known:
@@ -373,7 +373,7 @@ class Delivery:
         )
 
     def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
-        """Return which of these rows the stream has, after a connection was lost."""
+        """Return those of these rows that the stream has, after a connection was lost."""
         found: Found = self._recovery().find(max(after, self._publisher.last_seq))
         away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
         if found.missing and not self._is_in_window(away_ns):

@@ -59,7 +59,7 @@ class Marker:
     created: str  # of the target
     after: int  # its last sequence before the first attempt at this batch
     first_run: str  # the run of the query that began this batch
-    attempt: str  # who wrote this
+    attempt: str  # of the writer of this marker
     rows: int = 0  # DONE: of the batch in this partition
     digest: str = ""  # DONE: of their content
     duplicates: int = 0  # DONE: rows that the last attempt sent and the stream had already
@@ -75,7 +75,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class BatchMark:
-    """The newest batch of a sink, and who began it."""
+    """The newest batch of a sink, and the attempt that began it."""
 
     batch: int
     run: str

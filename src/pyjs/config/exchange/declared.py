@@ -44,7 +44,7 @@ class StreamExport:
     """Subjects whose messages other accounts may receive."""
 
     subject: str
-    accounts: tuple[str, ...] = ()  # who may import it; (): every account
+    accounts: tuple[str, ...] = ()  # those that may import it; (): every account
     account_token_position: int = 0  # the token of the import's subject that is the importer's name; 0: none
     activation_required: bool = False  # an importer needs an activation
     revocations: tuple[tuple[str, int], ...] = ()  # importer, or ANY: activations issued up to then are void
@@ -95,7 +95,7 @@ class ServiceImport:
     account: str
     subject: str
     to: str = ""  # the subject here; "": the same
-    share: bool = False  # the service learns who asks
+    share: bool = False  # the service learns the user and address of the client
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:

@@ -143,7 +143,7 @@ def origin_of(text: str) -> tuple[str, str, int]:
 def check_websocket(
     options: Options, at: Callable[[str], Place], no_auth_user: Callable[[str, Place], list[Problem]]
 ) -> list[Problem]:
-    """Return the problems of the block with other options; `no_auth_user` checks such a user."""
+    """Return the problems of the block with other options; `no_auth_user` is the check of that key."""
     block = options.websocket
     if not block.port:
         return []

@@ -2,7 +2,7 @@
 
 Each subscription that matches the local subject of a stream import has one, in the same queue group and with the same
 sid. The receiver sees the local subject. As in nats-server, imported messages do not count for UNSUB max, a message
-that came here by a service import is not passed on, and a stream import reaches one account far.
+of a service import is not passed on, and stream imports are not chained over several accounts.
 
 Compiled: every imported message (benchmarks/: 1-1 across a stream import).
 """

@@ -762,7 +762,7 @@ cdef class Consumer(StreamConsumer):
             self.cursor.dropped(seq)
 
     def on_purge(self, uint64_t first_seq) -> None:
-        """Handle a purge: everything before `first_seq` is gone, and perhaps more."""
+        """Handle a purge, which removed all messages before `first_seq` and possibly others."""
         before = self.summary()
         first_seq = max(first_seq, 1)           # 0 if the stream never had a message
         self.cursor.purged(first_seq)

@@ -98,7 +98,7 @@ def reset(consumer: Consumer, wanted: int) -> int:
 
 
 def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Return when the state of a reset consumer is durable; an interest stream then removes unneeded messages.
+    """Wait until the state of a reset consumer is durable; an interest stream then removes unneeded messages.
 
     Raises:
         ApiError: 10204, the state could not be written; the next write of it may still succeed.

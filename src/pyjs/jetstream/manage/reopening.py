@@ -116,7 +116,7 @@ def _reopen(js: JetStream, name: str) -> Iterator[Step]:
 
 
 def _written(js: JetStream) -> Generator[Step, None, None]:
-    """Return when all earlier changes of metadata are finished."""
+    """Wait until all earlier changes of metadata are finished."""
     if js.shared.metadata.pending:
         try:
             yield from js.shared.metadata.commit(Barrier())

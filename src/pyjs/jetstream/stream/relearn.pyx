@@ -64,7 +64,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
 
 def schedule_steps(Stream stream):
-    """Find the schedules of a stream that may have some from now on; a step is some messages."""
+    """Find stored schedules after an update allowed schedules; each step reads some messages."""
     cdef uint64_t seq = stream.store.catalogue.next_with_headers(1) if stream.store.catalogue.msgs else 0
     cdef PubHeaders h
     cdef Record r

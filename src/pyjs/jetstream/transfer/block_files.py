@@ -242,7 +242,7 @@ def check_sum(meta: bytes, given: bytes | None, name: str) -> None:
 
 
 def created_ns(meta: bytes) -> int:
-    """Return when a stream or consumer was created, from its `meta.inf`; 0: it does not say."""
+    """Return the creation time of a stream or consumer from its `meta.inf`; 0: it has none."""
     try:
         return max(parse_time_ns(orjson.loads(meta)["Created"]), 0)
     except (ValueError, TypeError, LookupError):

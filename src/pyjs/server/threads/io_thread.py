@@ -81,7 +81,7 @@ class IoThread:
 
 
 def _nothing() -> None:
-    """Be the last job."""
+    """Do nothing: the last job of a thread."""
 
 
 def result_of(job: Job) -> Exception | None:

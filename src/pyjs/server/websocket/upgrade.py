@@ -42,7 +42,7 @@ class UpgradeRefused(Exception):
 
 
 class NotHttp(Exception):
-    """The input is no HTTP request."""
+    """The input is not an HTTP request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgra
 
     Raises:
         UpgradeRefused: it is not an acceptable upgrade.
-        NotHttp: it is no HTTP request.
+        NotHttp: it is not an HTTP request.
     """
     words = head.partition(b"\r\n")[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):

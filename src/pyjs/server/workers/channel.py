@@ -1,7 +1,7 @@
 """Messages between the server and one worker, over a socket pair that both inherit.
 
-A message is a JSON object and bytes. Its end is the end of the other process: each side notices the death of the
-other by it, however it died.
+A message is a JSON object and bytes. The end of the channel means that the other process exited, for
+whatever reason.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.server.logging import Logger
     from pyjs.server.workers.channel import Message
 
-BACKOFF_S = 0.1  # before a worker that has died starts again; doubles
+BACKOFF_S = 0.1  # before a crashed worker is started again; doubles
 BACKOFF_MAX_S = 30.0
 LASTING_S = 60.0  # a worker that was ready for so long starts with BACKOFF_S again
 PAGE_S = 5.0  # that a worker may take for a page
@@ -34,7 +34,7 @@ class State(enum.Enum):
 
     STARTING = enum.auto()
     READY = enum.auto()
-    RESTING = enum.auto()  # it has died, and starts again
+    RESTING = enum.auto()  # it crashed, and will be started again
     ENDED = enum.auto()
 
 
@@ -76,7 +76,7 @@ class WorkerProcess:
 
     # -- life ----------------------------------------------------------------------------------------------------
     async def run(self, may_start_again: Callable[[], bool]) -> None:
-        """Run processes until `stop`; a first one that dies before `may_start_again` is the last."""
+        """Run processes until `stop`; if the first one exits before `may_start_again`, it is the last."""
         backoff_s = BACKOFF_S
         loop = asyncio.get_running_loop()
         try:
@@ -99,13 +99,13 @@ class WorkerProcess:
             self._become(State.ENDED)
 
     def stop(self) -> None:
-        """Let the process close its connections and streams, and start no other one."""
+        """Ask the process to close its connections and streams; no other one is started."""
         self._stopping.set()
         if self._process is not None:
             self._channel.send({"do": "stop"})
 
     def start_lame_duck(self) -> None:
-        """Let the process enter lame duck mode, and start no other one."""
+        """Ask the process to enter lame duck mode; no other one is started."""
         self._may_end = True
         if self.state is State.READY:
             self._channel.send({"do": "lame_duck"})
@@ -216,7 +216,7 @@ class WorkerProcess:
         return page
 
     async def reload(self) -> str:
-        """Let the process read the configuration again; return its error, "": none."""
+        """Ask the process to read the configuration again; return its error, "": none."""
         found = await self._ask({"do": "reload"})
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
 
@@ -237,7 +237,7 @@ def _page_of(message: Message, body: bytes) -> Page:
 
 
 def _told(code: int) -> str:
-    """Return how a process has ended."""
+    """Return the exit code or signal of a process, as text."""
     if code >= 0:
         return f"has ended with code {code}"
     try:

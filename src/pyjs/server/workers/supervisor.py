@@ -1,8 +1,8 @@
-"""A server of several processes: starts the workers, passes signals on, and answers for all of them.
+"""A server of several processes: starts the workers, forwards signals, and serves the pages for all of them.
 
-The process of the command has no clients. It holds the client port, so that nobody else takes it, but does not
+The process of the command has no clients. It holds the client port, so that no other program binds it, but does not
 listen: each worker does, and the kernel spreads connections over them. Log lines of workers come through pipes into
-the one log. A worker that dies starts again; one that cannot start at first ends the server.
+the one log. A worker that crashes is started again; if one fails at the first start, the server exits.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ cdef class SegmentScan:
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
         """Take a record of removals with one damaged byte, after correcting it.
 
-        1: taken; 0: it is no such record; -1: no memory. Check and checksum, 96 bits, prove the correction.
+        1: taken; 0: it is not such a record; -1: no memory. Check and checksum, 96 bits, prove the correction.
         """
         cdef char[MEND_SIZE_MAX] record
         cdef RecordHeader h

@@ -147,7 +147,7 @@ def write_parts(
 
 
 def task_of(lake: Lake, options: Options) -> Task:
-    """Return what a worker does with each range of the tables."""
+    """Return a worker's function for one range of the tables."""
     return partial(write_files, options.connect, lake.root, table_of(lake, "").data, "")
 
 
