@@ -161,7 +161,9 @@ def test_filters_that_no_consumer_takes_are_refused_where_only_consumers_may_rea
     check_batch(parse_options(keys | {"readMode": "consumer"}))  # of the latest values, by one after another
 
 
-@pytest.mark.parametrize(("name", "value"), [("endingOffsets", '{"S": 5}'), ("endingTimestamp", "5")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("endingOffsets", '{"S": 5}'), ("endingOffsets", "latest"), ("endingTimestamp", "5")]
+)
 def test_a_streaming_read_has_no_end(name: str, value: str) -> None:
     with pytest.raises(OptionError, match=f"{name} is not allowed in a streaming read"):
         check_stream(parse_options({"stream": "S", name: value}))
