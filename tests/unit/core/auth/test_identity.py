@@ -12,9 +12,9 @@ from pyjs.core.auth.identity import log_label
 from pyjs.core.auth.users import User
 
 
-def label(user: User | None = None, account: str = "A", tag: str = "", **options: Any) -> str:
+def label(who: User | None = None, account: str = "A", tag: str = "", **options: Any) -> str:
     session: Any = SimpleNamespace(
-        options=ConnectOptions(**options), user=user, account=SimpleNamespace(name=account, tag=tag)
+        options=ConnectOptions(**options), user=who, account=SimpleNamespace(name=account, tag=tag)
     )
     return log_label(session)
 
