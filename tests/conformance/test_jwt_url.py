@@ -18,9 +18,11 @@ from pyjs.testing.jwt import Key, operator_token, user_token
 
 pytestmark = needs_peer
 WORLD = World()
-A, B, MISSING, BROKEN = (Key("account") for _ in range(4))
+A, B, MISSING, BROKEN, SLOW = (Key("account") for _ in range(5))
 USER = Key("user")
+SLOW_ASKED, SLOW_RELEASED, SLOW_ANSWERED = (threading.Event() for _ in range(3))
 WORLD.add(A, "A", exports=[{"subject": "s.>", "type": "stream"}])
+WORLD.add(SLOW, "SLOW")
 WORLD.add(B, "B", imports=[{"subject": "s.>", "type": "stream", "account": A.public}])
 
 
@@ -35,6 +37,10 @@ def account_server() -> Iterator[tuple[str, list[str]]]:
             text = "abc" if name == BROKEN.public else WORLD.preload.get(name, "")
             if name:
                 asked.append(name)
+            if name == SLOW.public:
+                SLOW_ASKED.set()
+                SLOW_RELEASED.wait(1.5)  # a login waits for two seconds
+                SLOW_ANSWERED.set()
             self.send_response(200 if text or not name else 404)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -72,3 +78,29 @@ def test_logins_and_imports_with_an_account_server(tmp_path: Path) -> None:
         peer, ours = of_both(tmp_path, f'operator: {operator}\nresolver: URL("{url}")\n', look)
     assert ours == peer
     assert ours[0] == "MSG s.one 71 n\r\n1\r\n"
+
+
+def test_an_account_that_comes_slowly_does_not_delay_the_others(tmp_path: Path) -> None:
+    with account_server() as (url, _):
+
+        def look(server: ServerProcess) -> Any:
+            for event in (SLOW_ASKED, SLOW_RELEASED, SLOW_ANSWERED):
+                event.clear()
+            said: dict[Key, object] = {}
+
+            def log_in(key: Key) -> None:
+                jwt = user_token(key, USER, "u", bearer_token=True)
+                said[key] = attempt(server.port, jwt, USER)[-1]
+
+            slow = threading.Thread(target=log_in, args=(SLOW,))
+            slow.start()
+            assert SLOW_ASKED.wait(10)
+            log_in(A)
+            was_delayed = SLOW_ANSWERED.is_set()
+            SLOW_RELEASED.set()
+            slow.join()
+            return said[A], was_delayed, said[SLOW]
+
+        operator = operator_token(WORLD.operator, system_account=WORLD.system.public)
+        peer, ours = of_both(tmp_path, f'operator: {operator}\nresolver: URL("{url}")\n', look)
+    assert ours == peer == ("PONG", False, "PONG")

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 class Lane(Enum):
     """Which thread runs a job. Jobs of one lane run one after another, in the order in which they were queued.
 
+    Some jobs of NETWORK run at the same time.
     Jobs of COMPUTE run in fair order over their owners: many jobs of one owner delay only that owner.
     """
 
     FILES = "files"  # metadata: waits for the disk, and a client waits for it
     REMOVALS = "removals"  # retired files and unused memory: no client waits for it
     COMPUTE = "compute"  # uses a processor without the GIL: bcrypt, signatures
-    ACCOUNTS = "accounts"  # tokens of accounts: waits for a directory or an account server
+    ACCOUNTS = "accounts"  # tokens of accounts in a directory
+    NETWORK = "network"  # waits for another server, which may be slow for one job and fast for the next
 
 
 class Job:

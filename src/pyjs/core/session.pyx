@@ -797,4 +797,4 @@ cdef class ClientSession(Sink):
         return 0 if self.pings is None else self.pings.rtt_ns
 
     def __str__(self) -> str:
-        return self.peer.name_of(self.cid)
+        return self.peer.name_of(self.cid) + self.login.label

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 RECOVERY_S = 0.01  # of recovery between two iterations of the loop
 MEET_S = 3.0  # that a worker which replaces another one waits for the others
+FETCHERS = 4  # threads that ask an account server
 CLOSING_S = 1.0  # time for connections to take their last output when the server stops
 
 
@@ -168,9 +169,9 @@ class Server:
             options.jetstream.store_dir = self._scratch.path
         self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
-        self._workers = Workers(
-            self.driver, {lane: IoThread(self.loop, lane.value, lane is Lane.COMPUTE) for lane in Lane}
-        )
+        threads = {lane: IoThread(self.loop, lane.value, lane is Lane.COMPUTE) for lane in Lane}
+        threads[Lane.NETWORK] = IoThread(self.loop, Lane.NETWORK.value, most=FETCHERS)
+        self._workers = Workers(self.driver, threads)
         self.driver.after_turn.append(self._workers.after_turn)
         if spin:
             self.driver.after_turn.append(Spin(self.driver).after_turn)

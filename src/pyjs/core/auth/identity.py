@@ -1,4 +1,4 @@
-"""The description of a client in advisories and events: its own fields of CONNECT, and its address.
+"""The description of a client in advisories, events and log lines: its own fields of CONNECT, and its address.
 
 Source: fields and their order probed on nats-server 2.15.1 (tests/conformance/test_system_events.py).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.base.gotext import time_text
+from pyjs.base.gotext import quoted, time_text
 
 if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
@@ -56,3 +56,29 @@ def public_client_info(session: ClientSession, account: str, server: str) -> dic
     fields = client_info(session, account, server)
     fields.pop("jwt", None)
     return fields
+
+
+def log_label(session: ClientSession) -> str:
+    """Return what log lines say of a client that has logged in: its library and name, its account and user."""
+    options, account = session.options, session.account
+    said = (options.version and f"v{options.version}", options.lang, options.name)
+    program, user = ":".join(filter(None, said)), _user_label(session)
+    place = account.name if account.tag in ("", account.name) else f"{account.name}/{account.tag}"
+    parts = (program, f"{place}/{user}" if user else "")
+    return "".join(f" - {quoted(part)}" for part in parts if part)
+
+
+def _user_label(session: ClientSession) -> str:
+    options, user = session.options, session.user
+    token = None if user is None else user.token
+    if options.nkey:
+        return f"nkey:{options.nkey}"
+    if options.user:
+        return f"user:{options.user}"
+    if token is not None:
+        return f"jwt:{token.subject}"
+    if options.auth_token:
+        return "token"
+    if user is None or not user.name:
+        return ""
+    return f"nkey:{user.name}" if user.nkey else f"user:{user.name}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.gotext import printable, quoted, quoted_bytes
 from pyjs.core.auth.handshake import BadConnect, parse_connect, with_credentials
+from pyjs.core.auth.identity import log_label
 from pyjs.core.auth.proxies import NOT_TRUSTED, REQUIRED, ProxyFault
 from pyjs.core.auth.users import Claim, User
 from pyjs.wire.nkeys import signature_bytes
@@ -48,10 +49,11 @@ class Started(Attempt, Protocol):
 class Login:
     """The login of one session."""
 
-    __slots__ = ("_attempt", "_authenticator", "_expiry", "_session")
+    __slots__ = ("_attempt", "_authenticator", "_expiry", "_session", "label")
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
+        self.label = ""  # after the name of the connection in log lines, from the first login on
         self._attempt: Attempt | None = None  # the running check
         self._authenticator: Authenticator | None = None  # of `_attempt`
         self._expiry: Timer | None = None  # the end of the user's token
@@ -147,6 +149,7 @@ class Login:
         user = self._guarded(user)
         session.log_in(user)
         if not session.closed_reason:
+            self.label = self.label or log_label(session)
             self._take_token(user)
 
     def _refuse(self, reason: str) -> None:

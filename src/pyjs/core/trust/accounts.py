@@ -85,9 +85,8 @@ class TrustedAccount:
 class AccountFetch(Job):
     """Fetches and decodes the token of an account."""
 
-    lane = Lane.ACCOUNTS
-
     def __init__(self, trust: TrustedAccounts, name: str) -> None:
+        self.lane = trust.resolver.lane
         self._trust = trust
         self._name = name
         self._now_s = trust.now_s

@@ -1,7 +1,7 @@
-"""One thread for calls that would block the event loop, above all fdatasync.
+"""One thread for calls that would block the event loop, above all fdatasync; or a few that share their jobs.
 
-Jobs run one after another in the order given, without the GIL while the kernel works; results come back on the
-loop. Knows nothing of stores: it gets callables.
+Jobs of one thread run one after another in the order given, without the GIL while the kernel works; results come back
+on the loop. Knows nothing of stores: it gets callables.
 """
 
 from __future__ import annotations
@@ -27,39 +27,44 @@ YIELDING = 10  # niceness of a thread that computes
 
 
 class IoThread:
-    """Runs jobs beside the event loop; started with the first one."""
+    """Runs jobs beside the event loop, in at most `most` threads, each started when a job finds no idle one."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, yields: bool = False) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, name: str, yields: bool = False, most: int = 1
+    ) -> None:
         self._loop = loop
         self._name = f"pyjs-{name}"
         self._yields = yields  # its jobs compute: the event loop is to get a core before them
-        self._jobs: SimpleQueue[tuple[Job, Done] | None]  # made with the thread
-        self._thread: threading.Thread | None = None
+        self._most = most
+        self._jobs: SimpleQueue[tuple[Job, Done] | None]  # made with the first thread
+        self._threads: list[threading.Thread] = []
+        self._emptied: asyncio.Event | None = None  # set when no job is pending; None: nobody waits for that
         self.pending = 0  # jobs given whose `done` has not run
 
     def submit(self, job: Job, done: Done) -> None:
-        """Run `job` in the thread, then `done(result)` on the loop."""
-        if self._thread is None:
+        """Run `job` in a thread, then `done(result)` on the loop."""
+        if not self._threads:
             self._jobs = SimpleQueue()
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+        if len(self._threads) < min(self._most, self.pending + 1):
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
         self.pending += 1
         self._jobs.put((job, done))
 
     def stop(self) -> None:
-        """Finish the submitted jobs and end the thread; does not wait for their `done`."""
-        if self._thread is None:
-            return
-        self._jobs.put(None)
-        self._thread.join()
-        self._thread = None
+        """Finish the submitted jobs and end the threads; does not wait for their `done`."""
+        threads, self._threads = self._threads, []
+        for _ in threads:
+            self._jobs.put(None)
+        for thread in threads:
+            thread.join()
 
     async def finish(self) -> None:
         """As `stop`, without blocking the loop."""
-        ended = asyncio.Event()
-        if self._thread is not None:
-            self.submit(_nothing, lambda _: ended.set())
-            await ended.wait()
+        if self.pending:
+            self._emptied = asyncio.Event()
+            await self._emptied.wait()
         self.stop()
 
     def _work(self) -> None:
@@ -77,11 +82,11 @@ class IoThread:
 
     def _finish(self, done: Done, result: Exception | None) -> None:
         self.pending -= 1
-        done(result)
-
-
-def _nothing() -> None:
-    """Do nothing: the last job of a thread."""
+        try:
+            done(result)
+        finally:
+            if self._emptied is not None and not self.pending:
+                self._emptied.set()
 
 
 def result_of(job: Job) -> Exception | None:

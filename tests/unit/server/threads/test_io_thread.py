@@ -128,3 +128,38 @@ async def test_a_thread_that_computes_lets_the_loop_have_a_core_first() -> None:
     assert await asyncio.wait_for(seen, 60) > before
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
     thread.stop()
+
+
+async def test_several_threads_run_that_many_jobs_at_the_same_time() -> None:
+    loop = asyncio.get_running_loop()
+    threads = IoThread(loop, "test", most=3)
+    together, released = threading.Barrier(4), threading.Event()
+    begun: list[int] = []
+    results: list[Exception | None] = []
+
+    def slow() -> None:
+        together.wait(20)
+        released.wait(20)
+
+    for _ in range(3):
+        threads.submit(slow, results.append)
+    threads.submit(lambda: begun.append(1), results.append)
+    await asyncio.to_thread(together.wait, 20)  # three run
+    assert begun == []  # and the fourth waits for one of them
+    released.set()
+    await asyncio.wait_for(threads.finish(), 60)
+
+    assert results == [None] * 4
+    assert begun == [1]
+
+
+async def test_an_idle_thread_takes_the_next_job() -> None:
+    names: list[int] = []
+    threads = IoThread(asyncio.get_running_loop(), "test", most=3)
+    for _ in range(3):
+        done = asyncio.get_running_loop().create_future()
+        threads.submit(lambda: names.append(threading.get_ident()), done.set_result)
+        await asyncio.wait_for(done, 60)
+    threads.stop()
+
+    assert len(set(names)) == 1
