@@ -272,7 +272,7 @@ def ws_fanout(victim: Victim) -> None:
 
 
 @attack(
-    "100 subscribers over WebSocket with their own subjects, compressed, 2 MB of small messages each",
+    "100 subscribers over WebSocket with their own subjects, compressed, 1.4 MB in messages of 7 KB each",
     config=WEBSOCKET,
 )
 def ws_own(victim: Victim) -> None:
