@@ -271,6 +271,27 @@ def ws_fanout(victim: Victim) -> None:
     victim.count(len(clients), sum(got))
 
 
+@attack(
+    "100 subscribers over WebSocket with their own subjects, compressed, 1.4 MB in messages of 7 KB each",
+    config=WEBSOCKET,
+)
+def ws_own(victim: Victim) -> None:
+    clients = _upgraded(victim, 100, b"")
+    for number, client in enumerate(clients):
+        client.queue(_frame(LOGIN + b"SUB own.%d %d\r\nPING\r\n" % (number, number)))
+    victim.linger(clients, 0.5)
+    sender = victim.client()
+    before = [client.bytes_in for client in clients]
+    for part in range(200):
+        for number in range(100):
+            body = b"%d %d " % (part, number) * 20
+            sender.queue(b"PUB own.%d %d\r\n%b\r\n" % (number, len(body) * 50, body * 50))
+    victim.drive([sender, *clients], lambda: sender.sent)
+    victim.count(1, int(sender.fence()))
+    victim.linger(clients, 1.0)
+    victim.count(100, sum(client.bytes_in > size for client, size in zip(clients, before, strict=True)))
+
+
 @attack("500 clients that send a byte of a frame at a time", config=WEBSOCKET)
 def ws_slow(victim: Victim) -> None:
     clients = _upgraded(victim, 500, b"")
@@ -334,6 +355,29 @@ def jwt_signatures(victim: Victim) -> None:
 def jwt_issuers(victim: Victim) -> None:
     fields = {"verbose": False, "jwt": user_token(Key("account"), USER, bearer_token=True)}
     _refused(victim, 4_000, b"CONNECT " + json.dumps(fields).encode() + b"\r\n")
+
+
+@attack("4,000 logins with a good token, which leave at once", config=OPERATORS, connect=QUIET_BEARER)
+def jwt_visits(victim: Victim) -> None:
+    for _ in range(20):
+        clients = [victim.raw(QUIET_BEARER + b"PING\r\n") for _ in range(200)]
+        victim.drive(
+            clients, lambda clients=clients: all(client.pongs or client.closed for client in clients)
+        )  # type: ignore[misc]
+        victim.count(200, sum(client.pongs > 0 for client in clients))
+        victim.leave()
+
+
+@attack(
+    "8,000 connections that never log in, until they are closed",
+    config="authorization { user: a, password: b, timeout: 1 }\n",
+    connect=b'CONNECT {"verbose":false,"user":"a","pass":"b"}\r\n',
+    wait_ms=100,
+)
+def login_never(victim: Victim) -> None:
+    for _ in range(4):
+        _until_closed(victim, [victim.raw() for _ in range(2_000)])
+        victim.leave()
 
 
 CALLOUT = (

@@ -72,7 +72,7 @@ class Timers:
         return self._heap[0][2] if deadline_ns is not None and deadline_ns <= now_ns else None
 
     def pop(self) -> Callable[[], None]:
-        """Remove the deadline that `due` returned; the caller calls its callback. The owner is dropped."""
+        """Remove the deadline that `due` returned, and drop its owner; the caller calls its callback."""
         timer = heapq.heappop(self._heap)[2]
         callback, timer.callback = timer.callback, None
         timer.owner = None

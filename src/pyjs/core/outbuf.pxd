@@ -2,7 +2,7 @@
 from cpython.object cimport PyObject
 
 cdef enum:
-    BACKLOG_MAX = 33554432      # bytes that may wait for slow writes, all together; publishers of more are slowed down
+    BACKLOG_MAX = 33554432      # bytes that may wait for slow writes, all together; publishers of more are slowed
 
 
 cdef class OutBuf:
@@ -36,7 +36,7 @@ cdef class OutBuf:
     cdef int begin_piece(self, size_t n) noexcept           # 0, -1: no memory
     cdef int add(self, const char* p, size_t n) noexcept nogil      # 0, -1: overflow
     cdef int add_whole(self, bytes piece) except -1         # 0: queued without a copy, 1: overflow
-    cdef bint add_body(self, PyObject* body) noexcept nogil # as add_whole, and CRLF; True: overflow or no memory
+    cdef bint add_body(self, PyObject* body) noexcept nogil  # as add_whole, and CRLF; True: overflow or no memory
     cdef bytes take(self)
     cdef list take_all(self)
     cdef list take_portion(self)

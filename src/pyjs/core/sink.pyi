@@ -45,6 +45,7 @@ class Turn:
     skew: int
     crowded: bool
     unflushed: int
+    input_left: int
     news: bool
     sessions: list[Sink]
     streams: list[Sink]

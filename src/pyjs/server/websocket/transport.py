@@ -151,6 +151,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._port.held_size += len(data)
         if self._head.find(HEAD_END, start) >= 0:
             self._read_below(on=False)
+            self._cancel_timer()  # from here on it is the server that takes its time
             self._port.enqueue(self)
         elif len(self._head) > HEAD_SIZE_MAX:
             self._refuse_text("431 Request Header Fields Too Large")

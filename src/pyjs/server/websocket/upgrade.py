@@ -67,6 +67,17 @@ def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgra
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
         raise NotHttp
     protocol = ServerProtocol(extensions=[COMPRESSION] if options.compression else None)
+    try:
+        return _negotiated(protocol, head, words, options, encrypted=encrypted)
+    finally:
+        # Frames are not read with it; a cycle of a hundred objects would be left.
+        protocol.parser.close()
+        protocol.handshake_exc = protocol.parser_exc = None
+
+
+def _negotiated(
+    protocol: ServerProtocol, head: bytes, words: list[bytes], options: WebSocketOptions, *, encrypted: bool
+) -> Upgrade:
     protocol.receive_data(b"GET %b HTTP/1.1\r\n" % words[1] + head.partition(b"\r\n")[2])
     request = next(iter(protocol.events_received()), None)
     if not isinstance(request, Request):

@@ -19,7 +19,8 @@ TOKENS = (
 )
 CALLOUT = (
     "accounts { AUTH { users: [{user: auth, password: a}] } }\n"
-    f"authorization {{ timeout: 1, auth_callout {{ issuer: {ACCOUNT.public}, account: AUTH, auth_users: [auth] }} }}\n"
+    "authorization { timeout: 1, auth_callout {"
+    f" issuer: {ACCOUNT.public}, account: AUTH, auth_users: [auth] }} }}\n"
 )
 PASSWORD = "authorization { timeout: 1, user: a, password: b }\n"
 HASHED = (

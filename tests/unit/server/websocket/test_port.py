@@ -109,6 +109,22 @@ async def test_a_connection_without_a_request_is_closed_in_time() -> None:
     await server.stop()
 
 
+async def test_a_complete_request_waits_for_its_answer_without_a_time_limit() -> None:
+    server = await started(options_of(handshake_timeout_ns=50_000_000))
+    port = port_of(server)
+    port._answering = True  # as if many others came first
+    caller = await Caller.of(server)
+    caller.writer.write(head_of())
+    async with asyncio.timeout(WAIT_S):
+        while not port._complete:
+            await asyncio.sleep(0)
+    assert port._complete[0]._timer is None
+    port._answer()
+    assert b" 101 " in await caller.until(b"\r\n\r\n")
+    caller.close()
+    await server.stop()
+
+
 async def test_a_stop_closes_connections_that_sent_no_request() -> None:
     server = await started(options_of())
     silent = await Caller.of(server)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from tests.support.websocket import DEFLATE, head_of
+from websockets.server import ServerProtocol
 
 from pyjs.config.options import WebSocketOptions
 from pyjs.core.link import Credentials
@@ -22,6 +25,26 @@ def refused(head: bytes, options: WebSocketOptions = PLAIN) -> tuple[int, str]:
     with pytest.raises(UpgradeRefused) as info:
         upgrade(head, options, encrypted=False)
     return info.value.status, str(info.value)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        head_of(Sec_WebSocket_Extensions=DEFLATE),
+        head_of(Sec_WebSocket_Version="12"),
+        b"GET / HTTP/1.1\r\nx\r\n\r\n",
+    ],
+    ids=["accepted", "refused", "no HTTP"],
+)
+def test_a_request_leaves_no_cycle(head: bytes) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(UpgradeRefused, NotHttp):
+            upgrade(head, replace(PLAIN, compression=True), encrypted=False)
+        assert not any(isinstance(each, ServerProtocol) for each in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 def test_the_key_is_answered_as_in_the_standard() -> None:
