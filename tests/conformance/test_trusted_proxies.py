@@ -155,7 +155,11 @@ class Client:
         self.said = self.lines.readline().decode().strip()
 
     def rest(self) -> str:
-        return self.lines.read().decode()
+        """Return the lines up to the close; a close before the server has read our PING is a reset."""
+        try:
+            return self.lines.read().decode()
+        except ConnectionResetError:
+            return ""
 
     def shown(self) -> list[object]:
         """Return what /connz says of the client; nats-server lists a closed one a moment after its close."""
