@@ -176,7 +176,11 @@ class Client:
         log = self.server.config_path.with_name("log").read_text()
         lines = [line for line in log.splitlines() if f"cid:{self.cid}" in line]
         texts = [re.sub(r"^\[\d+\] \S+ \S+ ", "", line) for line in lines]
-        return [re.sub(r"127.0.0.1:\d+", "ADDRESS", line) for line in texts if "oxy" in line or "ERR" in line]
+        return [
+            re.sub(r"127.0.0.1:\d+ - cid:\d+", "CLIENT", line)
+            for line in texts
+            if "oxy" in line or "ERR" in line
+        ]
 
     def close(self) -> None:
         self.lines.close()
