@@ -1,5 +1,5 @@
 """Scan: the contents of one segment file from its records."""
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.table cimport Table
 from pyjs.store.format.record cimport RecordHeader, SegmentHeader
@@ -18,8 +18,6 @@ cdef class SegmentScan:
     cdef Table by_name                  # name -> place of the subject + 1
     cdef uint32_t latest                # place of the subject of the last message
     cdef size_t batch_at                # where the batch begins whose last message is still to come; 0: none
-    cdef uint64_t batch_seq             # sequence and time of its last message so far
-    cdef int64_t batch_ts
     cdef bint begun_adrift              # the header was damaged
     cdef bint adrift                    # damage took the checksum that the next record is chained to
     cdef size_t after_damage            # bytes before the next record were unreadable: of so many messages at most

@@ -6,9 +6,7 @@ If a record does not fit, there are three cases:
 - A record that fits follows later: the bytes between are damage; the scan continues with that record.
 - No record that fits follows: the last write was torn and never acknowledged. A complete record there is damage.
 
-A batch whose last message is missing at the end was cut short too: none of it counts. If that message is there and
-damaged, the batch was written as a whole and may have been acknowledged: only that message is lost. The times of a
-batch are a nanosecond apart, which tells it from the next one if its last message is damaged.
+A batch whose last message is missing at the end was cut short too: none of it counts.
 
 One damaged byte in a short record of removals, which may be their only record, is corrected.
 
@@ -138,7 +136,7 @@ cdef class SegmentScan:
             failed = self.records()
         if failed:
             raise MemoryError
-        return self.without_batch(header) if self.batch_at and not (c.sealed or c.end_damaged) else c
+        return self.without_batch(header) if self.batch_at and not c.sealed else c
 
     cdef SegmentContents without_batch(self, SegmentHeader* header):
         """Scan again without the batch at the end: its last message is missing, so none of it was acknowledged."""
@@ -147,6 +145,14 @@ cdef class SegmentScan:
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
         scan.behind(header, self.p, self.batch_at)
+        if self.c.end_damaged:          # the missing message may have been acknowledged: no sequence is used again
+            scan.c.end_damaged = True
+            scan.c.lost.append((scan.c.base_seq + scan.c.n, self.c.base_seq + self.c.n - 1))
+            scan.c.lost_bytes += end - self.batch_at
+            if scan.c.add_gap(self.c.base_seq + self.c.n) != 0:
+                raise MemoryError
+            scan.report(self.batch_at, end - self.batch_at, b"the last batch is damaged")
+            return scan.c
         scan.report(self.batch_at, end - self.batch_at, b"the last batch was cut short; it was never acknowledged")
         return scan.c
 
@@ -323,10 +329,8 @@ cdef class SegmentScan:
         memcpy(&h, record, RECORD_HEADER_SIZE)
         if h.kind != KIND_MSG or not h.flags & FLAG_UNFINISHED:
             self.batch_at = 0
-        else:
-            if self.batch_at == 0 or h.ts - self.batch_ts > <int64_t> (h.seq - self.batch_seq):
-                self.batch_at = at
-            self.batch_seq, self.batch_ts = h.seq, h.ts
+        elif self.batch_at == 0:
+            self.batch_at = at
         if h.kind == KIND_MSG:
             return self.take_message(at, record, &h)
         if h.seq <= SEQ_MAX and self.follows(min(h.seq + 1, SEQ_MAX)):

