@@ -177,9 +177,12 @@ preflight:
 	@PYTHON="$(PYTHON)" .ci/preflight
 
 # The package is installed in editable form: .venv runs src/ itself, never a copy of it.
-$(VENV)/.runtime: pyproject.toml | preflight
-	@echo "== making $(VENV) with $$($(PYTHON) --version) and building; this takes a minute or two"
+$(PY): | preflight
+	@echo "== making $(VENV) with $$($(PYTHON) --version)"
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml | preflight $(PY)
+	@echo "== building; this takes a minute or two"
 	$(PIP) 'setuptools>=77' 'cython>=3.1,<4'
 	$(PIP) --no-build-isolation --editable .
 	@touch $@

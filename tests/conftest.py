@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.support import again, groups
+from tests.support import again, groups, scratch
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -64,8 +64,9 @@ def fix_hash_seed() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count the seconds of each group, and the scenarios that are played again."""
+    """Count the seconds of each group, and the scenarios that are played again; keep temporary files in memory."""
     groups.register(config)
+    scratch.use_memory()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

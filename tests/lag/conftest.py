@@ -1,0 +1,14 @@
+"""Callbacks of the loop are measured over a real disk."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.scratch import disk_path
+
+__all__ = ["disk_path", "tmp_path"]
+
+
+@pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    """Return a directory on the disk."""
+    return disk_path
