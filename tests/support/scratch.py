@@ -1,7 +1,7 @@
 """Where temporary files of tests go: to memory where it has room, to the disk where the disk is what is tested.
 
-A store that a test opens, fills and forgets costs a dozen syncs and as many files to remove: on a disk most of the time
-of such a test. The calls are the same on both, and what survives a kill -9 is too.
+A store that a test opens, fills and forgets costs a dozen syncs and as many files to remove: on a disk most of
+the time of its test. The calls are the same on both, and what survives a kill -9 is too.
 """
 
 from __future__ import annotations
