@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.harness.both import of_both
+from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerProcess
-from tests.conformance.harness.websocket import needs_peer
 from tests.support.jwt_clients import WAIT_S, World, attempt
 from tests.support.nkeys import Nkey
 

@@ -74,4 +74,5 @@ def _played(script: Script, directory: Path) -> Recording:
     for answer in recording["http"]:
         if isinstance(answer.get("json"), dict):
             answer["json"].pop("pyjs_workers", None)
-    return shortened(Masker(script.text).recording(recording))
+    masked: Recording = shortened(Masker(script.text).recording(recording))
+    return masked

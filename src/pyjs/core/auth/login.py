@@ -105,7 +105,7 @@ class Login:
         if signature_bytes(session.options.proxy_sig) is None:
             session.host.log.debug(f"{session} - Proxy signature not valid base64")
         signer = authenticator.proxies.signer(session.nonce, session.options.proxy_sig)
-        session.peer = replace(session.peer, proxy=signer)
+        session.peer = session.peer._replace(proxy=signer)
         return bool(signer)
 
     def _entrance(self) -> Authenticator:
