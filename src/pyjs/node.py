@@ -94,7 +94,7 @@ class Node(Host):
         self.jetstream: JetStreamServer | None = None
         self.sessions: dict[int, ClientSession] = {}
         self.events: SessionEvents | None = None
-        self.closed = ClosedSessions(options.max_closed_clients)
+        self.closed = ClosedSessions(options.limits.max_closed_clients)
         self.total_connections = 0
         self.slow_consumers = self.stale_connections = self.stalled_clients = 0
         # By account: in_msgs, in_bytes, out_msgs, out_bytes of closed sessions.

@@ -30,7 +30,7 @@ class Border:
 
     def __init__(self, directory: Path) -> None:
         self.options = options_with_store(directory)
-        self.options.max_closed_clients = 10
+        self.options.limits.max_closed_clients = 10
         self.start(None)
         assert self.api("STREAM.CREATE.KEEP", {"name": "KEEP", "subjects": ["keep"], "max_msgs": 5})["config"]
 

@@ -241,7 +241,7 @@ async def server() -> AsyncIterator[Server]:
     options = Options(host="127.0.0.1", port=-1, proxy_protocol=True)
     options.websocket = WebSocketOptions(host="127.0.0.1", port=-1, no_tls=True, compression=True)
     options.authorization.users = (UserOptions(user="u", password="secret"),)
-    options.max_closed_clients = 10
+    options.limits.max_closed_clients = 10
     running = Server(options, ListLog())
     await running.start()
     yield running

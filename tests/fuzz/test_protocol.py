@@ -33,7 +33,7 @@ def run_case(node: VirtualNode, reads: list[bytes]) -> bytes:
 
 def test_mutated_sequences_leave_nothing_behind(tmp_path: Path) -> None:
     options = options_with_store(tmp_path)
-    options.max_closed_clients = 10
+    options.limits.max_closed_clients = 10
     node = VirtualNode(options)
     node.node.start_jetstream()
     subscriptions = len(node.node.accounts["$G"].subs)

@@ -408,6 +408,7 @@ class ConnectionLimits:
     ping_max: int = 2
     write_deadline_ns: int = 10 * NS_PER_S
     no_header_support: bool = False
+    max_closed_clients: int = 10_000  # remembered for /connz
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -436,7 +437,6 @@ class Options:
     lame_duck_duration_ns: int = 120 * NS_PER_S
     lame_duck_grace_period_ns: int = 10 * NS_PER_S
     no_fast_producer_stall: bool = False
-    max_closed_clients: int = 10_000
     disable_sublist_cache: bool = False
 
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)

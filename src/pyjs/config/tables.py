@@ -348,6 +348,7 @@ TOP = Table(
             INT,
             "Closed connections that /connz remembers.",
             check=count_31,
+            attrs=("limits.max_closed_clients",),
             zero_is_default=True,
         ),
         Key("disable_sublist_cache", BOOL, "Do not keep the routes of subjects.", ("no_sublist_cache",)),

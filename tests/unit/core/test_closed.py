@@ -25,7 +25,7 @@ def ended(node: VirtualNode, number: int) -> ClosedSession:
 @pytest.mark.parametrize("most", [1, 10, PACKED, PACKED + 1, 200])
 def test_the_last_ones_are_remembered_in_order(most: int) -> None:
     options = Options()
-    options.max_closed_clients = most
+    options.limits.max_closed_clients = most
     node = VirtualNode(options)
     for number in range(3 * PACKED + 7):
         ended(node, number)
