@@ -183,7 +183,15 @@ def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Desk]]:
         yield both
 
 
-@pytest.mark.parametrize(("who", "step"), [(who, step) for who, steps in STEPS.items() for step in steps])
+@pytest.mark.parametrize(
+    ("who", "step"),
+    # The keys of accounts are made anew by each process.
+    [
+        pytest.param(who, step, id=f"{who}-{at}")
+        for who, steps in STEPS.items()
+        for at, step in enumerate(steps)
+    ],
+)
 def test_a_command_says_the_same_of_both_servers(desks: list[Desk], who: str, step: str) -> None:
     peer, ours = (desk.run(who, step) for desk in desks)
     assert ours == peer

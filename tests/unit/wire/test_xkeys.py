@@ -55,7 +55,9 @@ def test_another_version_is_refused() -> None:
         BEN.open(b"xkv2" + SEALED[len(VERSION) :], ANN.public)
 
 
-@pytest.mark.parametrize("key", ["", "X", Key("user").public, ANN.public[:-1] + "A"])
+@pytest.mark.parametrize(
+    "key", ["", "X", Key("user").public, ANN.public[:-1] + "A"], ids=["none", "short", "user", "checksum"]
+)
 def test_a_text_that_is_no_such_key_is_refused(key: str) -> None:
     with pytest.raises(SealBroken, match="recipient public curve key"):
         ANN.seal(b"secret", key, SeededRng(1))
