@@ -557,6 +557,10 @@ class SimDisk(Disk):
         """Tell whether there is a directory of that name."""
         return self.exists(path) and isinstance(self._node(path), Directory)
 
+    def is_file(self, path: str) -> bool:
+        """Tell whether there is a file of that name."""
+        return self.exists(path) and not self.is_directory(path)
+
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
         """Refuse: this file system locks files alone, and one life of a server follows the other."""
         raise OSError(errno.ENOTSUP, "locks no directories", path)

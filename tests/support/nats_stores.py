@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import io
 import json
+import struct
 import tarfile
 from pathlib import Path
 
 from tests.support.node import options_with_store
 
 from pyjs.archive.frames import FrameReader
+from pyjs.archive.highway import highway_hash
 from pyjs.base.clock import VirtualClock
 from pyjs.base.disk import Disk, OsDisk
 from pyjs.base.rng import SeededRng
@@ -29,6 +31,17 @@ def files_of(name: str) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         found = {each.name: tar.extractfile(each) for each in tar}
     return {path: file.read() for path, file in found.items() if file is not None}
+
+
+def block_record(stream: str, number: int, seq: int, payload: bytes, headers: bytes = b"") -> bytes:
+    """Return a record of block `number` as nats-server writes it; the subject is `jobs.<seq>`."""
+    subject = b"jobs.%d" % seq
+    body = (struct.pack("<I", len(headers)) + headers if headers else b"") + payload
+    size = 22 + len(subject) + len(body) + 8
+    middle = struct.pack("<Qq", seq, 1_700_000_000_000_000_000 + seq)
+    check = highway_hash(f"{stream}-{number}".encode(), middle + subject + headers + payload)
+    head = struct.pack("<I", size | (1 << 31 if headers else 0)) + middle + struct.pack("<H", len(subject))
+    return head + subject + body + check
 
 
 def write_stream(directory: Path, files: dict[str, bytes]) -> None:

@@ -24,6 +24,8 @@ QUICK_PLANS = {
 }
 SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
 
+END_S = 120  # for a JVM to write the archive
+
 
 def make() -> None:
     """Do in a Spark what the tests do, and keep the classes that its JVM has loaded when it ends."""
@@ -46,8 +48,8 @@ def make() -> None:
     java = spark.sparkContext._gateway.proc
     spark.stop()
     java.stdin.close()  # with which it ends, and writes the archive
-    java.wait()
-    new.replace(CLASSES)
+    if java.wait(END_S) == 0:
+        new.replace(CLASSES)
 
 
 if __name__ == "__main__":

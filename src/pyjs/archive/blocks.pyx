@@ -88,6 +88,7 @@ cdef class BlockReader:
     cdef bytearray _held
     cdef size_t _at             # place in `_held` of the next record
     cdef readonly uint64_t offset       # place of the next record in the block
+    cdef uint64_t _unfit        # one more than the place of the last record that did not fit its check; 0: none
     cdef readonly bytes check   # of the last record; eight zero bytes before the first one
     cdef readonly list passed_by        # places of damaged records before those that `next` returned last
 
@@ -136,11 +137,18 @@ cdef class BlockReader:
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at
         cdef Head first, second
-        if not read_head(&first, p, left) or left < first.size:
+        if not read_head(&first, p, left) or left < first.size + HEAD_SIZE:
             return False
-        if not read_head(&second, p + first.size, left - first.size) or left - first.size < second.size:
-            return False
-        if not self.fits(p + first.size, &second):
+        p, left = p + first.size, left - first.size
+        # A head that cannot be one is no reason to wait for more bytes: they would be held without end.
+        if read_head(&second, p, left):
+            if left < second.size:
+                return False
+            if second.begin + second.header_size + CHECK_SIZE > second.size or not self.fits(p, &second):
+                second.size = 0
+        else:
+            second.size = 0
+        if second.size == 0:
             raise BadBlock(f"the record at {self.offset} does not fit its checksum", self.offset)
         self.passed_by.append(self.offset)
         self._at += first.size
@@ -161,7 +169,10 @@ cdef class BlockReader:
             return None
         if h.begin + h.header_size + CHECK_SIZE > h.size:
             raise BadBlock(f"the record at {self.offset} claims {h.header_size} bytes of headers", self.offset)
+        if self._unfit == self.offset + 1:
+            return None                     # known from an earlier look
         if not self.fits(p, &h):
+            self._unfit = self.offset + 1
             return None
         record = BlockRecord.__new__(BlockRecord)
         self.fill(record, p)

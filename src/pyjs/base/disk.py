@@ -148,6 +148,9 @@ class Disk(Protocol):
     def is_directory(self, path: str) -> bool:
         """Return whether there is a directory of that name."""
 
+    def is_file(self, path: str) -> bool:
+        """Return whether there is a regular file of that name."""
+
 
 def is_shortage(error: BaseException) -> bool:
     """Return whether an error is a lack of descriptors or memory: the call may work later, the file has no fault."""
@@ -398,3 +401,7 @@ class OsDisk(Disk):
     def is_directory(self, path: str) -> bool:
         """Return whether there is a directory of that name."""
         return os.path.isdir(path)
+
+    def is_file(self, path: str) -> bool:
+        """Return whether there is a regular file of that name."""
+        return os.path.isfile(path)

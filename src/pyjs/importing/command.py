@@ -6,10 +6,12 @@ such directory, a server uses one of both, an invalid configuration.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError
+from pyjs.base.gotext import printable
 from pyjs.base.log import Log
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.fsck.check import Progress
@@ -17,7 +19,7 @@ from pyjs.fsck.command import Bar
 from pyjs.importing.report import NOT_IMPORTED, TAKEN, ImportReport, StreamReport
 from pyjs.importing.source import NotImported, Source
 from pyjs.importing.stream_import import StreamImport
-from pyjs.importing.target import Target, TargetAccount
+from pyjs.importing.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +94,8 @@ def run(words: list[str], world: Surroundings) -> int:
     except (PyjsError, OSError) as error:
         world.err.write(f"pyjs-server import: {error}\n")
         return NOT_IMPORTED
-    world.out.writelines(f"{line}\n" for line in report.lines())
+    # Names of files are anybody's: they forge no lines, and are not always text.
+    world.out.writelines(f"{printable(line)}\n" for line in report.lines())
     return report.exit_code()
 
 
@@ -131,24 +134,37 @@ class _Import:
         if pids := world.holders(source.root):
             found = ", ".join(str(pid) for pid in pids)
             raise NotImported(f"{source.root} is in use by process {found}: stop nats-server first")
+        if os.path.realpath(root) in (real := os.path.realpath(source.root), os.path.dirname(real)):
+            raise NotImported(f"{root} is the directory that is imported: give another store directory")
         self._report.others = list(source.others())
         target = Target(world.disk, root, world.clock, ErrorLog(world.err), self._key_ring())
         try:
             self._progress.begin(self._size(source))
             for account in source.accounts():
-                self._account(source, account, target.account(account))
+                self._account(source, account, target)
         finally:
             self._progress.end()
             target.close()
         return self._report
 
-    def _account(self, source: Source, name: str, account: TargetAccount) -> None:
+    def _account(self, source: Source, name: str, target: Target) -> None:
         """Import the streams of an account."""
+        directories = source.streams(name)
+        reports = [StreamReport(name, directory.rpartition("/")[2]) for directory in directories]
+        self._report.streams += reports
         if not self._serves(name):
             self._report.unserved.append(name)
-        for directory in source.streams(name):
-            report = StreamReport(name, directory.rpartition("/")[2])
-            self._report.streams.append(report)
+        try:
+            account = target.account(name)
+        except (
+            PyjsError,
+            OSError,
+            UnicodeError,
+        ) as error:  # streams of other accounts are taken all the same
+            for report in reports:
+                report.refusal = str(error)
+            return
+        for directory, report in zip(directories, reports, strict=True):
             try:
                 stream = source.open(directory)
             except OSError as error:

@@ -12,6 +12,7 @@ Source: nats-server's source, server/filestore.go and server/jetstream.go; direc
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
 
-BLOCK_NAME = re.compile(r"([0-9]{1,9})\.blk")
+BLOCK_NAME = re.compile(r"(0|[1-9][0-9]{0,8})\.blk")
 FILE_MAX = 64 << 20  # bytes of a file that is read whole
 PIECE = 256 * 1024  # bytes of a block read at once
 CONSUMER_FILES = ("meta.inf", "meta.sum", "o.dat")
@@ -54,13 +55,13 @@ class SourceStream:
             name.endswith(".key") for name in names
         )
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int | None]:
         """Return the size of each file of messages: different ones mean that a server writes them."""
-        return {name: self._size(f"{self._messages}/{name}") for name in self._names()}
+        return {name: self._size_or_none(f"{self._messages}/{name}") for name in self._names()}
 
     def size(self) -> int:
-        """Return the bytes of all blocks."""
-        return sum(self._size(self._block_path(number)) for number in self.blocks)
+        """Return the bytes of all blocks that can be read."""
+        return sum(self._size_or_none(self._block_path(number)) or 0 for number in self.blocks)
 
     def file(self, name: str) -> bytes | None:
         """Return a file that is small, None: it is missing. Raises BadArchive: it is too large; OSError."""
@@ -72,36 +73,39 @@ class SourceStream:
         return self._disk.read_file(path)
 
     def index(self) -> bytes:
-        """Return `index.db`; b"": it is missing or too large, the blocks say enough."""
+        """Return `index.db`; b"": it cannot be read, the blocks say enough."""
         try:
             return self.file("msgs/index.db") or b""
-        except BadArchive:
+        except (BadArchive, OSError):
             return b""
 
     def block_index(self, number: int) -> bytes:
         """Return the index of one block, which old servers wrote; b"": there is none."""
         try:
             return self.file(f"msgs/{number}.idx") or b""
-        except BadArchive:
+        except (BadArchive, OSError):
             return b""
 
     def block(self, number: int) -> Iterator[bytes]:
         """Yield the bytes of a block in pieces. Raises OSError, also in the middle."""
-        with closing(self._disk, self._disk.open_read_only(self._block_path(number))) as fd:
+        with closing(self._disk, self._opened(self._block_path(number))) as fd:
             at = 0
             while piece := self._disk.read_at(fd, PIECE, at):
                 at += len(piece)
                 yield piece
 
-    def consumers(self) -> Iterator[ConsumerFiles]:
-        """Yield the files of each consumer. Raises BadArchive, OSError: as `file`."""
-        for name in names_in(self._disk, f"{self._directory}/obs"):
-            found = ConsumerFiles(self.name, name)
-            for each in CONSUMER_FILES:
-                data = self.file(f"obs/{name}/{each}")
-                if data is not None:
-                    found.files[each] = data
-            yield found
+    def consumers(self) -> list[str]:
+        """Return the names of the consumers."""
+        return names_in(self._disk, f"{self._directory}/obs")
+
+    def consumer(self, name: str) -> ConsumerFiles:
+        """Return the files of one consumer. Raises BadArchive, OSError: as `file`."""
+        found = ConsumerFiles(self.name, name)
+        for each in CONSUMER_FILES:
+            data = self.file(f"obs/{name}/{each}")
+            if data is not None:
+                found.files[each] = data
+        return found
 
     def _names(self) -> list[str]:
         return names_in(self._disk, self._messages)
@@ -110,8 +114,20 @@ class SourceStream:
         return f"{self._messages}/{number}.blk"
 
     def _size(self, path: str) -> int:
-        with closing(self._disk, self._disk.open_read_only(path)) as fd:
+        with closing(self._disk, self._opened(path)) as fd:
             return self._disk.size_of(fd)
+
+    def _size_or_none(self, path: str) -> int | None:
+        try:
+            return self._size(path)
+        except OSError:
+            return None
+
+    def _opened(self, path: str) -> int:
+        """Return a descriptor. Raises OSError: no file that ends is there, but a pipe or a device."""
+        if self._disk.exists(path) and not self._disk.is_file(path):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return self._disk.open_read_only(path)
 
 
 class Source:

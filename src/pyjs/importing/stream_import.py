@@ -131,13 +131,13 @@ class StreamImport:
             self._report.damage.append(f"message block {number} cannot be read: {error.strerror or error}")
 
     def _consumers(self, build: Build) -> Generator[Step, None, None]:
-        for consumer in self._source.consumers():
+        for name in self._source.consumers():
             try:
-                yield from consumer.add_to(build)
+                yield from self._source.consumer(name).add_to(build)
             except StoreFailed:
                 raise
             except REFUSALS as error:
-                self._report.damage.append(f"consumer {consumer.name!r} is not taken: {error}")
+                self._report.damage.append(f"consumer {name!r} is not taken: {error}")
 
     def _count(self, build: Build) -> None:
         store = build.writer.store

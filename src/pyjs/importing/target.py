@@ -62,8 +62,10 @@ class Target:
 
     def close(self) -> None:
         """Sync what is not durable, and unlock."""
-        self._logs.sync.sync_now()
-        self._lock.release()
+        try:
+            self._logs.sync.sync_now()
+        finally:
+            self._lock.release()
 
     def account(self, name: str) -> TargetAccount:
         """Return the streams of an account, after removing what an earlier process left unfinished."""

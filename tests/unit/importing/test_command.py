@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,27 @@ def test_leftovers_of_a_killed_import_are_removed(source: Path, tmp_path: Path) 
     # when, then
     assert imports.run(str(source)) == 0
     assert imports.left() == []
+
+
+def test_names_of_files_that_are_no_text_are_told_and_forge_no_line(source: Path, tmp_path: Path) -> None:
+    # given
+    streams = source / "jetstream" / "A" / "streams"
+    os.makedirs(os.fsencode(source / "jetstream") + b"/\xff/streams/x")
+    os.makedirs(os.fsencode(streams) + b"/\xfe")
+    (streams / "a\nImported 9 streams").mkdir()
+    # when
+    imports = Imports(tmp_path)
+    assert imports.run(str(source)) == 1
+    # then
+    lines = imports.out.encode().decode().splitlines()
+    assert sum(line.startswith("Imported ") for line in lines) == 1
+    assert any(line.startswith("\\xff > x: NOT TAKEN") for line in lines)
+    assert any(line.startswith("A > QUEUE: 169 messages") for line in lines)
+
+
+def test_a_directory_is_not_imported_into_itself(source: Path, tmp_path: Path) -> None:
+    imports = Imports(tmp_path)
+    imports.options.jetstream.store_dir = str(source)
+    assert imports.run(str(source)) == 2
+    assert "give another store directory" in imports.err
+    assert not (source / "jetstream" / ".lock").exists()

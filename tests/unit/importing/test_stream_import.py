@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.nats_stores import GOLDEN, NAMES, Imports, files_of, make_source, write_stream
+from tests.support.nats_stores import (
+    GOLDEN,
+    NAMES,
+    Imports,
+    block_record,
+    files_of,
+    make_source,
+    write_stream,
+)
 
 from pyjs.archive.highway import highway_hash
 from pyjs.base.disk import OsDisk
@@ -164,6 +173,79 @@ def test_more_replicas_become_one(imports: Imports, tmp_path: Path) -> None:
     # when, then
     assert imports.run(place(tmp_path, "QUEUE", with_meta(files_of("QUEUE"), num_replicas=3))) == 0
     assert "  note: it had 3 replicas and has one here\n" in imports.out
+
+
+def test_a_message_that_is_refused_here_costs_only_itself(imports: Imports, tmp_path: Path) -> None:
+    # given
+    files = {name: data for name, data in files_of("QUEUE").items() if not name.startswith(("msgs/", "obs/"))}
+    block = block_record("QUEUE", 1, 1, b"a") + block_record("QUEUE", 1, 2, b"b", b"NATS/1.0\r\nno end")
+    files["msgs/1.blk"] = block + block_record("QUEUE", 1, 3, b"c")
+    # when, then
+    assert imports.run(place(tmp_path, "QUEUE", files)) == 1
+    assert "$G > QUEUE: 2 messages" in imports.out
+    assert "message sequence 2 has no valid headers" in imports.out
+
+
+def test_many_damages_of_a_block_are_counted(imports: Imports, tmp_path: Path) -> None:
+    # given
+    files = {name: data for name, data in files_of("QUEUE").items() if not name.startswith(("msgs/", "obs/"))}
+    bad = b"NATS/1.0\r\nno end"
+    files["msgs/1.blk"] = b"".join(block_record("QUEUE", 1, seq, b"", bad) for seq in range(1, 1001))
+    # when, then
+    assert imports.run(place(tmp_path, "QUEUE", files)) == 1
+    assert imports.out.count("DAMAGE") == 21
+    assert "980 more of its records cannot be used" in imports.out
+
+
+def test_replicas_of_consumers_become_one_too(imports: Imports, tmp_path: Path) -> None:
+    # given
+    files = with_meta(files_of("QUEUE"), num_replicas=3)
+    meta = json.dumps({**json.loads(files["obs/worker/meta.inf"]), "num_replicas": 3}).encode()
+    check = highway_hash(b"QUEUE/worker", meta).hex().encode()
+    files |= {"obs/worker/meta.inf": meta, "obs/worker/meta.sum": check}
+    # when, then
+    assert imports.run(place(tmp_path, "QUEUE", files)) == 0
+    with VirtualNode(imports.options) as node:
+        assert ask(node.client(), "CONSUMER.INFO.QUEUE.worker")["config"]["num_replicas"] == 1
+
+
+@pytest.mark.parametrize("name", ["msgs/7.blk", "msgs/odd", "meta.inf", "msgs/index.db", "obs/worker/o.dat"])
+@pytest.mark.timeout(30)
+def test_a_pipe_is_no_file(imports: Imports, tmp_path: Path, name: str) -> None:
+    # given
+    source = place(tmp_path, "QUEUE", files_of("QUEUE"))
+    path = Path(source) / "jetstream" / "$G" / "streams" / "QUEUE" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    # when, then
+    assert imports.run(source) == (0 if name in ("msgs/odd", "msgs/index.db") else 1)
+    assert imports.left() == []
+
+
+@pytest.mark.timeout(30)
+def test_a_file_without_end_is_refused(imports: Imports, tmp_path: Path) -> None:
+    # given
+    source = place(tmp_path, "QUEUE", files_of("QUEUE"))
+    path = Path(source) / "jetstream" / "$G" / "streams" / "QUEUE" / "meta.inf"
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    # when, then
+    assert imports.run(source) == 1
+    assert "not a regular file" in imports.out
+
+
+def test_one_unreadable_block_or_consumer_costs_no_other(imports: Imports, tmp_path: Path) -> None:
+    # given
+    source = place(tmp_path, "QUEUE", files_of("QUEUE"))
+    stream = Path(source) / "jetstream" / "$G" / "streams" / "QUEUE"
+    (stream / "msgs" / "7.blk").symlink_to(tmp_path / "nothing")
+    with (stream / "obs" / "worker" / "o.dat").open("r+b") as file:
+        file.truncate(65 << 20)
+    # when, then
+    assert imports.run(source) == 1
+    assert "$G > QUEUE: 169 messages" in imports.out
+    assert "message block 7 cannot be read" in imports.out
+    assert "consumer 'worker' is not taken: " in imports.out
 
 
 @pytest.mark.parametrize(

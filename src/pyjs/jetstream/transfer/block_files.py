@@ -12,6 +12,7 @@ Source: rebuildStateFromBufLocked, recoverFullState and readIndexInfo in nats-se
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 STEP_RECORDS = 256  # taken in one step: half a millisecond
 STEP_RANGES = 256  # ranges of removed messages
+TEARS_TOLD = 20  # damages of one block; the others are counted
 NO_CHECK = bytes(8)  # of a block without records
 
 
@@ -69,6 +71,7 @@ class BlockFiles:
         self._checks: dict[int, bytes] = {}  # number of each block -> the check of its last record
         self._torn_after = -1  # the last sequence before a damage, until the next message; -1: none
         self._problems: list[str] = []  # found and not reported yet
+        self._tears = 0  # damages of the current block
         self.last_seq = 0  # the sequences of the stream go on after it
         self.missing: list[
             tuple[int, int]
@@ -86,7 +89,7 @@ class BlockFiles:
         """Begin a block. `index`: the contents of its `N.idx`. Raises BadArchive: its number is not the next."""
         if number <= self._number:
             raise BadArchive(f"block {number} comes after block {self._number}")
-        self._number, self._index, self._skips_rest = number, index, False
+        self._number, self._index, self._skips_rest, self._tears = number, index, False, 0
         self._bytes, self._reader = BlockBytes(), BlockReader(self._stream, number)
         self._before = max(self._build.writer.store.last_seq, self.last_seq)
 
@@ -101,7 +104,9 @@ class BlockFiles:
             yield from self._reading(lambda: (self._bytes.finish(),))
         if not self._skips_rest and self._reader.left:
             self._tear(f"it ends within the record at {self._reader.offset}")
-            self._report()
+        if self._tears > TEARS_TOLD:
+            self._problems.append(f"{self._tears - TEARS_TOLD} more of its records cannot be used")
+        self._report()
         self._checks[self._number] = self._reader.check
         if self._index:
             yield from self._use_block_index()
@@ -113,6 +118,7 @@ class BlockFiles:
             for part in parts():
                 self._reader.add(part)
                 yield from self._take_records()
+                yield None  # also after a part that ends no record
         except BadArchive as error:
             self._tear(str(error))
             self._skips_rest = True
@@ -137,18 +143,27 @@ class BlockFiles:
             raise BadArchive(f"a record claims the sequence {seq}")
         if record.kind == MESSAGE:
             if seq > writer.store.last_seq:
-                writer.add(record)
-                self._mend(seq - 1)
+                self._append(record)
         elif seq > writer.store.last_seq:
             self.last_seq = max(self.last_seq, seq)
         elif record.kind == TOMBSTONE:
             writer.store.drop_some(writer.store.make_filter(()), seq, seq + 1, 1)
 
+    def _append(self, record: BlockRecord) -> None:
+        try:
+            self._build.writer.add(record)
+        except BadArchive as error:  # a message that this server refuses; those after it are sound
+            self._tear(str(error))
+        else:
+            self._mend(record.seq - 1)
+
     def _tear(self, problem: str) -> None:
         """Note a damage after the last record."""
         if self._torn_after < 0:
             self._torn_after = max(self._build.writer.store.last_seq, self.last_seq)
-        self._problems.append(problem)
+        self._tears += 1
+        if self._tears <= TEARS_TOLD:
+            self._problems.append(problem)
 
     def _mend(self, last_seq: int) -> None:
         """Note that a damage has reached up to `last_seq`."""
@@ -229,6 +244,8 @@ class ConsumerFiles:
             raise BadArchive(f"consumer {self.name!r} has no meta.inf")
         check_sum(meta, self.files.get("meta.sum"), f"{self._stream}/{self.name}")
         config = read_config(meta, self.name)
+        if config.num_replicas > build.writer.config.num_replicas:  # the stream has fewer here
+            config = replace(config, num_replicas=build.writer.config.num_replicas)
         state = None
         if data:
             state = yield from read_consumer_file(data)
