@@ -27,7 +27,9 @@ class Share(NamedTuple):
     items: int
     ns: int
     stride: int = 1  # items between two reads of the clock: more than one if an item takes microseconds
-    few: int = 0  # up to so many new items do not queue after the waiting ones
+    few: int = (
+        0  # up to so many new items do not queue after the waiting ones, of which one runs all the same
+    )
 
 
 class Lane(Generic[T]):
@@ -65,21 +67,24 @@ class Lane(Generic[T]):
             self._queue(fresh, 0)
             fresh = []
         deadline_ns = self._clock.now_ns() + self._left_ns
+        # What waits already has one turn whatever the new items leave: they come with each turn.
+        has_old = self.waiting.count > 0
         self._run_fresh(fresh, deadline_ns)
         if self.waiting.count:
-            self._run_waiting(deadline_ns)
+            self._run_waiting(deadline_ns, has_turn=has_old and bool(fresh))
         self._left_ns = deadline_ns - self._clock.now_ns()
 
     def _run_fresh(self, fresh: list[T], deadline_ns: int) -> None:
         stride, do = self._share.stride, self._do
         again: list[T] = []
-        at = 0
+        at, looks = 0, False
         for at, item in enumerate(fresh):
-            if at % stride == 0 and not self._has_room(at, deadline_ns):
+            if (looks or at % stride == 0) and not self._has_room(at, deadline_ns):
                 self._queue(fresh, at)
                 break
             try:
-                if do(item):
+                looks = bool(do(item))  # what does not end in one go takes long
+                if looks:
                     again.append(item)
             except Exception as error:
                 self._failed(item, error)
@@ -89,13 +94,16 @@ class Lane(Generic[T]):
         for item in reversed(again):  # after those that had no turn, and before later ones of its connection
             self.waiting.put_back(self._owner_of(item), item)
 
-    def _run_waiting(self, deadline_ns: int) -> None:
-        stride, at = self._share.stride, 0
-        while self.waiting.count and (at % stride or self._has_room(at, deadline_ns)):
+    def _run_waiting(self, deadline_ns: int, *, has_turn: bool) -> None:
+        stride, at, looks = self._share.stride, 0, not has_turn
+        while self.waiting.count:
+            if (looks or (at and at % stride == 0)) and not self._has_room(at, deadline_ns):
+                break
             owner, item = self.waiting.take()
-            at += 1
+            at, looks = at + 1, False
             try:
-                if self._do(item):
+                looks = bool(self._do(item))
+                if looks:
                     self.waiting.put_back(owner, item)
             except Exception as error:
                 self._failed(item, error)

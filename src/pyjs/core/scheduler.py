@@ -46,7 +46,7 @@ class Shares(NamedTuple):
     answer time.
 
     One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
-    50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50.
+    50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50, with compression up to 1000.
     """
 
     timers: Share = Share(1000, 500 * NS_PER_US, 8)
@@ -56,7 +56,7 @@ class Shares(NamedTuple):
     pumps: Share = Share(256, 2000 * NS_PER_US)
     inboxes: Share = Share(256, 1000 * NS_PER_US)
     chores: Share = Share(16, 1000 * NS_PER_US)
-    flushes: Share = Share(2000, 2000 * NS_PER_US, 8, few=64)
+    flushes: Share = Share(2000, 2000 * NS_PER_US, 2, few=64)
 
 
 class Scheduler:

@@ -339,7 +339,7 @@ cdef class ClientSession(Sink):
         if self.entry == NEEDS_CONNECT:
             with gil:
                 self.awaited_connect()
-                if self.entry == NEEDS_CONNECT:
+                if self.entry == NEEDS_CONNECT or self.closing:
                     return -1
         if self.features & PEDANTIC and not valid_literal(m.subject, m.subject_len):
             with gil:
@@ -797,4 +797,4 @@ cdef class ClientSession(Sink):
         return 0 if self.pings is None else self.pings.rtt_ns
 
     def __str__(self) -> str:
-        return self.peer.name_of(self.cid) + self.login.label
+        return self.peer.name_of(self.cid) + ("" if self.login is None else self.login.label)

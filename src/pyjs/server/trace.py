@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IN, OUT = "<<-", "->>"
 WITH_PAYLOAD = (b"PUB", b"HPUB", b"MSG", b"HMSG")
-SECRETS = re.compile(r'("(?:pass|auth_token|jwt|sig)"\s*:\s*")(?:[^"\\]|\\.)*"')
+SECRETS = re.compile(r'("(?:pass|auth_token|jwt|sig|proxy_sig)"\s*:\s*")(?:[^"\\]|\\.)*"')
 LINE_SIZE_MAX = 64 * 1024  # a longer line is not an operation
 
 

@@ -140,3 +140,18 @@ def test_the_clock_is_looked_at_once_per_stride() -> None:
     fixture = LaneFixture(Share(100, 100, stride=4))
 
     assert fixture.turn(*items(6, takes_ns=60)) == ["1.0", "1.1", "1.2", "1.3"]
+
+
+def test_one_that_waits_is_not_starved_by_new_ones() -> None:
+    fixture = LaneFixture(Share(100, 100, few=64))
+    fixture.turn(Item("old", steps=3, takes_ns=60), Item("x", ("A", "2"), takes_ns=60))
+
+    done = [fixture.turn(Item("a", ("A", "3"), 100), Item("b", ("A", "4"), 100)) for _ in range(6)]
+
+    assert sum(turn.count("old") for turn in done) == 2
+
+
+def test_the_clock_is_looked_at_after_an_item_that_has_not_ended() -> None:
+    fixture = LaneFixture(Share(100, 100, stride=8))
+
+    assert fixture.turn(*(Item(name, ("A", name), 60, steps=2) for name in "abcd")) == ["a", "b"]

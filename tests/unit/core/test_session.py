@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -458,3 +459,33 @@ def test_publishers_are_stalled_while_too_much_waits_for_slow_writes(node: Virtu
 
     assert sent * len(data) > 32 << 20
     assert not publisher.link.reading
+
+
+ACCOUNT_FULL = """
+accounts { A { users: [{user: a, password: p}], limits: {max_connections: 1} } }
+authorization { users: [{user: g, password: p}] }
+no_auth_user: a
+"""
+
+
+@pytest.mark.parametrize("subject", [b"foo", b"$SYS.REQ.x"])
+def test_a_client_that_its_account_refuses_publishes_nothing(subject: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text(ACCOUNT_FULL)
+    with VirtualNode(path) as node:
+        node.client(connect=None).send(b"PUB bar 0\r\n\r\n")  # A is full
+        others = node.client(b'{"verbose":false,"user":"g","pass":"p"}')  # in the global account
+        others.send(b"SUB > 1\r\n")
+
+        stranger = node.client(connect=None)
+        stranger.send(b"PUB %b 2\r\nhi\r\n" % subject)
+
+        assert b"maximum account active connections exceeded" in stranger.take()
+        assert others.take() == b""
+
+
+def test_a_session_has_a_name_after_its_end(node: VirtualNode) -> None:
+    client = node.client()
+    name = str(client.session)
+    client.session.close("Client Closed")
+    assert name.startswith(str(client.session))

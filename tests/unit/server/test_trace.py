@@ -56,13 +56,13 @@ def test_what_goes_out_is_marked_so() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    line = b'CONNECT {"user":"u","pass":"a\\"b","auth_token": "t","jwt":"j","sig":"s","name":"n"}\r\n'
+    line = b'CONNECT {"user":"u","pass":"a\\"b","auth_token": "t","jwt":"j","sig":"s","proxy_sig":"p","name":"n"}\r\n'
 
     (shown,) = Traced().trace(line)
 
     assert shown == (
         '<<- [CONNECT {"user":"u","pass":"[REDACTED]","auth_token": "[REDACTED]",'
-        '"jwt":"[REDACTED]","sig":"[REDACTED]","name":"n"}]'
+        '"jwt":"[REDACTED]","sig":"[REDACTED]","proxy_sig":"[REDACTED]","name":"n"}]'
     )
 
 

@@ -47,6 +47,11 @@ def _read_logins(reading: Reading, key: Key, value: Value, target: object) -> We
     return logins
 
 
+def _is_sendable(text: str) -> bool:
+    """Return whether a header of HTTP can have this value: one line of Latin-1."""
+    return text.isprintable() and all(ord(char) < 256 for char in text)
+
+
 def _check_headers(reading: Reading, key: Key, value: Value, data: object) -> None:
     assert isinstance(data, dict)
     for name, text in data.items():
@@ -55,10 +60,10 @@ def _check_headers(reading: Reading, key: Key, value: Value, data: object) -> No
             cause = f"websocket: invalid header {quoted(name)} not allowed"
         elif name.lower().startswith(RESERVED_PREFIX):
             cause = f'websocket: invalid header {quoted(name)}, "Sec-WebSocket-" prefix not allowed'
-        elif not name.isascii() or not name.replace("-", "").isalnum() or not text.isprintable():
+        elif not name.isascii() or not name.replace("-", "").isalnum() or not _is_sendable(text):
             cause = f"websocket: header {quoted(name)} cannot be sent"
         if cause:
-            raise Refused(value.place, cause, "use another name, and one line of text")
+            raise Refused(value.place, cause, "use another name, and one line of Latin-1 text")
 
 
 LOGINS = Table("websocket.authorization", single_login_keys(reloadable=False))

@@ -23,7 +23,7 @@ class BadConnect(ValueError):
     """The CONNECT arguments are not a valid JSON object; the connection is closed without -ERR."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ConnectOptions:
     """The options of CONNECT. The defaults are those of a missing key, and of a client without CONNECT."""
 

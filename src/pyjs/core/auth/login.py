@@ -29,6 +29,7 @@ VIOLATION = "Authorization Violation"
 FAILURE = "Authentication Failure"
 EXPIRED = "Authentication Expired", "User Authentication Expired"  # close reason, -ERR
 TOO_MANY_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded", "maximum subscriptions exceeded"
+SIGNATURE_WORK = 1600  # of `Turn.input_left`, to check one: some 0.1 ms
 TYPES = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_PROCESS"}
 
 
@@ -104,9 +105,15 @@ class Login:
         session = self._session
         if signature_bytes(session.options.proxy_sig) is None:
             session.host.log.debug(f"{session} - Proxy signature not valid base64")
+        session.turn.input_left -= SIGNATURE_WORK * len(authenticator.proxies)
         signer = authenticator.proxies.signer(session.nonce, session.options.proxy_sig)
         session.peer = session.peer._replace(proxy=signer)
         return bool(signer)
+
+    def _has_proxy(self) -> bool:
+        """Return whether the proxy that it came through, if any, is trusted."""
+        proxy = self._session.peer.proxy
+        return not proxy or proxy in self._entrance().proxies
 
     def _entrance(self) -> Authenticator:
         return self._session.host.entrance(self._session.peer).authenticator
@@ -135,7 +142,8 @@ class Login:
         self._attempt = None
         if not self._session.closed_reason:
             self._session.have_verdict()
-            self._finish(user)
+            # A reload may have removed its proxy meanwhile.
+            self._finish(user if self._has_proxy() else NOT_TRUSTED)
 
     def _finish(self, user: User | ProxyFault | None) -> None:
         session, options = self._session, self._session.options
@@ -222,7 +230,7 @@ class Login:
         session = self._session
         if self._attempt is not None:
             return  # the verdict notices the new users
-        if session.peer.proxy and session.peer.proxy not in self._entrance().proxies:
+        if not self._has_proxy():
             self._finish(NOT_TRUSTED)
             return
         if session.user is not None and session.user.token is not None:

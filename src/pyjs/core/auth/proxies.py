@@ -30,8 +30,8 @@ class TrustedProxies:
     def __init__(self, keys: tuple[str, ...] = ()) -> None:
         self._keys = {text: any_public_key(text) or b"" for text in keys}
 
-    def __bool__(self) -> bool:
-        return bool(self._keys)
+    def __len__(self) -> int:
+        return len(self._keys)
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys

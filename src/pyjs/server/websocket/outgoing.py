@@ -77,8 +77,11 @@ class Packer:
     def _deflated(self, part: bytes, bits: int) -> bytes:
         if len(part) < KEPT_MIN:
             return deflated(part, bits)
-        for kept_bits, kept, packed in self._kept:
+        for entry in self._kept:
+            kept_bits, kept, packed = entry
             if kept_bits == bits and kept == part:  # at once, unless they are the same or nearly
+                self._kept.remove(entry)
+                self._kept.append(entry)  # the one that is used stays
                 return packed
         packed = deflated(part, bits)
         if not self._kept:

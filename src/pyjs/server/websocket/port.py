@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.server.addresses import ListenFailed, host_port, listen, urls
 from pyjs.server.connection import Connection
-from pyjs.server.failures import fail
+from pyjs.server.failures import fail, log_exception
 from pyjs.server.listener import Listener
 from pyjs.server.open_connections import OpenConnections
 from pyjs.server.tls.context import TlsSettings, tls_settings
@@ -161,7 +161,12 @@ class WebSocketPort:
 
     def _answer(self) -> None:
         for _ in range(min(ANSWERS_MAX, len(self._complete))):
-            self._complete.popleft().answer_request()
+            transport = self._complete.popleft()
+            try:
+                transport.answer_request()
+            except Exception as error:  # the fault of one request: the others are answered
+                transport.transport.abort()
+                log_exception(self.log, "websocket: an upgrade failed", error)
         self._answering = bool(self._complete)
         if self._answering:
             self.loop.call_soon(self._answer)

@@ -22,6 +22,7 @@ from pyjs.server.command import Command
 from pyjs.server.failures import StartFailed
 from pyjs.server.logging import configured_logger
 from pyjs.server.spin import pays
+from pyjs.server.system.collector import keep_survivors
 from pyjs.server.system.config_file import read_file
 from pyjs.server.workers.channel import Channel
 
@@ -69,6 +70,7 @@ class Overseer:
             return 0
         finally:
             self._starting = None
+        keep_survivors()
         command.return_memory()
         self._channel.send({"ready": True, "id": server.node.server_id, "name": server.node.server_name})
         await server.wait_stopped()

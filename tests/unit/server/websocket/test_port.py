@@ -102,6 +102,28 @@ async def test_many_requests_at_once_are_answered_all() -> None:
     await server.stop()
 
 
+async def test_a_fault_in_one_answer_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await started(options_of())
+    answer, answered = WebSocketTransport.answer_request, []
+
+    def fails_once(transport: WebSocketTransport) -> None:
+        answered.append(transport)
+        if len(answered) == 1:
+            raise ZeroDivisionError
+        answer(transport)
+
+    monkeypatch.setattr(WebSocketTransport, "answer_request", fails_once)
+    first, second = await Caller.of(server), await Caller.of(server)
+    first.writer.write(head_of())
+    async with asyncio.timeout(WAIT_S):
+        while not answered:
+            await asyncio.sleep(0)
+    second.writer.write(head_of())
+    assert b" 101 " in await second.until(b"\r\n\r\n")
+    second.close()
+    await server.stop()
+
+
 async def test_a_connection_without_a_request_is_closed_in_time() -> None:
     server = await started(options_of(handshake_timeout_ns=50_000_000))
     caller = await Caller.of(server)
