@@ -19,6 +19,8 @@ COMMA := ,
 CONF ?= conf/jetstream.conf
 ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
+# One more than cores: tests that wait for a server or a timer leave theirs to the others.
+WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests spark/tests/package/test_wheels.py
 
 .PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
@@ -33,7 +35,7 @@ serve: build ## build, then run the server on conf/jetstream.conf (CONF=another,
 	exec $(VENV)/bin/pyjs-server -c $(CONF) $(ARGS)
 
 test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
-	PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n auto --dist loadgroup --durations 15 -rsfE $(or $(ARGS),$(shell .ci/spark can && echo $(WITHOUT_SPARK)))
+	PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n $(WORKERS) --dist loadgroup --durations 15 -rsfE $(or $(ARGS),$(shell .ci/spark can && echo $(WITHOUT_SPARK)))
 	$(if $(ARGS),,@.ci/spark)
 
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)

@@ -561,6 +561,10 @@ class SimDisk(Disk):
         """Tell whether there is a file of that name."""
         return self.exists(path) and not self.is_directory(path)
 
+    def real_path(self, path: str) -> str:
+        """Return the path: nothing here has links."""
+        return path
+
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
         """Refuse: this file system locks files alone, and one life of a server follows the other."""
         raise OSError(errno.ENOTSUP, "locks no directories", path)

@@ -151,6 +151,9 @@ class Disk(Protocol):
     def is_file(self, path: str) -> bool:
         """Return whether there is a regular file of that name."""
 
+    def real_path(self, path: str) -> str:
+        """Return the absolute path without links."""
+
 
 def is_shortage(error: BaseException) -> bool:
     """Return whether an error is a lack of descriptors or memory: the call may work later, the file has no fault."""
@@ -405,3 +408,7 @@ class OsDisk(Disk):
     def is_file(self, path: str) -> bool:
         """Return whether there is a regular file of that name."""
         return os.path.isfile(path)
+
+    def real_path(self, path: str) -> str:
+        """Return the absolute path without links."""
+        return os.path.realpath(path)

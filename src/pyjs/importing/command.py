@@ -6,7 +6,6 @@ such directory, a server uses one of both, an invalid configuration.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,7 +133,8 @@ class _Import:
         if pids := world.holders(source.root):
             found = ", ".join(str(pid) for pid in pids)
             raise NotImported(f"{source.root} is in use by process {found}: stop nats-server first")
-        if os.path.realpath(root) in (real := os.path.realpath(source.root), os.path.dirname(real)):
+        real = world.disk.real_path(source.root)
+        if world.disk.real_path(root) in (real, real.rpartition("/")[0]):
             raise NotImported(f"{root} is the directory that is imported: give another store directory")
         self._report.others = list(source.others())
         target = Target(world.disk, root, world.clock, ErrorLog(world.err), self._key_ring())

@@ -76,6 +76,15 @@ class NodeClient:
             self._step()
         return next(info for info in self.infos if holds(info))
 
+    def skip(self, size: int) -> None:
+        """Read that many bytes and forget them, as fast as a client can."""
+        room = bytearray(1 << 20)
+        while size > 0:
+            got = self._socket.recv_into(room)
+            if not got:
+                raise ConnectionError("the server closed the connection")
+            size -= got
+
     def take(self) -> list[Frame]:
         """Return the messages that were read, and forget them."""
         frames, self.frames = self.frames, []
