@@ -20,7 +20,7 @@ from servers import RunningServer, cpu_s_of, our_command
 
 ROWS: dict[str, tuple[str, int]] = {  # {n}: clients
     "pub": ("pub --publishers {n}", 8_000_000),
-    "1-1 each": ("pubsub --publishers {n}", 2_000_000),
+    "pubsub": ("pubsub --publishers {n}", 2_000_000),
     "reqrep": ("reqrep --connections {n} --window 16", 100_000),
     "jspub": ("jspub --publishers {n}", 500_000),
     "jssync": ("jssync --connections {n}", 40_000),

@@ -35,7 +35,9 @@ DIFFERENT = {
     "domain/api_prefix": DOMAIN,
     "domain/no_responders": DOMAIN,
     "monitoring/connz_closed": CLOSED,
+    "monitoring/connz": CLOSED,
     "monitoring/slow_consumer": REFUSED,
+    "restart/shutdown_status": "workers stop at once, so a waiting pull does not hear of the shutdown",
 }
 SCRIPTS = [
     script
