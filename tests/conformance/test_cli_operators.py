@@ -185,7 +185,7 @@ def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Desk]]:
 
 @pytest.mark.parametrize(
     ("who", "step"),
-    # The keys of accounts are made anew by each process.
+    # Numbered: the steps hold keys that each process makes for itself.
     [
         pytest.param(who, step, id=f"{who}-{at}")
         for who, steps in STEPS.items()

@@ -558,7 +558,7 @@ class SimDisk(Disk):
         return self.exists(path) and isinstance(self._node(path), Directory)
 
     def is_file(self, path: str) -> bool:
-        """Tell whether there is a file of that name."""
+        """Return whether there is a file of that name."""
         return self.exists(path) and not self.is_directory(path)
 
     def real_path(self, path: str) -> str:

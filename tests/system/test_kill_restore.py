@@ -77,7 +77,7 @@ def test_nothing_is_left_after_the_client_has_gone(tmp_path: Path) -> None:
         # when: five silent seconds
         client = await archives.connected(port)
         while left(tmp_path):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # a directory has no event to wait for
         # then
         assert (await archives.asked(client, "STREAM.NAMES", {}))["streams"] is None
         await client.close()

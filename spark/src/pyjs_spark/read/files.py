@@ -47,9 +47,8 @@ def read_range(
     found = snapshot_of(place, what.stream)
     info = info_of(found) if found is not None else None
     if info is not None and found is not None and found.is_consumed:
-        info["state"]["first_seq"] = min(
-            what.low, info["state"]["first_seq"]
-        )  # what was consumed is not a loss
+        state = info["state"]
+        state["first_seq"] = min(what.low, state["first_seq"])  # consumed messages are not lost
     if not losses.of_stream(info, what.low):
         return
     assert found is not None

@@ -49,7 +49,7 @@ class Record:
         )
 
     def properties(self) -> dict[str, str]:
-        """Return what a table is told when it is made."""
+        """Return the properties of a new table."""
         return {
             "pyjs.created": self.created,
             "pyjs.subjects": json.dumps(self.subjects),
