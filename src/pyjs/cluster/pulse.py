@@ -58,9 +58,8 @@ class Pulse:
     def _beat(self) -> None:
         self._timer = None
         now_ns = self._host.clock.now_ns()
-        stopped_ns = max(
-            0, now_ns - self._beaten_ns - 2 * BEAT_NS
-        )  # the others' heartbeats of that time were not read
+        # Heartbeats of the others in this time were not read.
+        stopped_ns = max(0, now_ns - self._beaten_ns - 2 * BEAT_NS)
         self._beaten_ns = now_ns
         text = now_ns.to_bytes(8, "little")
         for server_id, connection in list(self.connections.items()):

@@ -339,9 +339,8 @@ class ClusterOptions:
     advertise: str = ""  # host:port at which other servers reach this one
     no_advertise: bool = False  # clients do not receive the addresses of the other servers
     connect_retries: int = 0  # to a server learned from a peer
-    local: bool = (
-        False  # the workers of one server: hosts are the paths of sockets, and clients do not receive them
-    )
+    # The workers of one server: hosts are the paths of sockets, and clients do not receive them.
+    local: bool = False
 
     @property
     def is_wildcard(self) -> bool:

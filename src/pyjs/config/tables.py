@@ -20,7 +20,7 @@ from pyjs.config.access.accounts import (
 from pyjs.config.access.authorization import AUTHORIZATION, CALLOUT, read_authorization
 from pyjs.config.access.operators import OPERATOR_KEYS
 from pyjs.config.access.permissions import PERMISSIONS, RESPONSES
-from pyjs.config.access.proxies import PROXIES, PROXY, read_proxies
+from pyjs.config.access.proxies import PROXIES, PROXIES_BLOCK, PROXY
 from pyjs.config.access.resolver import RESOLVER
 from pyjs.config.access.users import USER
 from pyjs.config.errors import Refused, suggestion
@@ -384,7 +384,7 @@ TOP = Table(
         ),
         Key(
             "proxies",
-            Kind("map", read_proxies, "{}", PROXIES),
+            PROXIES_BLOCK,
             "Proxies that sign the nonces of the clients that they bring.",
             reloadable=True,
         ),

@@ -6,9 +6,9 @@ Source: texts of nats-server 2.15.1, tests/conformance/test_trusted_proxies.py.
 from __future__ import annotations
 
 from pyjs.config.errors import Refused
-from pyjs.config.kinds import STRING, read_map
+from pyjs.config.kinds import STRING, fill, map_kind
 from pyjs.config.options import ProxiesOptions, TrustedProxy
-from pyjs.config.table import Key, Kind, Reading, Table, read_block, wrong_type
+from pyjs.config.table import Key, Kind, Reading, Table, wrong_type
 from pyjs.config.values import Value
 from pyjs.wire.nkeys import any_public_key
 
@@ -34,9 +34,8 @@ def _read_trusted(reading: Reading, key: Key, value: Value, target: object) -> t
 
 
 def _read_proxy(reading: Reading, key: Key, value: Value) -> TrustedProxy:
-    proxy = TrustedProxy()
     found = len(reading.problems)
-    read_block(reading, PROXY, read_map(key, value, "key: N..."), proxy)
+    proxy = fill(reading, PROXY, key, value, "key: N...", TrustedProxy())
     if not proxy.key and len(reading.problems) == found:
         raise Refused(value.place, 'proxy trusted key "" is invalid', "add key: N...")
     return proxy
@@ -54,8 +53,4 @@ PROXIES = Table(
 )
 
 
-def read_proxies(reading: Reading, key: Key, value: Value, target: object) -> ProxiesOptions:
-    """Read the block."""
-    proxies = ProxiesOptions()
-    read_block(reading, PROXIES, read_map(key, value, "trusted: [ {key: N...} ]"), proxies)
-    return proxies
+PROXIES_BLOCK = map_kind(PROXIES, "trusted: [ {key: N...} ]", ProxiesOptions)

@@ -73,9 +73,7 @@ class BlockFiles:
         self._problems: list[str] = []  # found and not reported yet
         self._tears = 0  # damages of the current block
         self.last_seq = 0  # the sequences of the stream go on after it
-        self.missing: list[
-            tuple[int, int]
-        ] = []  # first and last sequence of each range with damaged messages
+        self.missing: list[tuple[int, int]] = []  # ranges with damaged messages: first and last sequence
         self.lost = -1  # messages that the index counts and the blocks lack; -1: no index tells
 
     @property
