@@ -61,7 +61,7 @@ cdef class ClientSession(Sink):
     cdef object replies                 # core.replies.Replies, None: no allow_responses
     cdef readonly object permissions    # core.permissions.Permissions of the user, None: everything is allowed
     cdef Decisions decisions            # of `permissions` about publishing
-    cdef list timers
+    cdef object deadlines               # core.deadlines.Deadlines
 
     cdef inline bint is_behind(self) noexcept nogil:
         """Return whether too much output waits for a slow write."""

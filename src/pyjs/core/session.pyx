@@ -35,6 +35,7 @@ from pyjs.core.auth.limits import limits_of
 from pyjs.core.auth.login import FAILURE, VIOLATION, Login
 from pyjs.wire.nkeys import make_nonce
 from pyjs.core.pings import Pings
+from pyjs.core.deadlines import Deadlines
 from pyjs.core.auth.replies import Replies
 from pyjs.core.intake import LINE_ERRORS
 from pyjs.core.auth.violations import publish_violation, reply_violation, subscription_violation, too_many_tokens
@@ -54,8 +55,8 @@ cdef int64_t STALL_NS = 5000000
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
 
-cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size) noexcept nogil:
-    """Count a message that was written to the output buffer."""
+cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t size, size_t copied) noexcept nogil:
+    """Count a message of `size` bytes that was written to the output buffer; `copied` of them were copied."""
     t.sub.delivered += 1
     session.out_msgs += 1
     session.out_bytes += size
@@ -65,7 +66,7 @@ cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t 
         session.retire_later(t.sub)
     if session.out.queued() > FLUSH_AT:
         session.turn.pressure = True
-        session.turn.extra_work += 0 if m.whole != NULL else <int64_t> (size >> PILED_UP_BITS)
+        session.turn.extra_work += <int64_t> (copied >> PILED_UP_BITS)
         session.turn.crowded |= session.is_behind() or session.out.unwritten() > session.out.stall_at // 4
         if m.origin != NULL and (session.is_behind() or session.out.unwritten() > session.out.stall_at):
             (<ClientSession> m.origin).slow_down()
@@ -91,9 +92,8 @@ cdef class ClientSession(Sink):
         self.out.portion = link.portion
         self.options = ConnectOptions()
         self.subscriptions, self.used_up = {}, []
-        self.login, self.pings = Login(self), Pings(self)
+        self.login, self.pings, self.deadlines = Login(self), Pings(self), Deadlines(self)
         self.input = Intake(link)
-        self.timers = [None, None]          # authentication, write deadline
         self.closed_reason = ""
         self.started_at_ns = self.last_activity_ns = host.clock.now_ns()
         self.entry = NEEDS_CONNECT if host.entrance(peer).authenticator.required else MAY_CONNECT
@@ -110,8 +110,7 @@ cdef class ClientSession(Sink):
             self.close(refusal[1], refusal[0])
             return
         if self.entry == NEEDS_CONNECT:
-            deadline_ns = self.started_at_ns + self.host.entrance(self.peer).auth_timeout_ns
-            self.timers[0] = self.host.timers.at(deadline_ns, self.auth_timeout, self)
+            self.deadlines.await_login()
         else:
             self.account.sessions.add(self)
             self.pings.begin()
@@ -159,7 +158,8 @@ cdef class ClientSession(Sink):
         self.closed_reason = self.link.closed_reason = reason
         self.closing = True
         self.closed_at_ns = self.host.clock.now_ns()
-        self.cancel_timers()
+        self.pings.cancel()
+        self.deadlines.cancel()
         self.account.sessions.discard(self)
         self.input.reads.clear()
         self.login.cancel()
@@ -174,7 +174,7 @@ cdef class ClientSession(Sink):
             self.link.close()
         self.host.session_closed(self)      # before its subscriptions are dropped: monitoring copies them
         self.drop_subscriptions()
-        self.login = self.pings = None      # they hold this session: a cycle would outlive it
+        self.login = self.pings = self.deadlines = None     # they hold this session: a cycle would outlive it
 
     def lose_link(self) -> None:
         """Discard all output: the transport is gone. The caller must call `end_input`."""
@@ -186,22 +186,10 @@ cdef class ClientSession(Sink):
         self.lose_link()
         self.end_input()
 
-    def cancel_timers(self) -> None:
-        """Cancel all timers of this session."""
-        self.pings.cancel()
-        for timer in self.timers:
-            if timer is not None:
-                timer.cancel()
-
     def drop_subscriptions(self) -> None:
         """End all subscriptions."""
         subs, self.subscriptions = self.subscriptions, {}
         self.account.unsubscribe_all(list(subs.values()))
-
-    def auth_timeout(self) -> None:
-        """Close a client that did not authenticate in time."""
-        if self.entry == NEEDS_CONNECT:
-            self.close("Authentication Timeout", "Authentication Timeout")
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -218,7 +206,7 @@ cdef class ClientSession(Sink):
         if len(self.input.reads) > 1 or self.input.waits & VERDICT:
             self.input.hold()
             return True
-        if self.turn.input_left <= 0 and self.entry < CONNECTED:
+        if self.turn.input_left <= 0 and (self.entry < CONNECTED or self.turn.pressure):
             self.queue_input()
             return True
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
@@ -266,7 +254,7 @@ cdef class ClientSession(Sink):
                 receivers = self.publish(&self.parser.msg)
                 left -= 1 + (receivers > 0) * receivers * <int64_t> (1 + (self.parser.msg.size >> COPIED_BITS))
                 if self.turn.pressure:
-                    left = self.relieve(left)
+                    left = self.relieve(left) if self.turn.input_left > 0 else 0
             elif op == OP_NEED:
                 self.parser.finish()
                 self.input.begun = False
@@ -466,7 +454,7 @@ cdef class ClientSession(Sink):
         if refusal is not None:
             self.close(refusal[1], refusal[0])
             return
-        self.cancel_timers()
+        self.deadlines.logged_in()
         self.account.sessions.discard(self)
         self.account = account
         self.account.sessions.add(self)
@@ -483,7 +471,7 @@ cdef class ClientSession(Sink):
     def enter(self) -> None:
         """Accept the client without CONNECT: a reload has turned authorization off."""
         self.entry = MAY_CONNECT
-        self.cancel_timers()
+        self.deadlines.logged_in()
         self.account.sessions.add(self)
         self.pings.begin()
 
@@ -615,7 +603,7 @@ cdef class ClientSession(Sink):
         memcpy(out, t.head + (not hmsg), t.head_len - (not hmsg))
         memcpy(out + t.head_len - (not hmsg), m.tail, m.tail_len)
         self.out.len += n - (not hmsg)
-        return count_delivery(self, m, t, m.size)
+        return count_delivery(self, m, t, m.size, m.size)
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
         if t.sub.closed or self.closing:
@@ -676,7 +664,7 @@ cdef class ClientSession(Sink):
             out[body + 1] = c'\n'
             out += body + 2
         self.out.len += out - start
-        return count_delivery(self, m, t, body)
+        return count_delivery(self, m, t, body, 0 if whole else body)
 
     cdef void slow_down(self) noexcept nogil:
         """Stall after this read: a receiver is nearly full."""
@@ -747,26 +735,17 @@ cdef class ClientSession(Sink):
         """Keep output here until the transport's buffer drains; close the client after write_deadline."""
         self.output = PAUSED
         self.out.unsent = self.link.pending_size()
-        deadline_ns = self.host.clock.now_ns() + self.host.settings.write_deadline_ns
-        self.timers[1] = self.host.timers.at(deadline_ns, self.write_deadline_passed)
+        if not self.closing:
+            self.deadlines.await_reader()
 
     def output_resumed(self) -> None:
         """Resume writing."""
         self.output = FLOWS
         self.out.unsent = self.link.pending_size()
-        if self.timers[1] is not None:
-            self.timers[1].cancel()
+        if not self.closing:
+            self.deadlines.reader_caught_up()
         if self.out.queued():
             self.mark_dirty()
-
-    def write_deadline_passed(self) -> None:
-        """Close a slow consumer."""
-        if self.output == PAUSED and not self.closing:
-            self.host.slow_consumers += 1
-            self.host.log.info(f"{self} - Slow Consumer Detected: WriteDeadline of "
-                               f"{self.host.settings.write_deadline_ns / 1e9:g}s exceeded with "
-                               f"{self.pending_size()} bytes queued")
-            self.close("Slow Consumer (Write Deadline)")
 
     def pending_size(self) -> int:
         """Return the number of bytes that wait for this client, here and in the transport."""

@@ -312,3 +312,52 @@ def test_a_queue_passes_over_a_member_that_is_gone() -> None:
     node.client().session.receive_data(b"PUB w 1\r\nx\r\n" * 10)
     one_turn(node)
     assert stays.payloads() == [b"x"] * 10
+
+
+WRITE_NS = 3_000_000  # of a write of compressed output
+
+
+def slow_writes(node: VirtualNode, receiver: RawClient) -> None:
+    """Make each write of `receiver` take time, as compression does."""
+    write = receiver.link.write
+
+    def write_slowly(data: bytes) -> None:
+        node.clock.advance(WRITE_NS)
+        write(data)
+
+    receiver.link.write = write_slowly  # type: ignore[method-assign]
+
+
+def test_the_partial_turns_of_all_publishers_share_the_time_of_one_turn() -> None:
+    node = VirtualNode()
+    receiver = node.client()
+    receiver.send(b"SUB large 1\r\n")
+    publishers = [node.client() for _ in range(40)]
+    slow_writes(node, receiver)
+    before_ns = node.clock.now_ns()
+
+    for publisher in publishers:
+        publisher.session.receive_data(b"PUB large 100000\r\n%100000d\r\n" % 7 * 3)
+
+    assert node.clock.now_ns() - before_ns < 25_000_000
+    node.turn()
+    assert len(receiver.payloads()) == 3 * len(publishers)
+
+
+def input_work(connect: bytes) -> int:
+    """Return the work of publishing one large message with headers to slow receivers that sent `connect`."""
+    node = VirtualNode()
+    publisher = node.client()
+    for _ in range(8):
+        receiver = node.client(connect)
+        receiver.send(b"SUB large 1\r\n")
+        receiver.session.output_paused()
+    before = node.node.turn_state.input_left
+    publisher.session.receive_data(b"HPUB large 12 1000012\r\nNATS/1.0\r\n\r\n%1000000d\r\n" % 7)
+    return before - node.node.turn_state.input_left
+
+
+def test_copies_without_headers_are_more_work_than_shared_bodies() -> None:
+    shared = input_work(b'{"verbose":false,"headers":true}')
+    copied = input_work(b'{"verbose":false,"headers":false}')
+    assert copied - shared > 8 * (1_000_000 >> 6)

@@ -489,3 +489,11 @@ def test_a_session_has_a_name_after_its_end(node: VirtualNode) -> None:
     name = str(client.session)
     client.session.close("Client Closed")
     assert name.startswith(str(client.session))
+
+
+def test_the_write_deadline_of_a_client_that_takes_nothing_outlives_its_login(node: VirtualNode) -> None:
+    slow = node.client(None)
+    slow.session.output_paused()
+    slow.session.receive_data(b"CONNECT {}\r\n")
+    node.advance(seconds=11)
+    assert slow.session.closed_reason == "Slow Consumer (Write Deadline)"
