@@ -288,7 +288,7 @@ async def test_connections_behind_damaged_proxy_headers(server: Server) -> None:
         rng = random.Random(SEED * 1_000_117 + number)
         data = damaged(rng, rng.choice(HEADERS)) + b"".join(rng.choices(OPERATIONS, k=3))
         connection = Connection(server.driver, server.connections, listener, True)
-        start = ProxiedStart(server.driver.loop, connection, connection)
+        start = ProxiedStart(server.driver, connection, connection)
         below = await visit(server, start, cut(rng, data), clock)
         assert b"PONG" not in below.written, number
     await settled(server)

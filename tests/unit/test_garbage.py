@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from itertools import pairwise
 
+from tests.support.simnet import SimNet, say, three
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.server.system import collector
@@ -78,6 +79,32 @@ def use_mirror(js: JetStreamFixture) -> None:
     js.advance(seconds=1)
     js.api("STREAM.DELETE.M")
     js.advance(seconds=1)
+
+
+def test_routes_that_end_leave_no_cycles() -> None:
+    # given
+    net = SimNet(seed=1)
+    servers = three(net)
+    client = servers[0].client()
+    say(net, client, b"SUB a 1\r\n")
+    part_and_meet(net)
+    gc.collect()
+    gc.disable()
+    try:
+        # when
+        part_and_meet(net)
+        # then
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def part_and_meet(net: SimNet) -> None:
+    net.cut("a", "b")
+    net.run(3 * NS)
+    assert not net.whole()
+    net.heal()
+    net.run_until(net.whole)
 
 
 def test_a_start_is_not_collected_and_its_objects_are_never_examined_again() -> None:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from pyjs.base.timers import Timer
     from pyjs.node import Node
 
 NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
 
 
 class Driver:
@@ -58,6 +60,13 @@ class Driver:
             self._turn()
         except Exception as error:  # not one of the connection that was read
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` in a turn after `seconds`: where many of them are due at once, over several turns."""
+        deadline_ns = self.node.clock.now_ns() + round(seconds * NS_PER_S)
+        timer = self.node.timers.at(deadline_ns, callback)
+        self._arm()
+        return timer
 
     def turn_now(self) -> None:
         """Run a turn at once; for the last output of a server that stops."""

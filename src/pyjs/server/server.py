@@ -175,7 +175,7 @@ class Server:
         self.driver.after_turn.append(self._workers.after_turn)
         if spin:
             self.driver.after_turn.append(Spin(self.driver).after_turn)
-        self._tls = TlsPort(self.loop, self.log)
+        self._tls = TlsPort(self.driver)
         self._jetstream = JetStreamSwitch(self.driver)
 
     def _start_tls(self) -> None:
@@ -285,7 +285,7 @@ class Server:
         # Imported lazily, in 2 ms: most servers have no proxy.
         from pyjs.server.proxied.start import ProxiedStart
 
-        return ProxiedStart(self.loop, connection, protocol)
+        return ProxiedStart(self.driver, connection, protocol)
 
     # -- what others ask ---------------------------------------------------------------------------------------
     @property

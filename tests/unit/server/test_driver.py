@@ -3,11 +3,15 @@ from typing import cast
 
 from tests.support.timers import fire
 
+from pyjs.base.clock import VirtualClock
 from pyjs.base.log import ListLog
+from pyjs.base.rng import SeededRng
 from pyjs.base.timers import Timers
+from pyjs.config.options import Options
 from pyjs.node import Node
 from pyjs.server.driver import Driver
 from pyjs.server.system.clock import SystemClock
+from pyjs.base.disk import OsDisk
 
 MS = 1_000_000
 
@@ -151,3 +155,25 @@ async def test_a_turn_that_fails_does_not_fail_the_read_before_it() -> None:
 
 def _raise(error: Exception) -> None:
     raise error
+
+
+async def test_deadlines_of_connections_that_fall_together_share_turns_with_everything_else() -> None:
+    clock = VirtualClock()
+    node = Node(Options(), clock, SeededRng(1), OsDisk(), ListLog())
+    driver = Driver(asyncio.get_running_loop(), node)
+    per_turn: list[int] = []
+
+    def close() -> None:
+        clock.advance(MS // 10)
+        per_turn[-1] += 1
+
+    driver.after_turn.insert(0, lambda: per_turn.append(0))
+    for _ in range(1000):
+        driver.after(0.001, close)
+    clock.advance(MS)
+    per_turn.append(0)
+    while sum(per_turn) < 1000:
+        driver.wake()
+        await asyncio.sleep(0)
+
+    assert max(per_turn) <= 16

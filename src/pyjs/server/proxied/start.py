@@ -16,7 +16,9 @@ from pyjs.server.addresses import host_port, plain_ip
 from pyjs.wire.proxy_header import PREFIX_SIZE, BadHeader, ends_between_parts, missing, read_header
 
 if TYPE_CHECKING:
+    from pyjs.base.timers import Timer
     from pyjs.server.connection import Connection
+    from pyjs.server.driver import Driver
 
 PREFIX_S = 10.0  # time for the first bytes
 HEADER_S = 5.0  # time for the rest
@@ -25,21 +27,19 @@ HEADER_S = 5.0  # time for the rest
 class ProxiedStart(asyncio.Protocol):
     """The input of one connection up to the end of its PROXY header."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, connection: Connection, above: asyncio.Protocol
-    ) -> None:
-        self._loop = loop
+    def __init__(self, driver: Driver, connection: Connection, above: asyncio.Protocol) -> None:
+        self._driver = driver
         self._connection = connection
         self._above = above  # the connection, or the TlsTransport below it
         self._data = b""
         self._over = False  # nothing more is read
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let INFO be sent, and wait for the header."""
         self._transport = cast("asyncio.Transport", transport)
-        self._timer = self._loop.call_later(PREFIX_S, self._timed_out)
+        self._timer = self._driver.after(PREFIX_S, self._timed_out)
         self._connection.ready = False  # no PING before the header
         self._above.connection_made(transport)
 
@@ -104,7 +104,7 @@ class ProxiedStart(asyncio.Protocol):
     def _expect(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, self._timed_out)
+        self._timer = self._driver.after(seconds, self._timed_out)
 
     @property
     def _address(self) -> str:

@@ -12,18 +12,19 @@ from pyjs.server.threads.io_thread import IoThread
 if TYPE_CHECKING:
     import asyncio
 
-    from pyjs.base.log import Log
+    from pyjs.server.driver import Driver
     from pyjs.server.tls.context import TlsSettings
 
 
 class TlsPort:
     """The TLS of the client port."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, log: Log) -> None:
-        self.loop = loop
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.loop = driver.loop
         self.settings: TlsSettings | None = None  # for new connections; None: no TLS
-        self.thread = IoThread(loop, "tls")
-        self._log = log
+        self.thread = IoThread(driver.loop, "tls")
+        self._log = driver.node.log
         self._admitted = 0  # in the current second
         self._rejected = 0
         self._second: asyncio.TimerHandle | None = None

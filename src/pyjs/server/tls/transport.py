@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from pyjs.base.timers import Timer
     from pyjs.core.link import TlsPeer
     from pyjs.server.tls.context import TlsSettings
     from pyjs.server.tls.port import TlsPort
@@ -93,7 +94,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._read: list[bytes] = []  # input received before INFO was sent, or during a step
         self._stepping = False
         self._ended = False  # the client closed its side
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timers: list[Timer] = []
         self._channel: TlsChannel
         self._below: asyncio.Transport
 
@@ -265,7 +266,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._fail("timeout")
 
     def _after(self, delay_ns: int, call: Callable[[], None]) -> None:
-        self._timers.append(self._port.loop.call_later(delay_ns / 1e9, call))
+        self._timers.append(self._port.driver.after(delay_ns / 1e9, call))
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:

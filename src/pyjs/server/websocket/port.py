@@ -49,9 +49,9 @@ class WebSocketPort:
         self.log = driver.node.log
         self.options: WebSocketOptions = options.websocket
         self.handshake_s = self.options.handshake_timeout_ns / NS_PER_S or HANDSHAKE_S
-        self._driver = driver
+        self.driver = driver
         self._connections = connections
-        self._tls = TlsPort(driver.loop, self.log)
+        self._tls = TlsPort(driver)
         self._tls.settings = self._read_tls(options)
         self._pending: OpenConnections[WebSocketTransport] = OpenConnections()  # before their upgrade
         self._complete: deque[WebSocketTransport] = deque()  # their requests are
@@ -78,7 +78,7 @@ class WebSocketPort:
     @property
     def max_payload(self) -> int:
         """Return the maximum size of a message in bytes."""
-        return self._driver.node.settings.max_payload
+        return self.driver.node.settings.max_payload
 
     @property
     def is_full(self) -> bool:
@@ -157,7 +157,7 @@ class WebSocketPort:
 
     def new_connection(self) -> Connection:
         """Return the connection of a new client."""
-        return Connection(self._driver, self._connections, self.listener)
+        return Connection(self.driver, self._connections, self.listener)
 
     def _answer(self) -> None:
         for _ in range(min(ANSWERS_MAX, len(self._complete))):

@@ -29,6 +29,7 @@ from pyjs.wire.frames import CLOSE, FAULT, NEED, PACKED, PING, PLAIN, TOO_LARGE,
 if TYPE_CHECKING:
     from typing import Any
 
+    from pyjs.base.timers import Timer
     from pyjs.server.connection import Connection
     from pyjs.server.websocket.port import WebSocketPort
 
@@ -73,14 +74,14 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._full = False  # the client does not read
         self._pong = b""  # to be sent when it reads again
         self._closing = b""  # the close frame, when it does not depend on the session
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._peer: Peer | None = None
 
     # -- called by the transport below -------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request."""
         self.transport = cast("asyncio.Transport", transport)
-        self._timer = self._port.loop.call_later(self._port.handshake_s, self._timed_out)
+        self._timer = self._port.driver.after(self._port.handshake_s, self._timed_out)
         self._port.opened(self)
 
     def data_received(self, data: bytes) -> None:
