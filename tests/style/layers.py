@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # The same inside a package, for its modules and sub-packages. What only the type checker imports may point up.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "core": (
-        ("chore", "fair_queue", "faults", "intake", "job", "link", "outbuf", "pings", "reserved"),
+        ("chore", "deadlines", "fair_queue", "faults", "intake", "job", "link", "outbuf", "pings", "reserved"),
         ("auth", "lane", "sink"),
         ("account", "closed", "host", "scheduler"),
         ("tracing",),

@@ -175,7 +175,7 @@ class Server:
         self.driver.after_turn.append(self._workers.after_turn)
         if spin:
             self.driver.after_turn.append(Spin(self.driver).after_turn)
-        self._tls = TlsPort(self.driver)
+        self._tls = TlsPort(self.loop, self.log, self.driver.after)
         self._jetstream = JetStreamSwitch(self.driver)
 
     def _start_tls(self) -> None:

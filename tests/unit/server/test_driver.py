@@ -4,6 +4,7 @@ from typing import cast
 from tests.support.timers import fire
 
 from pyjs.base.clock import VirtualClock
+from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
 from pyjs.base.timers import Timers
@@ -11,7 +12,6 @@ from pyjs.config.options import Options
 from pyjs.node import Node
 from pyjs.server.driver import Driver
 from pyjs.server.system.clock import SystemClock
-from pyjs.base.disk import OsDisk
 
 MS = 1_000_000
 

@@ -76,7 +76,7 @@ class RoutePort:
         self.cluster = cluster
         self.connections: OpenConnections[Connection] = OpenConnections()
         self._options = options.cluster
-        self._tls = TlsPort(driver)
+        self._tls = TlsPort(driver.loop, driver.node.log, driver.after)
         self._tls.settings, self._dial_context = _read_tls(options)
         self._dialing: set[asyncio.Task[None]] = set()
         self._stopped = False

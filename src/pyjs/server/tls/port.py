@@ -5,26 +5,39 @@ A reload sets new settings for new connections; existing ones keep theirs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyjs.server.threads.io_thread import IoThread
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
-    from pyjs.server.driver import Driver
+    from pyjs.base.log import Log
     from pyjs.server.tls.context import TlsSettings
+
+
+class Cancellable(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Prevent it."""
 
 
 class TlsPort:
     """The TLS of the client port."""
 
-    def __init__(self, driver: Driver) -> None:
-        self.driver = driver
-        self.loop = driver.loop
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        after: Callable[[float, Callable[[], None]], Cancellable],
+    ) -> None:
+        self.loop = loop
+        self.after = after  # calls back after some seconds: Driver.after, or the loop's call_later
         self.settings: TlsSettings | None = None  # for new connections; None: no TLS
-        self.thread = IoThread(driver.loop, "tls")
-        self._log = driver.node.log
+        self.thread = IoThread(loop, "tls")
+        self._log = log
         self._admitted = 0  # in the current second
         self._rejected = 0
         self._second: asyncio.TimerHandle | None = None

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from pyjs.base.timers import Timer
     from pyjs.core.link import TlsPeer
     from pyjs.server.tls.context import TlsSettings
-    from pyjs.server.tls.port import TlsPort
+    from pyjs.server.tls.port import Cancellable, TlsPort
 
 HANDSHAKE_RECORD = 0x16  # first byte of a TLS handshake
 NO_TLS = "first record does not look like a TLS handshake"
@@ -94,7 +93,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._read: list[bytes] = []  # input received before INFO was sent, or during a step
         self._stepping = False
         self._ended = False  # the client closed its side
-        self._timers: list[Timer] = []
+        self._timers: list[Cancellable] = []
         self._channel: TlsChannel
         self._below: asyncio.Transport
 
@@ -266,7 +265,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._fail("timeout")
 
     def _after(self, delay_ns: int, call: Callable[[], None]) -> None:
-        self._timers.append(self._port.driver.after(delay_ns / 1e9, call))
+        self._timers.append(self._port.after(delay_ns / 1e9, call))
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:

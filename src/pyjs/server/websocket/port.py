@@ -51,7 +51,7 @@ class WebSocketPort:
         self.handshake_s = self.options.handshake_timeout_ns / NS_PER_S or HANDSHAKE_S
         self.driver = driver
         self._connections = connections
-        self._tls = TlsPort(driver)
+        self._tls = TlsPort(driver.loop, self.log, driver.after)
         self._tls.settings = self._read_tls(options)
         self._pending: OpenConnections[WebSocketTransport] = OpenConnections()  # before their upgrade
         self._complete: deque[WebSocketTransport] = deque()  # their requests are

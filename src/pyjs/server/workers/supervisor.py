@@ -97,7 +97,7 @@ class Supervisor:
         }
         signals.install(loop, actions, self.log.info)
         self._announce()
-        self._tls = TlsPort(loop, self.log)
+        self._tls = TlsPort(loop, self.log, loop.call_later)
         try:
             return await self._serve()
         except StartFailed as error:
