@@ -1,7 +1,7 @@
 """Plain pointers into objects that lend their memory: bytes, maps, memoryviews.
 
-In place of typed memoryviews: the C code that these add to each module that names one takes the compiler as long as two
-middle-sized modules, and creates six types whenever the module is loaded.
+In place of typed memoryviews: the C code that these add to each module that names one takes the compiler as long as
+two middle-sized modules, and creates six types whenever the module is loaded.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 

@@ -314,7 +314,8 @@ cdef class SegmentWriter:
     cdef void write_encrypted(self, Segment* s, int fd) except *:
         """Write the staged records encrypted; a view of the end of the segment gets the plain bytes."""
         cdef View view = self.maps.views.get(s.number)
-        data, at = self.encryption.written(PyMemoryView_FromMemory(self.staging, self.staged, PyBUF_READ), self.written)
+        plain = PyMemoryView_FromMemory(self.staging, self.staged, PyBUF_READ)
+        data, at = self.encryption.written(plain, self.written)
         self.files.disk.write_at(fd, data, at)
         if view is not None:
             view.put(self.staging, self.written, self.staged)
