@@ -17,7 +17,6 @@ from pyjs.config.errors import ConfigError
 from pyjs.config.flags import CommandLine, UsageError, parse_flags, usage
 from pyjs.config.load import load_options
 from pyjs.config.options import Options
-from pyjs.server.system.collector import collect_seldom
 from pyjs.server.system.config_file import read_file
 
 PROGRAM = "nats-server"  # in every line that tools for nats-server may read
@@ -71,7 +70,6 @@ def main(argv: list[str] | None = None) -> int:
         from pyjs.server.workers import supervisor
 
         return supervisor.run(options)
-    collect_seldom()
     from pyjs.server.command import run
 
     return run(options)

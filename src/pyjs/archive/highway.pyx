@@ -7,6 +7,8 @@ Source: google/highwayhash, the portable description; test vectors from files th
 """
 from libc.string cimport memcpy, memset
 
+from pyjs.base.borrow cimport borrowed
+
 import hashlib
 
 cdef uint64_t[4] FIRST = [0xdbe6d5d5fe4cce2fULL, 0xa4093822299f31d0ULL, 0x13198a2e03707344ULL, 0x243f6a8885a308d3ULL]
@@ -116,13 +118,15 @@ cdef uint64_t highway_end(Highway* h) noexcept nogil:
     return h.v0[0] + h.v1[0] + h.mul0[0] + h.mul1[0]
 
 
-def highway_hash(bytes name not None, const uint8_t[::1] data not None) -> bytes:
+def highway_hash(bytes name not None, data not None) -> bytes:
     """Return the eight bytes of the hash of `data` with the SHA-256 of `name` as its key."""
     cdef Highway h
     cdef bytes key = hashlib.sha256(name).digest()
     cdef uint64_t value
+    cdef size_t size = 0
+    cdef const uint8_t* p = <const uint8_t*> borrowed(data, &size)
     highway_begin(&h, key)
-    if data.shape[0]:
-        highway_add(&h, &data[0], data.shape[0])
+    if size:
+        highway_add(&h, p, size)
     value = highway_end(&h)
     return (<uint8_t*> &value)[:8]

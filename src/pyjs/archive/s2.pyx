@@ -11,6 +11,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from pyjs.base.borrow cimport borrowed
+
 cdef uint32_t[256] CRC_TABLE
 
 
@@ -28,26 +30,27 @@ cdef void fill_table() noexcept:
 fill_table()
 
 
-def masked_crc(const uint8_t[::1] data not None) -> int:
+def masked_crc(data not None) -> int:
     """Return the CRC-32C of `data`, masked as frames store it."""
     cdef uint32_t crc = 0xFFFFFFFFu
-    cdef size_t i, n = data.shape[0]
+    cdef size_t i, n = 0
+    cdef const uint8_t* p = <const uint8_t*> borrowed(data, &n)
     with nogil:
         for i in range(n):
-            crc = CRC_TABLE[(crc ^ data[i]) & 0xFF] ^ (crc >> 8)
+            crc = CRC_TABLE[(crc ^ p[i]) & 0xFF] ^ (crc >> 8)
         crc = ~crc
         crc = ((crc >> 15) | (crc << 17)) + 0xA282EAD8u
     return crc
 
 
-def decode_block(const uint8_t[::1] block not None, size_t size_max) -> bytes:
+def decode_block(block not None, size_t size_max) -> bytes:
     """Return the decoded block.
 
     Raises:
         ValueError: it is damaged, or decodes to more than `size_max` bytes.
     """
-    cdef const uint8_t* p = &block[0] if block.shape[0] else NULL
-    cdef size_t n = block.shape[0], at = 0, size = 0
+    cdef size_t n = 0, at = 0, size = 0
+    cdef const uint8_t* p = <const uint8_t*> borrowed(block, &n)
     cdef uint64_t value = 0
     cdef int shift = 0
     cdef uint8_t* to

@@ -10,6 +10,8 @@ become slower).
 """
 from libc.stdint cimport uint64_t, uintptr_t
 
+from pyjs.base.borrow cimport borrowed
+
 cdef extern from "bad_pages.h" nogil:
     int pyjs_guard(size_t i, uintptr_t start, size_t size)
     void pyjs_release(size_t i)
@@ -21,10 +23,12 @@ NO_SLOT = -1
 cdef list free_slots = []
 
 
-def guard(const unsigned char[::1] memory) -> int:
+def guard(memory not None) -> int:
     """Guard a map; return its slot for `release`, -1: the table is full and the map is not guarded."""
+    cdef size_t size = 0
+    cdef const char* start = borrowed(memory, &size)
     cdef size_t slot = free_slots.pop() if free_slots else pyjs_maps_used()
-    if pyjs_guard(slot, <uintptr_t> &memory[0], memory.shape[0]) != 0:
+    if pyjs_guard(slot, <uintptr_t> start, size) != 0:
         return NO_SLOT
     return slot
 

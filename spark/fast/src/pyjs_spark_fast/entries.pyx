@@ -7,7 +7,7 @@ copying of the bytes and little more (benchmarks/spark_bulk.py).
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs_spark_fast.wire cimport NO_HEADERS, Block, Columns
+from pyjs_spark_fast.wire cimport NO_HEADERS, Block, Columns, View
 
 cdef extern from "xxh64.h" nogil:
     uint64_t xxh64_of "pyjs_xxh64"(const void* data, size_t n, uint64_t seed)
@@ -57,8 +57,8 @@ cdef struct Head:
 
 def xxh64(data, uint64_t seed):
     """Return XXH64 of `data`."""
-    cdef const uint8_t[::1] view = data
-    return xxh64_of(&view[0] if view.shape[0] else NULL, view.shape[0], seed)
+    cdef View view = View(data)
+    return xxh64_of(<const uint8_t*>view.data(), view.buffer.len, seed)
 
 
 def walk(data, Py_ssize_t at, uint64_t chain, uint64_t next_seq, uint64_t gaps_max):
@@ -67,13 +67,13 @@ def walk(data, Py_ssize_t at, uint64_t chain, uint64_t next_seq, uint64_t gaps_m
     Returns where that ended, the checksum in front of it, and the entries of the messages. `next_seq` is the least
     sequence that may follow; up to `gaps_max` are left out between all of them.
     """
-    cdef const uint8_t[::1] view = data
-    cdef const char* p = <const char*>&view[0] if view.shape[0] else NULL
+    cdef View view = View(data)
+    cdef const char* p = view.data()
     cdef Block out = Block(4096)
     cdef Head head
     cdef Entry entry
     cdef uint64_t stored = 0
-    cdef Py_ssize_t size = view.shape[0], fixed
+    cdef Py_ssize_t size = view.buffer.len, fixed
     with nogil:
         while size - at >= RECORD_SIZE_MIN:
             memcpy(&head, p + at, HEAD_SIZE)
@@ -162,19 +162,19 @@ cdef class Decoder(Columns):
 
     def add(self, entries, Py_ssize_t start, data, int64_t base, int check):
         """Make rows of the entries from number `start` on; return the first that is none, the reason in `state`."""
-        cdef const uint8_t[::1] table = entries
-        cdef const uint8_t[::1] view = data if data is not None else b""
+        cdef View table = View(entries)
+        cdef View view = View(data if data is not None else b"")
         cdef const char* first = NULL
         cdef const char* records = NULL
-        cdef Py_ssize_t count = table.shape[0] // sizeof(Entry) - start
-        cdef Py_ssize_t size = view.shape[0]
-        assert start >= 0 and table.shape[0] % sizeof(Entry) == 0
+        cdef Py_ssize_t count = table.buffer.len // sizeof(Entry) - start
+        cdef Py_ssize_t size = view.buffer.len
+        assert start >= 0 and table.buffer.len % sizeof(Entry) == 0
         if count <= 0:
             self.state = TAKEN
             return start
-        first = <const char*>&table[0] + start * sizeof(Entry)
+        first = table.data() + start * sizeof(Entry)
         if data is not None and size:
-            records = <const char*>&view[0]
+            records = view.data()
         with nogil:
             count = self._fitting(first, count, records, size, base, check, data is not None)
             self._copy(first, count, records, base)

@@ -5,11 +5,12 @@ Sizes are added up first, then one block of memory is filled; no Python object i
 the loop over rows is what a sink costs (benchmarks/spark_sink.py).
 """
 from cpython.array cimport array, clone
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcmp, memcpy
+
+from pyjs_spark_fast.wire cimport View
 
 from array import array as new_array
 
@@ -31,23 +32,6 @@ cdef const char* PLACE = b"Pyjs-Sink: "
 cdef const char* AGAIN = b'"duplicate":'
 
 cdef array NUMBERS = new_array("q")
-
-
-cdef class View:
-    """The memory of one object, held as long as this lives."""
-    cdef Py_buffer buffer
-    cdef bint is_held
-
-    def __cinit__(self, object owner):
-        PyObject_GetBuffer(owner, &self.buffer, PyBUF_SIMPLE)
-        self.is_held = True
-
-    def __dealloc__(self):
-        if self.is_held:
-            PyBuffer_Release(&self.buffer)
-
-    cdef const char* data(self) noexcept:
-        return <const char*>self.buffer.buf
 
 
 cdef struct Text:

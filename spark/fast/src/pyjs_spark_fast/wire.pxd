@@ -11,6 +11,13 @@ cdef struct Span:
     Py_ssize_t size
 
 
+cdef class View:
+    """The memory of one object, held as long as this lives."""
+    cdef Py_buffer buffer
+    cdef bint is_held
+    cdef const char* data(self) noexcept
+
+
 cdef class Block:
     cdef char* data
     cdef Py_ssize_t size

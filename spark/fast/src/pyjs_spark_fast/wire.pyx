@@ -4,7 +4,7 @@ No Python object is made for a message: the line is scanned in place and each co
 which the Arrow array then owns. The columns themselves are those of pyjs_spark_fast/entries.pyx too. Compiled because
 it decodes several times as much per second of processor as wire.py (benchmarks/spark_client.py).
 """
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy
@@ -43,6 +43,19 @@ cdef struct Frame:
 cdef struct Line:
     Span name
     Span value
+
+
+cdef class View:
+    def __cinit__(self, object owner):
+        PyObject_GetBuffer(owner, &self.buffer, PyBUF_SIMPLE)
+        self.is_held = True
+
+    def __dealloc__(self):
+        if self.is_held:
+            PyBuffer_Release(&self.buffer)
+
+    cdef const char* data(self) noexcept:
+        return <const char*>self.buffer.buf
 
 
 cdef class Block:
@@ -296,14 +309,13 @@ cdef class Decoder(Columns):
 
     def decode(self, data, Py_ssize_t start, Py_ssize_t end):
         """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
-        cdef const uint8_t[::1] view = data
-        cdef const char* base
+        cdef View view = View(data)
+        cdef const char* base = view.data()
         cdef Py_ssize_t used
-        assert 0 <= start <= end <= view.shape[0]
+        assert 0 <= start <= end <= view.buffer.len
         if start == end:
             self._stop(NEED_MORE, 1)
             return start
-        base = <const char*>&view[0]
         if not self._prefix and not self._learn(base + start, end - start):
             return start
         with nogil:

@@ -25,7 +25,7 @@ START_COUNT = 200_000  # new objects; a start without streams makes 70,000
 
 
 def collect_seldom() -> None:
-    """Tune the collector for the start of this process. For the command only, as all of this module."""
+    """Tune the collector for the start of this process. For the program only, as all of this module."""
     gc.set_threshold(START_COUNT)
 
 

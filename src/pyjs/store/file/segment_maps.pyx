@@ -5,6 +5,7 @@ all are unmapped at once; a view is freed when its cache needs the room.
 
 Knows nothing of records. Compiled: a Segment holds plain pointers (benchmarks/, pull consumers).
 """
+from pyjs.base.borrow cimport borrowed
 from pyjs.store.index.sequences cimport index_place
 
 cdef enum:
@@ -21,11 +22,13 @@ cdef class SegmentMaps:
 
     cdef void add_map(self, Segment* s, object view, size_t size) except *:
         """Read `s` in a map of `size` bytes from now on."""
-        cdef const unsigned char[::1] data = view
+        cdef size_t n = 0
+        cdef const char* data = borrowed(view, &n)
+        assert n >= size
         if len(self.maps) >= MAPS_MAX:
             self.drop_maps()
         self.maps[s.number] = view
-        s.data = <const char*> &data[0]
+        s.data = data
         s.map_size = size
 
     cdef int add_view(self, Segment* s, View view) except -1:

@@ -14,6 +14,8 @@ Long because staging and segments change one state.
 """
 import errno
 
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
@@ -296,7 +298,7 @@ cdef class SegmentWriter:
                     raise
             self.allocated += step
         if self.encryption is None:
-            self.files.disk.write_at(fd, memoryview(<char[:self.staged]> self.staging), self.written)
+            self.files.disk.write_at(fd, PyMemoryView_FromMemory(self.staging, self.staged, PyBUF_READ), self.written)
         else:
             self.write_encrypted(s, fd)
         self.written = end
@@ -312,7 +314,8 @@ cdef class SegmentWriter:
     cdef void write_encrypted(self, Segment* s, int fd) except *:
         """Write the staged records encrypted; a view of the end of the segment gets the plain bytes."""
         cdef View view = self.maps.views.get(s.number)
-        data, at = self.encryption.written(memoryview(<char[:self.staged]> self.staging), self.written)
+        plain = PyMemoryView_FromMemory(self.staging, self.staged, PyBUF_READ)
+        data, at = self.encryption.written(plain, self.written)
         self.files.disk.write_at(fd, data, at)
         if view is not None:
             view.put(self.staging, self.written, self.staged)

@@ -14,11 +14,12 @@ In an encrypted stream the whole index is encrypted, after an outer header, and 
 Knows nothing of stores. The thread that syncs a sealed segment writes it, or a stop.
 Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
 """
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
+from pyjs.base.borrow cimport borrowed
 from pyjs.base.xxh64 cimport xxh64
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG
 from pyjs.store.format.record cimport (
@@ -112,10 +113,9 @@ cpdef SegmentContents decode_index(data):
     Raises:
         IndexUnusable: it is damaged, or of another version.
     """
-    cdef const unsigned char[::1] view = data
     cdef IndexHeader h
-    cdef size_t size = view.shape[0]
-    cdef const char* p = <const char*> &view[0] if size else NULL
+    cdef size_t size = 0
+    cdef const char* p = borrowed(data, &size)
     cdef SegmentContents c
     cdef uint64_t checksum = 0
     if size < INDEX_HEADER_SIZE + CHECKSUM_SIZE or memcmp(p, b"PYJSIDX\n", 8) != 0:
@@ -135,7 +135,7 @@ cpdef SegmentContents decode_index(data):
     c.end, c.chain = h.segment_size, h.segment_checksum
     c.floor, c.first_ts, c.last_ts = h.floor, h.first_ts, h.last_ts
     c.messages, c.with_headers, c.message_bytes = h.messages, h.with_headers, h.message_bytes
-    c.entries, c.n, c.borrowed, c.source = <Entry*> (p + INDEX_HEADER_SIZE), h.entries, True, view
+    c.entries, c.n, c.borrowed, c.source = <Entry*> (p + INDEX_HEADER_SIZE), h.entries, True, data
     copy_parts(c, &h, p + INDEX_HEADER_SIZE + h.entries * sizeof(Entry))
     if not consistent(c):
         raise IndexUnusable("its entries and subjects do not agree")
@@ -358,22 +358,20 @@ def index_segment(disk, FullSegment f not None) -> None:
         IndexUnusable: the segment is damaged, or another stream's: the next start must read it.
         OSError, ValueError, CorruptRecord, UnknownFormat, Locked: it cannot be read.
     """
-    cdef const unsigned char[::1] view
-    cdef unsigned char[::1] room, out
     cdef SegmentContents c
-    cdef size_t size
+    cdef size_t size = 0
+    cdef const char* image
     cdef char* p
     cdef object buffer = spare_buffers.pop() if spare_buffers else unset_buffer(BUFFER_SIZE)
-    view = whole_image(disk, f.path, f.key)
+    whole = whole_image(disk, f.path, f.key)
+    image = borrowed(whole, &size)
     if <size_t> len(buffer) < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
         buffer = unset_buffer(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
-    room = buffer
-    c = f.contents(<const char*> &view[0], view.shape[0], <char*> &room[0])
+    c = f.contents(image, size, PyByteArray_AS_STRING(buffer))
     size = encoded_size(c)
     if size > <size_t> len(buffer):         # the entries stay in the room
         buffer = unset_buffer(size)
-    out = buffer
-    p = <char*> &out[0]
+    p = PyByteArray_AS_STRING(buffer)
     with nogil:
         encode_into(c, p)
     data = memoryview(buffer)[:size]

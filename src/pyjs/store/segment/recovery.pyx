@@ -11,6 +11,7 @@ An index file also shows losses: it names the messages of a missing segment, or 
 the next sequence. Knows nothing of stores.
 Compiled: a start adopts millions of entries (benchmarks/store_start.py).
 """
+from pyjs.base.borrow cimport borrowed
 from pyjs.store.index.sequences cimport ENTRY_MSG
 from pyjs.store.format.record cimport (
     FOOTER_SIZE, RECORD_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, check_segment_header,
@@ -51,15 +52,14 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
     Raises:
         UnknownFormat: another version wrote it.
     """
-    cdef const unsigned char[::1] view = data or b"\0"
-    cdef const char* p = <const char*> &view[0]
-    cdef size_t size = len(data)
+    cdef size_t size = 0
+    cdef const char* p = borrowed(data, &size)
     cdef SegmentScan scan = SegmentScan()
     cdef SegmentContents c
     cdef SegmentHeader header
     cdef int found = check_segment_header(p, size)
     if found == -2:
-        raise unknown_format(bytes(view[:SEGMENT_HEADER_SIZE]), path)
+        raise unknown_format(p[:SEGMENT_HEADER_SIZE], path)
     if image is not None:
         scan.shift, scan.unread = image.shift, image.unread
     if found == 0:

@@ -8,9 +8,12 @@ left as it is.
 Knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without the GIL.
 Compiled: it copies and seals every live record (benchmarks/store_start.py reads its files).
 """
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from pyjs.base.borrow cimport borrowed
 from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport (
     ENTRY_MSG, PRESENCE_WORDS, Entry, copy_sparse, is_dead, prev_of, segment_free, segment_mark, segment_new,
@@ -71,16 +74,16 @@ cdef class SegmentRewrite:
 
     def __call__(self):
         """Write and sync the new file; return the error, None: it is durable."""
-        cdef const unsigned char[::1] view
         cdef SegmentContents old
         cdef const char* file
+        cdef size_t size = 0
         cdef int failed
         try:
             view = whole_image(self.disk, self.path, self.key)
-            file = <const char*> &view[0]
-            if check_segment_header(file, view.shape[0]) != 0:
+            file = borrowed(view, &size)
+            if check_segment_header(file, size) != 0:
                 raise ValueError("its header is damaged")
-            old = SegmentScan().whole(file, view.shape[0])
+            old = SegmentScan().whole(file, size)
             if old.problems or old.base_seq != self.base or old.incarnation != self.incarnation:
                 raise ValueError(f"it is damaged: {old.problems}")
             unreadable = bad_page_count()
@@ -100,7 +103,7 @@ cdef class SegmentRewrite:
 
     def save(self) -> None:
         """Write and sync the new file."""
-        image = memoryview(<char[:self.size]> self.out).cast("B")
+        image = PyMemoryView_FromMemory(self.out, self.size, PyBUF_READ)
         self.encoding, parts = encode_file(image, self.codec, self.key, self.meta)
         write_file(self.disk, self.new_path, parts)
         self.written = True
