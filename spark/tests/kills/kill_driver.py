@@ -48,6 +48,7 @@ PASSES = (
     "RequestTimeout",
     "ServerUnreachable",
 )
+BEGINS = threading.Lock()
 NOT_YET = "no archive of stream"  # the query to the table has not begun it
 
 
@@ -115,8 +116,16 @@ def job_of(spark: SparkSession, target: str, said: dict[str, Any]) -> Callable[[
     """Return what runs one target: it returns when all is copied, or raises."""
     if target == "replay":
         return partial(replayed, spark, said)
-    start = archive if target in FORMATS else query
-    return lambda: start(spark, target, said).awaitTermination()
+    return partial(run_query, archive if target in FORMATS else query, spark, target, said)
+
+
+def run_query(start: Callable[..., StreamingQuery], *words: Any) -> None:
+    """Run a query. One begins at a time: its Python has ten seconds to start, where machines are busy too."""
+    with BEGINS:
+        found = start(*words)
+        while found.isActive and found.status["message"].startswith("Initializing"):
+            threading.Event().wait(PAUSE_S)
+    found.awaitTermination()
 
 
 def query(spark: SparkSession, target: str, said: dict[str, Any]) -> StreamingQuery:
