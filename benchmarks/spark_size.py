@@ -220,7 +220,7 @@ def check_archive(spark: Any, port: int, count: int, s3: S3Server) -> Figures:
     written = lakes.archive(spark, Lake(f"s3://{BUCKET}/size", "parquet"), options)
     seconds, peak = time.monotonic() - began, peak_mib()
     found, stored = [], 0
-    for name in s3.names("size/stream=SIZE/date="):
+    for name in (each for each in s3.names("size/") if each.endswith(".parquet")):
         body = s3.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
         found.append(pq.read_table(pa.BufferReader(body), columns=["seq"])["seq"].to_numpy())
         stored += len(body)

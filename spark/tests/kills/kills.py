@@ -47,10 +47,11 @@ from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.read.pull import ReadRange, read_range
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
-BACKLOG = 4000  # messages that wait for the target that is ahead of the others
+BACKLOG = 3000  # messages that wait for the target that is ahead of the others
 LONGEST_S = 3.0  # from the moment when every target got on to the kill
 START_S = 600.0  # targets that do not get on for so long fail the trial
-LOOK_S = 0.1  # between two looks at what was written: there is no event to wait for
+LOOK_S = 0.2  # between two looks at what was written: there is no event to wait for
+FILL_S = 1.0  # between two thousand messages for the source: the slow targets are not left far behind
 TARGETS = ("stream", "files", "parquet", "delta", "iceberg", "replay")
 VICTIMS = ("executor", "server", "driver")  # the driver last: with it ends the Spark of a round
 WRITTEN = {"stream": "TARGET", "replay": "REPLAYED"}
@@ -71,6 +72,7 @@ class Trial:
         self.targets = targets
         self.folder = folder
         self.filled = 0  # messages 1 to this one are in the source
+        self._fill_s = 0.0  # no more of them before
         # Only a cluster has executors that are processes.
         self._master = "local-cluster[1,2,640]" if "executor" in victims else "local[2]"
         self._server = server
@@ -81,18 +83,19 @@ class Trial:
             self._raw.api(f"STREAM.CREATE.{name}", **{"name": name, **config})
 
     def fill(self) -> None:
-        """Publish the next numbers to the source, so that enough of them wait."""
-        ahead = max(map(self.copied, self.targets))
-        for low in range(self.filled, max(self.filled, (ahead + BACKLOG) // 1000 * 1000), 1000):
-            lines = [
-                b"PUB source.x _INBOX.raw.f %d\r\n%d\r\n" % (len(str(number)), number)
-                for number in range(low + 1, low + 1001)
-            ]
-            self._raw.send(b"".join(lines))
-            acks = self._raw.frames()
-            for _ in lines:
-                assert b'"seq"' in next(acks)[3]
-            self.filled += 1000
+        """Publish the next numbers to the source, so that enough of them wait for the target that is ahead."""
+        if self.filled >= max(map(self.copied, self.targets)) + BACKLOG or time.monotonic() < self._fill_s:
+            return
+        self._fill_s = time.monotonic() + FILL_S
+        lines = [
+            b"PUB source.x _INBOX.raw.f %d\r\n%d\r\n" % (len(str(number)), number)
+            for number in range(self.filled + 1, self.filled + 1001)
+        ]
+        self._raw.send(b"".join(lines))
+        acks = self._raw.frames()
+        for _ in lines:
+            assert b'"seq"' in next(acks)[3]
+        self.filled += 1000
 
     def copied(self, target: str) -> int:
         """Return about how many messages a target has."""
