@@ -28,7 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -249,23 +249,22 @@ def run(
     process.start()
     chance = random.Random(seed)
     done: Counter[str] = Counter()
+    trial = None
     try:
         trial = Trial(targets, victims, process, folder)
-        try:
-            for number in range(1, kills + 1):
-                if time.monotonic() > end_s:
-                    break
-                for victim in victims:
-                    found = trial.kill_once(victim, chance.uniform(0, LONGEST_S))
-                    done[victim] += 1
-                    if tell:
-                        print(f"{server}, round {number}: {found}", flush=True)
-            trial.finish()
-        finally:
-            trial.end()
+        for number, victim in product(range(1, kills + 1), victims):
+            if victim == victims[0] and time.monotonic() > end_s:
+                break
+            found = trial.kill_once(victim, chance.uniform(0, LONGEST_S))
+            done[victim] += 1
+            if tell:
+                print(f"{server}, round {number}: {found}", flush=True)
+        trial.finish()
         checks = {target: trial.check(target) for target in trial.targets}
         return {"server": server, "kills": done, "seed": seed, "restarts": trial.restarts(), "found": checks}
     finally:
+        if trial is not None:
+            trial.end()
         process.kill()
 
 

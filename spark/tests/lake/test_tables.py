@@ -9,9 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -37,7 +35,7 @@ from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.lake.tables import (
     tables,
 )
-from pyjs_spark.lake.tables.table import Table, TableFile, check_installed, folder_name, told
+from pyjs_spark.lake.tables.table import Table, TableFile, check_installed, folder_name
 from pyjs_spark.lake.tables.tables import Task
 from pyjs_spark.options.reading import Options, parse_options
 from pyjs_spark.read.ranges import ReadRange
@@ -578,28 +576,6 @@ def test_a_catalog_of_its_own_is_named_in_the_file(
     table = load_catalog("mine", type="sql", uri=elsewhere).load_table(("streams", filler.name))
     assert table.scan().to_arrow().num_rows == 3
     assert not (tmp_path / "lake" / "catalog.db").exists()
-
-
-@pytest.mark.parametrize("warehouse", ["", "prod"])
-def test_a_rest_catalog_hears_of_a_warehouse_only_where_one_is_named(tmp_path: Path, warehouse: str) -> None:
-    asked = []
-
-    class Catalog(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_error(404)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Catalog) as server, ThreadPoolExecutor(1) as pool:
-        pool.submit(server.handle_request)
-        said = {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}"}
-        lake = Lake(str(tmp_path), "iceberg", said | ({"warehouse": warehouse} if warehouse else {}))
-        with pytest.raises(SparkError, match="404"), told(table := tables.table_of(lake, "A")):
-            table.record()
-
-    assert asked == ["/v1/config" + (f"?warehouse={warehouse}" if warehouse else "")]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
