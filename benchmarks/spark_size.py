@@ -1,9 +1,11 @@
 """A stream of ten million messages, a tenth of them deleted, read through Spark and checked to the last byte.
 
-python benchmarks/spark_size.py [--rows 10000000] [--big 300] [--ours "COMMAND"] [--store FOLDER] [--json FILE]
+python benchmarks/spark_size.py [--rows 10000000] [--big 300] [--parts rows,archive] [--store FOLDER] [--json FILE]
 
     rows     every message that is left, once: count and sum of sequences for each of 100 subjects, each payload and
              each header compared in Spark (payloads and headers with any bytes; every 16th message has headers)
+    archive  the same messages as Parquet files on an S3 server (moto's, which keeps them in memory), written by two
+             workers: each sequence that is left, once, and the peak of the workers
     big      payloads of 1,000,000 random bytes with headers of any bytes, raw: the SHA-256 of each
     memory   the peak of the Python workers (VmHWM, reset before each read) against arrowBatchRows
 
@@ -29,8 +31,12 @@ from typing import Any
 import numpy as np
 from plain_client import PlainClient
 from servers import RunningServer, our_command
+from spark.tests.support.s3 import BUCKET, S3Server
 
 import pyjs_spark
+from pyjs_spark.lake import lakes
+from pyjs_spark.lake.lakes import Lake
+from pyjs_spark.options.reading import parse_options
 
 SUBJECTS = 100
 CHUNK = 20_000  # messages of one send
@@ -203,6 +209,34 @@ def check_rows(spark: Any, port: int, count: int) -> Figures:
     }
 
 
+def check_archive(spark: Any, port: int, count: int, s3: S3Server) -> Figures:
+    """Archive the stream to S3, and compare the sequences in the files with those that are left."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    reset_peaks()
+    began = time.monotonic()
+    options = parse_options({"servers": f"nats://127.0.0.1:{port}", "stream": "SIZE"})
+    written = lakes.archive(spark, Lake(f"s3://{BUCKET}/size", "parquet"), options)
+    seconds, peak = time.monotonic() - began, peak_mib()
+    found, stored = [], 0
+    for name in (each for each in s3.names("size/") if each.endswith(".parquet")):
+        body = s3.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
+        found.append(pq.read_table(pa.BufferReader(body), columns=["seq"])["seq"].to_numpy())
+        stored += len(body)
+    wanted = np.arange(1, count + 1)[~gone(hashes(count))]
+    seqs = np.sort(np.concatenate(found))
+    assert np.array_equal(seqs, wanted), f"{len(seqs)} rows in the archive, {len(wanted)} messages are left"
+    return {
+        "rows": sum(each.rows for each in written),
+        "files": len(written),
+        "stored_mb": round(stored / 1e6),
+        "seconds": round(seconds, 1),
+        "rows_per_s": round(len(wanted) / seconds),
+        "peak_mib": peak,
+    }
+
+
 def check_big(spark: Any, port: int, wanted: dict[int, tuple[str, str]]) -> Figures:
     """Compare the large messages with what was published."""
     reset_peaks()
@@ -236,6 +270,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--big", type=int, default=300)
+    parser.add_argument("--parts", default="rows,archive,big,memory")
     parser.add_argument("--ours", default="", help="command of our server, if this Python cannot run it")
     parser.add_argument("--store", type=Path, help="folder for the store; needs 150 bytes for each row")
     parser.add_argument("--json", type=Path)
@@ -244,21 +279,26 @@ def main() -> int:
         began = time.monotonic()
         fill(server.port, given.rows)
         done: Figures = {"fill_s": round(time.monotonic() - began, 1), "load": os.getloadavg()[0]}
-        digests = fill_big(server.port, given.big)
+        digests = fill_big(server.port, given.big) if "big" in given.parts.split(",") else {}
         print(done, flush=True)
         settings = {
             "spark.driver.memory": "2g",
             "spark.log.level": "ERROR",
             "spark.ui.showConsoleProgress": False,
         }
+        s3 = S3Server()
+        os.environ |= s3.environment  # of the workers, too
         spark = pyjs_spark.session("size", "local[2]", **settings)
         try:
             read(spark, server.port, "SIZE", endingOffsets='{"SIZE": 1000}').count()  # the workers start
             for name, figures in (
                 ("rows", lambda: check_rows(spark, server.port, given.rows)),
+                ("archive", lambda: check_archive(spark, server.port, given.rows, s3)),
                 ("big", lambda: check_big(spark, server.port, digests)),
                 ("memory", lambda: memory(spark, server.port, min(given.rows, 2_000_000))),
             ):
+                if name not in given.parts.split(","):
+                    continue
                 done[name] = figures()
                 print(name, done[name], flush=True)
         except AssertionError as wrong:
@@ -266,6 +306,7 @@ def main() -> int:
             return 1
         finally:
             spark.stop()
+            s3.stop()
     if given.json:
         given.json.write_text(json.dumps(done, indent=1))
     return 0

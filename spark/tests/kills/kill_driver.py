@@ -1,60 +1,107 @@
-"""The queries that kills.py kills, each in a process: `python -m spark.tests.kills.kill_driver <what> <JSON>`.
+"""What kills.py kills, in one Spark: `python -m spark.tests.kills.kill_driver <JSON>`.
 
-    files     stream to Parquet by Spark's own file sink
-    archive   stream to Parquet by the archive, as a streaming query
-    delta     the same to a table of Delta
-    stream    stream to stream
-    all       these at once
+    stream            stream to stream
+    files             stream to Parquet by Spark's own file sink
+    parquet           stream to Parquet by the archive, as a streaming query
+    delta, iceberg    the same to a table
+    replay            the table of Delta to another stream
 
-With "once" they do what there is, then their last batch again, and end; else they go on until they are killed.
+All targets of the JSON run at once. One whose server was away too long is started again from its checkpoint, as a
+service would start it, and the reason is kept in restarts.log; another error ends the process. With "once" they do
+what there is, then their last batch again, and end; else they go on until they are killed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyjs_spark
+from pyjs_spark.datasource.sessions import activate
 from pyjs_spark.lake import archive_query
-from pyjs_spark.lake.tables.table import Lake
+from pyjs_spark.lake.replay import pipeline, run
+from pyjs_spark.lake.tables.table import FORMATS, Lake
 from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-BATCH_ROWS = 4000
-PARTITION_ROWS = 2000
+PARTITION_ROWS = 500
+BATCH_ROWS = 1000
+REST_ROWS = 20_000  # of a batch, when only the rest is to be done
+PAUSE_S = 0.2  # between two runs of a replay, which ends when it has all
+PASSES = (
+    "ConnectionLost",
+    "NotAcknowledged",
+    "NoResponders",
+    "Python worker failed to connect back",  # within ten seconds: machines are busy
+    "ReadStalled",
+    "RequestTimeout",
+    "ServerUnreachable",
+)
+BEGINS = threading.Lock()
+NOT_YET = "no archive of stream"  # the query to the table has not begun it
 
 
 def main() -> None:
     """Run the queries."""
-    what, said = sys.argv[1], json.loads(sys.argv[2])
+    said = json.loads(sys.argv[1])
     folder = Path(said["folder"])
     settings = {
+        "spark.deploy.maxExecutorRetries": "-1",  # executors are killed more often than it allows
         "spark.driver.memory": "1g",
+        "spark.executor.memory": "640m",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
         "spark.python.authenticate.socketTimeout": "120s",  # of a worker's first connection: machines are busy
         "spark.sql.codegen.wholeStage": "false",  # nothing here runs long enough to be worth compiling
+        "spark.sql.shuffle.partitions": "2",
     }
-    spark = pyjs_spark.session("kills", "local[2]", **settings)
-    run(spark, what, said)
+    spark = pyjs_spark.session("kills", said["master"], **settings)
+    run_all(spark, said)
     take_back_last_commit(folder)
-    run(spark, what, said)
-    if said["once"] and what in ("files", "all"):
+    run_all(spark, said)
+    if "files" in said["targets"]:
         found = spark.read.parquet(str(folder / "files")).select("seq").collect()
         (folder / "found.json").write_text(json.dumps(sorted(row.seq for row in found)))
 
 
-def run(spark: SparkSession, what: str, said: dict[str, Any]) -> None:
-    """Run the queries until they end."""
-    started = [query(spark, each, said) for each in ("stream", "files") if what in (each, "all")]
-    started += [archives(spark, each, said) for each in ("archive", "delta") if what in (each, "all")]
-    for each in started:
-        each.awaitTermination()
+def run_all(spark: SparkSession, said: dict[str, Any]) -> None:
+    """Run the targets until they end, each in a thread."""
+    jobs = [partial(keep, target, job_of(spark, target, said), said) for target in said["targets"]]
+    with ThreadPoolExecutor(len(jobs), initializer=activate, initargs=(spark,)) as pool:
+        for each in [pool.submit(job) for job in jobs]:
+            each.result()
+
+
+def keep(target: str, job: Callable[[], object], said: dict[str, Any]) -> None:
+    """Run one target, and again where its server was away; end the process where something else is wrong."""
+    while True:
+        try:
+            job()
+        except Exception as error:
+            text = " ".join(str(error).split())
+            passes = [name for name in PASSES if name in f"{type(error).__name__} {text}"]
+            if passes:
+                with Path(said["folder"], "restarts.log").open("a") as log:
+                    log.write(f"{target}: {passes[0]}\n")
+            elif NOT_YET not in text:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(3)
+        else:
+            if said["once"]:
+                return
+        threading.Event().wait(PAUSE_S)
 
 
 def take_back_last_commit(folder: Path) -> None:
@@ -65,38 +112,70 @@ def take_back_last_commit(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def query(spark: SparkSession, what: str, said: dict[str, Any]) -> StreamingQuery:
-    """Start one query."""
+def job_of(spark: SparkSession, target: str, said: dict[str, Any]) -> Callable[[], object]:
+    """Return what runs one target: it returns when all is copied, or raises."""
+    if target == "replay":
+        return partial(replayed, spark, said)
+    return partial(run_query, archive if target in FORMATS else query, spark, target, said)
+
+
+def run_query(start: Callable[..., StreamingQuery], *words: Any) -> None:
+    """Run a query. One begins at a time: its Python has ten seconds to start, where machines are busy too."""
+    with BEGINS:
+        found = start(*words)
+        while found.isActive and found.status["message"].startswith("Initializing"):
+            threading.Event().wait(PAUSE_S)
+    found.awaitTermination()
+
+
+def query(spark: SparkSession, target: str, said: dict[str, Any]) -> StreamingQuery:
+    """Start a query of the format `jetstream`."""
     folder = Path(said["folder"])
     source = spark.readStream.format("jetstream").options(
         servers=said["servers"],
         stream="SOURCE",
         startingOffsets="earliest",
-        maxRowsPerTrigger=str(BATCH_ROWS),
+        maxRowsPerTrigger=str(REST_ROWS if said["once"] else BATCH_ROWS),
         maxRecordsPerPartition=str(PARTITION_ROWS),
     )
     rows = source.load()
-    if what == "stream":
+    if target == "stream":
         rows = rows.selectExpr("'target.x' AS subject", "headers", "data")
         writer = rows.writeStream.format("jetstream").options(servers=said["servers"], stream="TARGET")
     else:
         writer = (
             rows.select("seq", "data").writeStream.format("parquet").option("path", str(folder / "files"))
         )
-    writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{what}"))
+    writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{target}"))
     if said["once"]:
         writer = writer.trigger(availableNow=True)
     return writer.start()
 
 
-def archives(spark: SparkSession, what: str, said: dict[str, Any]) -> StreamingQuery:
+def archive(spark: SparkSession, target: str, said: dict[str, Any]) -> StreamingQuery:
     """Start the archive as a query."""
     folder = Path(said["folder"])
     options = parse_options({"servers": said["servers"], "stream": "SOURCE"})
-    lake = Lake(str(folder / what), "parquet" if what == "archive" else what)
     every = "" if said["once"] else "100 milliseconds"
-    checkpoint = str(folder / f"checkpoint-{what}")
+    checkpoint = str(folder / f"checkpoint-{target}")
+    lake = Lake(str(folder / target), target)
     return archive_query.start(spark, lake, options, PARTITION_ROWS, every=every, checkpoint=checkpoint)
+
+
+def replayed(spark: SparkSession, said: dict[str, Any]) -> None:
+    """Replay what the table of Delta has."""
+    head = {
+        "source": str(Path(said["folder"], "delta")),
+        "format": "delta",
+        "stream": "SOURCE",
+        "target": "REPLAYED",
+        "id": "kills",
+        "rows_per_batch": str(REST_ROWS if said["once"] else BATCH_ROWS),
+    }
+    found = pipeline.make(head, ["source.> -> again.>"], {"servers": said["servers"]})
+    planned = run.plan(found)
+    if planned.batches:
+        run.run(spark, found, planned, lambda each: None)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
-"""Whether anything is lost or there twice after Spark was killed: `python -m spark.tests.kills.kills all --kills 20`.
+"""Whether anything is lost or there twice after kill -9: `python -m spark.tests.kills.kills all --kills 20`.
 
-A query copies a stream (kill_driver.py): to Parquet by Spark's file sink (files) or by the archive (archive), or to
-another stream (stream); or all do at once. Once it gets on, all its processes are killed with -9 after a random
-time; then it is started again from its checkpoint. The target stream remembers message ids for a tenth of a second,
-so that its duplicate window hides nothing. At the end the query runs until all is read, the last commit of its
-checkpoint is taken back and the batch comes again, and every message must be in the target exactly once. The seed
-decides the times.
+Queries copy a stream to targets of several kinds at once (kill_driver.py), on a driver and an executor of their own.
+Once every target got on since the last kill, one victim is killed after a random time:
+
+    driver      Python and JVM of the driver; its executor is left, and ends when it notices
+    executor    the JVM with all tasks that run; Spark starts another one
+    server      the server of all streams, which is started again at once
+
+So each kill is one for every target. The streams that are written remember message ids for a tenth of a second, so
+that a duplicate window hides nothing. At the end the queries run until all is copied, the last commits of their
+checkpoints are taken back and these batches come again, and every message must be in every target exactly once, those
+of a replay in their order. The seed decides the times.
 """
 
 from __future__ import annotations
@@ -14,205 +19,287 @@ import argparse
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from spark.tests.conftest import our_command_from_anywhere, peer_or_skip
 from spark.tests.kills.kill_driver import PARTITION_ROWS
+from spark.tests.support.archived import archived
 from spark.tests.support.java import QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
-from tests.conformance.harness.process import ServerProcess
+from tests.conformance.harness.process import ServerProcess, free_port
 from tests.style.tree import ROOT
 from tests.support.raw import RawClient
 
+from pyjs_spark.lake.tables.table import FORMATS, Lake
 from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.read.pull import ReadRange, read_range
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
-BACKLOG = 12_000  # messages that wait when the query starts
-LONGEST_S = 6.0  # from the first progress of a run to its kill
-START_S = 240.0  # a run that does not get on for so long fails the test
-TARGETS = ("stream", "files", "archive", "delta")
+BACKLOG = 3000  # messages that wait for the target that is ahead of the others
+LONGEST_S = 3.0  # from the moment when every target got on to the kill
+START_S = 600.0  # targets that do not get on for so long fail the trial
+LOOK_S = 0.2  # between two looks at what was written: there is no event to wait for
+FILL_S = 1.0  # between two thousand messages for the source: the slow targets are not left far behind
+TARGETS = ("stream", "files", "parquet", "delta", "iceberg", "replay")
+VICTIMS = ("executor", "server", "driver")  # the driver last: with it ends the Spark of a round
+WRITTEN = {"stream": "TARGET", "replay": "REPLAYED"}
+BEGUN = re.compile(r"(?:part-|seq=)(\d{19})-.*\.parquet")  # the first sequence of a file of an archive
 STREAMS: dict[str, dict[str, object]] = {
     "SOURCE": {"subjects": ["source.>"]},
     "TARGET": {"subjects": ["target.>"], "duplicate_window": 100_000_000},
+    "REPLAYED": {"subjects": ["again.>"], "duplicate_window": 100_000_000},
 }
 
 
 class Trial:
-    """One query, killed again and again."""
+    """Queries to some targets, killed again and again."""
 
-    def __init__(self, what: str, port: int, folder: Path, seed: int) -> None:
-        self.what = what
-        self.targets = TARGETS if what == "all" else (what,)
+    def __init__(
+        self, targets: Sequence[str], victims: Sequence[str], server: ServerProcess, folder: Path
+    ) -> None:
+        self.targets = targets
         self.folder = folder
-        self.port = port
         self.filled = 0  # messages 1 to this one are in the source
-        self._random = random.Random(seed)
-        self._raw = RawClient(port, timeout_s=60.0)
+        self._fill_s = 0.0  # no more of them before
+        # Only a cluster has executors that are processes.
+        self._master = "local-cluster[1,2,640]" if "executor" in victims else "local[2]"
+        self._server = server
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._sessions: list[int] = []  # of all drivers: an executor may be left of a killed one
+        self._raw = RawClient(server.port, timeout_s=60.0)
         for name, config in STREAMS.items():
             self._raw.api(f"STREAM.CREATE.{name}", **{"name": name, **config})
 
     def fill(self) -> None:
-        """Publish the next numbers to the source, so that enough of them wait."""
-        copied = self.progress() * (PARTITION_ROWS if self.what != "all" and self.what != "stream" else 1)
-        count = max(0, BACKLOG - (self.filled - copied)) // 1000 * 1000
-        for low in range(self.filled, self.filled + count, 1000):
-            lines = [
-                b"PUB source.x _INBOX.raw.f %d\r\n%d\r\n" % (len(str(number)), number)
-                for number in range(low + 1, low + 1001)
-            ]
-            self._raw.send(b"".join(lines))
-            acks = self._raw.frames()
-            for _ in lines:
-                assert b'"seq"' in next(acks)[3]
-        self.filled += count
+        """Publish the next numbers to the source, so that enough of them wait for the target that is ahead."""
+        if self.filled >= max(map(self.copied, self.targets)) + BACKLOG or time.monotonic() < self._fill_s:
+            return
+        self._fill_s = time.monotonic() + FILL_S
+        lines = [
+            b"PUB source.x _INBOX.raw.f %d\r\n%d\r\n" % (len(str(number)), number)
+            for number in range(self.filled + 1, self.filled + 1001)
+        ]
+        self._raw.send(b"".join(lines))
+        acks = self._raw.frames()
+        for _ in lines:
+            assert b'"seq"' in next(acks)[3]
+        self.filled += 1000
 
-    def start(self, once: bool) -> subprocess.Popen[bytes]:
-        """Start the query in a session of processes of its own."""
-        said = {"servers": f"nats://127.0.0.1:{self.port}", "folder": str(self.folder), "once": once}
-        command = [sys.executable, "-m", "spark.tests.kills.kill_driver", self.what, json.dumps(said)]
-        paths = os.pathsep.join([PYTHONPATH, str(ROOT)])
-        with (self.folder / "spark.log").open("ab") as log:
-            return subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": paths, "JAVA_TOOL_OPTIONS": QUICK_JAVA},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+    def copied(self, target: str) -> int:
+        """Return about how many messages a target has."""
+        if target in WRITTEN:
+            return int(self._raw.api(f"STREAM.INFO.{WRITTEN[target]}")["state"]["last_seq"])
+        names = [path.name for path in (self.folder / target).rglob("*.parquet")]
+        if target == "files":
+            return len(names) * PARTITION_ROWS
+        return max((int(match[1]) for match in map(BEGUN.fullmatch, names) if match), default=0)
 
-    def progress(self) -> int:
-        """Return a number that grows while the query gets on: batches, files, or messages of the target."""
-        if "stream" in self.targets:
-            return int(self._raw.api("STREAM.INFO.TARGET")["state"]["last_seq"])
-        return sum(1 for _ in (self.folder / self.what).rglob("*.parquet"))
-
-    def kill_once(self) -> dict[str, float]:
-        """Start the query, wait until it gets on, kill it at a random time; return when that was."""
-        before = self.progress()
-        process = self.start(once=False)
+    def kill_once(self, victim: str, after_s: float) -> dict[str, Any]:
+        """Kill one victim, `after_s` after every target got on since the last kill; return how far all got."""
+        before = {target: self.copied(target) for target in self.targets}
         deadline_s = time.monotonic() + START_S
-        try:
-            while self.progress() == before:
-                assert process.poll() is None, self.log()
-                assert time.monotonic() < deadline_s, "the query does not get on: " + self.log()
-                time.sleep(0.02)  # between two looks at what it wrote: there is no event to wait for
-            after_s = self._random.uniform(0, LONGEST_S)
-            time.sleep(after_s)
-            assert process.poll() is None, self.log()
-        finally:
-            self.kill(process)
-        return {"after_s": round(after_s, 2), "progress": self.progress() - before}
+        self.start()
+        while late := [target for target in self.targets if self.copied(target) <= before[target]]:
+            assert time.monotonic() < deadline_s, f"no progress of {late}: {self.log()}"
+            self._go_on()
+        end_s = time.monotonic() + after_s
+        while time.monotonic() < end_s:
+            self._go_on()
+        self._kill(victim)
+        return {"victim": victim, **{target: self.copied(target) - before[target] for target in self.targets}}
 
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill everything that the query consists of: Python, JVM, workers."""
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it had ended
-        process.wait()
+    def _go_on(self) -> None:
+        assert self._driver is not None
+        assert self._driver.poll() is None, self.log()
+        self.fill()
+        time.sleep(LOOK_S)
+
+    def start(self, *, once: bool = False) -> None:
+        """Start the queries in a session of processes of their own, if they do not run."""
+        if self._driver is not None:
+            return
+        servers = f"nats://127.0.0.1:{self._server.port}"
+        said = {"servers": servers, "folder": str(self.folder), "once": once, "targets": self.targets}
+        said["master"] = self._master
+        command = [sys.executable, "-m", "spark.tests.kills.kill_driver", json.dumps(said)]
+        env = {
+            "PYTHONPATH": os.pathsep.join([PYTHONPATH, str(ROOT)]),
+            "JAVA_TOOL_OPTIONS": QUICK_JAVA,
+            "SPARK_WORKER_DIR": str(self.folder / "work"),
+        }
+        with (self.folder / "spark.log").open("ab") as log:
+            self._driver = subprocess.Popen(
+                command, cwd=ROOT, env={**os.environ, **env}, stdout=log, stderr=log, start_new_session=True
+            )
+        self._sessions.append(self._driver.pid)
+
+    def _kill(self, victim: str) -> None:
+        assert self._driver is not None
+        if victim == "server":
+            self._raw.close()
+            self._server.kill()
+            self._server.start()
+            self._raw = RawClient(self._server.port, timeout_s=60.0)
+            return
+        marks = {
+            "driver": b"org.apache.spark.deploy.SparkSubmit",
+            "executor": b"CoarseGrainedExecutorBackend",
+        }
+        found = [pid for pid, command in members(self._driver.pid) if marks[victim] in command]
+        assert found, f"no {victim} runs: {self.log()}"
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        if victim == "driver":
+            self._driver.kill()
+            self._driver.wait()
+            self._driver = None
 
     def finish(self) -> None:
-        """Run the query until all is read, and its last batch again."""
-        process = self.start(once=True)
+        """Run the queries until all is copied, and their last batches again."""
+        self.end()
+        self.start(once=True)
+        assert self._driver is not None
         try:
-            assert process.wait(START_S + 600) == 0, self.log()
+            assert self._driver.wait(2 * START_S) == 0, self.log()
         finally:
-            self.kill(process)
+            self.end()
+
+    def end(self) -> None:
+        """Kill what is left of the queries."""
+        for pid in [pid for session in self._sessions for pid, _ in members(session)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self._driver is not None:
+            self._driver.wait()
+            self._driver = None
 
     def check(self, target: str) -> dict[str, int]:
         """Return how many messages are lost, and how many are there more than once."""
-        found = Counter(self._found(target))
+        rows = list(self._found(target))
+        found = Counter(rows)
         return {
             "messages": self.filled,
             "lost": sum(1 for number in range(1, self.filled + 1) if number not in found),
             "more_than_once": sum(1 for times in found.values() if times > 1),
             "strange": sum(1 for number in found if not 1 <= number <= self.filled),
+            "out_of_order": sum(one > two for one, two in pairwise(rows)) if target == "replay" else 0,
         }
 
+    def restarts(self) -> dict[str, int]:
+        """Return how often a target was started again, by the reason."""
+        path = self.folder / "restarts.log"
+        lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
+        return dict(Counter(lines))
+
     def log(self) -> str:
-        """Return the end of what the query said."""
-        return (self.folder / "spark.log").read_text("utf-8", "replace")[-3000:]
+        """Return the end of what the queries said."""
+        return (self.folder / "spark.log").read_text("utf-8", "replace")[-4000:]
 
     def _found(self, target: str) -> Iterator[int]:
         if target == "files":
             yield from json.loads((self.folder / "found.json").read_text())
-        elif target == "archive":
-            for path in (self.folder / target).rglob("seq=*.parquet"):
-                yield from pq.ParquetFile(path).read(["seq"])["seq"].to_pylist()
-        elif target == "delta":
-            from deltalake import DeltaTable
-
-            for uri in DeltaTable(f"{self.folder}/delta/SOURCE").file_uris():
-                yield from pq.ParquetFile(uri.removeprefix("file://")).read(["seq"])["seq"].to_pylist()
+        elif target in FORMATS:
+            yield from archived(Lake(str(self.folder / target), target), "SOURCE")
         else:
-            client = Client(ConnectSettings((f"nats://127.0.0.1:{self.port}",)))
-            what = ReadRange("TARGET", 1, self.progress() + 1, columns=("data",))
+            client = Client(ConnectSettings((f"nats://127.0.0.1:{self._server.port}",)))
+            what = ReadRange(WRITTEN[target], 1, self.copied(target) + 1, columns=("data",))
             for batch in read_range(client, what):
                 yield from map(int, batch.column(0).to_pylist())
             client.close()
 
 
+def members(session: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the processes of a session, with their command lines; the workers of Python have groups of their own."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(words[3]) == session and words[0] != "Z":
+                yield int(entry.name), (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended
+
+
 def run(
-    what: str,
+    targets: Sequence[str],
     server: str,
     kills: int,
     folder: Path,
     *,
+    victims: Sequence[str] = VICTIMS,
     seed: int = 1,
     minutes: float = 1e9,
     tell: bool = False,
 ) -> dict[str, Any]:
-    """Return the figures of one trial; no kill begins when `minutes` are over."""
+    """Return the figures of one trial of so many rounds; none begins when `minutes` are over."""
     end_s = time.monotonic() + 60 * minutes
     command = our_command_from_anywhere() if server == "ours" else peer_or_skip()
-    process = ServerProcess(command, CONFIG, folder, with_http=False)
+    process = ServerProcess(command, CONFIG, folder, with_http=False, port=free_port())
     process.start()
+    chance = random.Random(seed)
+    done: Counter[str] = Counter()
+    trial = None
     try:
-        trial = Trial(what, process.port, folder, seed)
-        done = []
-        while len(done) < kills and time.monotonic() < end_s:
-            trial.fill()
-            done.append(trial.kill_once())
+        trial = Trial(targets, victims, process, folder)
+        for number, victim in product(range(1, kills + 1), victims):
+            if victim == victims[0] and time.monotonic() > end_s:
+                break
+            found = trial.kill_once(victim, chance.uniform(0, LONGEST_S))
+            done[victim] += 1
             if tell:
-                print(f"{what} on {server}: kill {len(done)} {done[-1]}", flush=True)
+                print(f"{server}, round {number}: {found}", flush=True)
         trial.finish()
         checks = {target: trial.check(target) for target in trial.targets}
-        return {"what": what, "server": server, "kills": len(done), "seed": seed, "found": checks}
+        return {"server": server, "kills": done, "seed": seed, "restarts": trial.restarts(), "found": checks}
     finally:
+        if trial is not None:
+            trial.end()
         process.kill()
 
 
 def main() -> int:
     """Run what the command line names; the exit code is 1 if anything is lost or there twice."""
     parser = argparse.ArgumentParser(prog="python -m spark.tests.kills.kills", description=__doc__)
-    parser.add_argument("what", choices=(*TARGETS, "all"))
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("what", help=f"all, or some of {','.join(TARGETS)}")
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--minutes", type=float, default=1e9, help="no kill begins after so many")
+    parser.add_argument("--kills", type=int, default=20, help="of each victim")
+    parser.add_argument("--victims", default=",".join(VICTIMS))
+    parser.add_argument("--minutes", type=float, default=1e9, help="no round begins after so many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")
     args = parser.parse_args()
+    targets = TARGETS if args.what == "all" else _words(parser, args.what, TARGETS)
+    if "replay" in targets and "delta" not in targets:
+        targets = ("delta", *targets)  # which is replayed
+    victims = _words(parser, args.victims, VICTIMS)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=args.dir) as scratch:
-        folder = Path(scratch)
         figures = run(
-            args.what, args.server, args.kills, folder, seed=args.seed, minutes=args.minutes, tell=True
-        )
+            targets, args.server, args.kills, Path(scratch),
+            victims=victims, seed=args.seed, minutes=args.minutes, tell=True,
+        )  # fmt: skip
     print(json.dumps({**figures, "seconds": round(time.monotonic() - started)}))
-    wrong = ("lost", "more_than_once", "strange")
+    wrong = ("lost", "more_than_once", "strange", "out_of_order")
     return int(any(found[name] for found in figures["found"].values() for name in wrong))
+
+
+def _words(parser: argparse.ArgumentParser, said: str, known: Sequence[str]) -> tuple[str, ...]:
+    words = tuple(said.split(","))
+    if unknown := [word for word in words if word not in known]:
+        parser.error(f"{', '.join(unknown)}: not one of {', '.join(known)}")
+    return words
 
 
 if __name__ == "__main__":

@@ -21,9 +21,10 @@ MISSING = "" if required("spark") else lacking()
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_nothing_is_lost_and_nothing_is_there_twice_after_kills(tmp_path: Path) -> None:
-    figures = kills.run("stream", "ours", 1, tmp_path)  # make spark-kills has the others, and more of them
+    # make spark-kills has the other targets and victims, and more kills
+    figures = kills.run(("stream",), "ours", 1, tmp_path, victims=("driver",))
 
-    assert figures["kills"] == 1
+    assert figures["kills"] == {"driver": 1}
     for target, found in figures["found"].items():
         wrong = (found["lost"], found["more_than_once"], found["strange"])
         assert wrong == (0, 0, 0), (target, found)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip, required
+from spark.tests.jvm.conftest import IS_MATRIX
+from spark.tests.support.iceberg_rest import RestCatalog
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 
@@ -69,7 +72,7 @@ class Archive:
         name = stream or self.stream
         if self.lake.format == "delta":
             return deltalake.DeltaTable(f"{self.lake.root}/{folder_name(name)}").to_pyarrow_table()
-        return iceberg_table(self.lake.root, name).scan().to_arrow()
+        return iceberg_table(self.lake, name).scan().to_arrow()
 
     def seqs(self) -> list[int]:
         """Return all sequences, sorted."""
@@ -81,15 +84,38 @@ class Archive:
         return holding.next
 
 
-def iceberg_table(root: str, stream: str):  # type: ignore[no-untyped-def]
-    catalog = load_catalog("pyjs", type="sql", uri=f"sqlite:///{root}/catalog.db", warehouse=root)
-    return catalog.load_table(("jetstream", stream))
+def catalog_of(lake: Lake):  # type: ignore[no-untyped-def]
+    own = {"type": "sql", "uri": f"sqlite:///{lake.root}/catalog.db", "warehouse": lake.root}
+    return load_catalog("pyjs", **(dict(lake.catalog) or own))
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+def iceberg_table(lake: Lake, stream: str):  # type: ignore[no-untyped-def]
+    return catalog_of(lake).load_table(("jetstream", stream))
+
+
+@pytest.fixture(scope="session")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
+    """A REST catalog for all tests; each has tables of its own names."""
+    made = RestCatalog(tmp_path_factory.mktemp("rest") / "catalog")
+    yield made
+    made.stop()
+
+
+REST = pytest.param(
+    "iceberg-rest",
+    marks=[
+        pytest.mark.skipif(not IS_MATRIX, reason="a JVM, and jars from Maven: make spark-matrix runs it"),
+        pytest.mark.xdist_group("rest"),
+    ],
+)
+
+
+@pytest.fixture(params=["delta", "iceberg", REST])
 def archive(request: pytest.FixtureRequest, server: ServerProcess, filler: Filler, tmp_path: Path) -> Archive:
-    """The archive of the test's stream in each format."""
-    return Archive(Lake(str(tmp_path / "lake"), request.param), server.port, filler.name)
+    """The archive of the test's stream in each format; in Iceberg's, with each catalog."""
+    kind, _, has_rest = request.param.partition("-")
+    catalog = request.getfixturevalue("rest").settings if has_rest else {}
+    return Archive(Lake(str(tmp_path / "lake"), kind, catalog), server.port, filler.name)
 
 
 # -- a run, and the next one ----------------------------------------------------------------------------------------
@@ -147,7 +173,7 @@ def test_the_library_prunes_by_sequence_and_by_day(archive: Archive, filler: Fil
         assert table.metadata().partition_columns == ["date"]
         assert table.to_pyarrow_table(filters=[("seq", ">", 10)]).num_rows == 2
     else:
-        found = iceberg_table(archive.lake.root, archive.stream)
+        found = iceberg_table(archive.lake, archive.stream)
         assert len(list(found.scan(row_filter="seq > 10").plan_files())) == 1
         assert [field.name for field in found.spec().fields] == ["date"]
 
@@ -264,12 +290,12 @@ def test_each_commit_is_of_one_part(archive: Archive, filler: Filler) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import json, os, signal, sys
 from pyjs_spark.options.reading import parse_options
 from pyjs_spark.lake import lakes
 from pyjs_spark.lake.tables import table, tables
-root, kind, stream, servers, when = sys.argv[1:]
-lake, options = lakes.Lake(root, kind), parse_options({"stream": stream, "servers": servers})
+root, kind, catalog, stream, servers, when = sys.argv[1:]
+lake, options = lakes.Lake(root, kind, json.loads(catalog)), parse_options({"stream": stream, "servers": servers})
 ranges = lakes.plan(lake, options, 5)
 def run(task, part):
     found = [task(what) for what in part]
@@ -283,7 +309,8 @@ tables.write_parts(run, lake, options, ranges, 2)
 
 def start_killed(archive: Archive, port: int, when: str) -> subprocess.Popen[bytes]:
     """Start a run in a process that kills itself before it commits the part that begins at `when`."""
-    argv = [archive.lake.root, archive.lake.format, archive.stream, f"nats://127.0.0.1:{port}", when]
+    lake = (archive.lake.root, archive.lake.format, json.dumps(archive.lake.catalog))
+    argv = [*lake, archive.stream, f"nats://127.0.0.1:{port}", when]
     env = {**os.environ, "PYTHONPATH": PYTHONPATH}
     return subprocess.Popen([sys.executable, "-c", KILLED, *argv], env=env, stdout=subprocess.PIPE)
 
@@ -418,13 +445,13 @@ def test_snapshots_of_iceberg_may_expire_and_be_rolled_back(
     archive.run()
     filler.fill(3)
     archive.run()
-    table = iceberg_table(str(tmp_path), filler.name)
+    table = iceberg_table(archive.lake, filler.name)
     first = table.snapshots()[0].snapshot_id
 
     table.manage_snapshots().set_current_snapshot(first).commit()
     rolled_back = archive.next()
     archive.run()
-    other = iceberg_table(str(tmp_path), filler.name)
+    other = iceberg_table(archive.lake, filler.name)
     other.delete("seq <= 5")  # a snapshot without our property
     for snapshot in other.snapshots()[:-1]:
         other.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
@@ -478,9 +505,10 @@ def test_another_format_at_the_same_place_is_refused(archive: Archive, filler: F
     filler.create()
     filler.fill(3)
     if other == archive.lake.format:
+        ours = archive.lake
         archive.lake = Lake(archive.lake.root, "parquet")
         lakes.plan(archive.lake, archive.options(), 5)
-        archive.lake, other = Lake(archive.lake.root, other), "parquet"
+        archive.lake, other = ours, "parquet"
     else:
         lakes.plan(Lake(archive.lake.root, other), archive.options(), 5)
 
@@ -495,9 +523,8 @@ def test_a_table_that_no_archive_began_is_refused(archive: Archive, filler: Fill
         deltalake.write_deltalake(f"{archive.lake.root}/{filler.name}", rows)
     else:
         Path(archive.lake.root).mkdir()
-        uri = f"sqlite:///{archive.lake.root}/catalog.db"
-        catalog = load_catalog("pyjs", type="sql", uri=uri, warehouse=archive.lake.root)
-        catalog.create_namespace("jetstream")
+        catalog = catalog_of(archive.lake)
+        catalog.create_namespace_if_not_exists("jetstream")
         catalog.create_table(("jetstream", filler.name), rows.schema)
 
     with pytest.raises(OptionError, match="no archive began this"):

@@ -56,14 +56,16 @@ class ServerProcess:
         http_key: str = "http",
         may_fork: bool = False,
         name: str = "conformance",
+        port: int = 0,
     ) -> None:
-        self.port = 0
+        self.port = port
         self.http_port = 0
         self._command = command
         self._config = config
         self._directory = directory
         self._with_http = with_http
         self.name = name
+        self._is_fixed = port != 0  # where clients find it after a start, too
         self._http_key = http_key  # http or https
         self._is_forked = may_fork and command == [sys.executable, "-m", "pyjs"]
         self._process: subprocess.Popen[bytes] | Forked | None = None
@@ -121,7 +123,8 @@ class ServerProcess:
         return True
 
     def _spawn(self) -> None:
-        self.port = free_port()
+        if not self._is_fixed:
+            self.port = free_port()
         lines = [f'listen: "127.0.0.1:{self.port}"', f"server_name: {self.name}"]
         if self._with_http:
             self.http_port = free_port()

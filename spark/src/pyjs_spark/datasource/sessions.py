@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import SparkMissing
 
@@ -51,12 +51,23 @@ EVERYWHERE = {
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `jetstream` in a session; needed if this package came by --py-files only."""
+    """Register the format `jetstream` in a session; needed if this package came by --py-files only.
+
+    A thread that writes, other than the one that made the session, calls it too.
+    """
     from pyjs_spark.datasource.source import source_of  # needs pyspark
 
     _share_zip(spark)
+    activate(spark)
     said = spark.conf.get("spark.default.parallelism", None)
     spark.dataSource.register(source_of(int(said) if said else None))
+
+
+def activate(spark: Any) -> None:
+    """Make a session the active one of this thread: Spark looks there alone for a sink that is written in Python."""
+    if "connect" not in type(spark).__module__:
+        sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+        sessions.setActiveSession(spark._jsparkSession)
 
 
 def _share_zip(spark: SparkSession) -> None:

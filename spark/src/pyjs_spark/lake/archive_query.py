@@ -22,7 +22,7 @@ from pyspark.sql.datasource import InputPartition
 from pyjs_spark.datasource.readers import JetStreamStreamReader, RangeReader
 from pyjs_spark.decode.schema import Projection
 from pyjs_spark.lake import lakes
-from pyjs_spark.lake.ranges_source import FilesReader, FilesSource
+from pyjs_spark.lake.ranges_source import FilesReader, FilesSource, register
 from pyjs_spark.lake.tables import tables
 from pyjs_spark.lake.tables.table import Lake, TableFile
 from pyjs_spark.options.reading import Options
@@ -58,8 +58,7 @@ def start(
     lakes.plan(lake, options, rows_per_file)
     limited = replace(options, max_rows_per_trigger=rows_per_file * FILES_PER_BATCH)
     reader_of = staticmethod(partial(ArchiveReader, lake, limited, rows_per_file))
-    spark.dataSource.register(type("ArchiveSource", (ArchiveSource,), {"reader_of": reader_of}))
-    rows = spark.readStream.format(NAME).load()
+    rows = spark.readStream.format(register(spark, ArchiveSource, reader_of=reader_of)).load()
     writer = rows.writeStream.foreachBatch(partial(_commit, lake, options))
     writer = writer.option("checkpointLocation", checkpoint) if checkpoint else writer
     return writer.trigger(**({"processingTime": every} if every else {"availableNow": True})).start()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -69,17 +70,24 @@ class FilesReader(DataSourceReader):
         yield what.stream, what.low, what.high, report.rows, report.lost, json.dumps(files)
 
 
+def register(spark: SparkSession, base: type[DataSource], **parts: Any) -> str:
+    """Register a source with parts of its own, and return its name, which no other archive of the session has."""
+    name = f"{base.name()}-{uuid.uuid4().hex}"
+    parts |= {"name": classmethod(lambda cls: name)}
+    spark.dataSource.register(type(base.__name__, (base,), parts))
+    return name
+
+
 def write_ranges(
     spark: SparkSession, task: Task, ranges: Sequence[ReadRange], watch: Watch | None
 ) -> list[list[dict[str, Any]]]:
     """Write all ranges by some Spark jobs; return the files of each. `watch` is called for each finished job."""
-    made = type("FilesSource", (FilesSource,), {"task": staticmethod(task), "planned": tuple(ranges)})
-    spark.dataSource.register(made)
+    name = register(spark, FilesSource, task=staticmethod(task), planned=tuple(ranges))
     found: list[list[dict[str, Any]]] = []
     size = AT_ONCE
     while len(found) < len(ranges):
         begun_s, end = time.monotonic(), min(len(ranges), len(found) + size)
-        frame = spark.read.format(NAME).option("from", len(found)).option("to", end).load()
+        frame = spark.read.format(name).option("from", len(found)).option("to", end).load()
         rows = {(row.stream, row.low): row for row in frame.collect()}
         for what in ranges[len(found) : end]:
             row = rows[what.stream, what.low]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from spark.tests.conftest import Filler
 from tests.conformance.harness.process import ServerProcess
+
+import pyjs_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -79,6 +82,20 @@ def failure(act: Callable[[], Any]) -> str:
 
 
 # -- batch ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_writes_after_it_has_registered_the_format(copy: Copy) -> None:
+    copy.source.fill(3)
+    rows = copy.read(copy.source.name).selectExpr(f"'{copy.target.subject.decode()}.x' AS subject", "data")
+
+    def write() -> None:
+        pyjs_spark.register(copy.spark)
+        copy.write(rows).save()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write).result()
+
+    assert copy.copied() == [1, 2, 3]
 
 
 def test_a_batch_is_written(copy: Copy) -> None:

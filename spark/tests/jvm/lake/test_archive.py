@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from spark.tests.conftest import Filler
+from spark.tests.support.archived import archived
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.cli.own_spark import worker_error
 from pyjs_spark.errors import DataLoss
-from pyjs_spark.lake import archive
+from pyjs_spark.lake import archive, lakes
+from pyjs_spark.lake.lakes import Lake
+from pyjs_spark.lake.ranges_source import AT_ONCE
+from pyjs_spark.lake.watch import Done, Watch
 from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
@@ -53,6 +57,25 @@ def test_an_archive_from_an_empty_folder_to_a_checked_table_of_a_lake(
         table = catalog.load_table(("jetstream", filler.name)).scan().to_arrow()
     assert sorted(table.column("seq").to_pylist()) == list(range(1, 13))
     assert sorted(int(data) for data in table.column("data").to_pylist()) == list(range(1, 13))
+
+
+def test_an_archive_that_begins_while_another_one_writes_leaves_its_ranges_alone(
+    spark: SparkSession, server: ServerProcess, filler: Filler, tmp_path: Path
+) -> None:
+    filler.create()
+    filler.fill(AT_ONCE + 4)
+    options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
+    two = Lake(str(tmp_path / "two"), "parquet")
+
+    class Between(Watch):
+        def done(self, what: Done) -> None:
+            lakes.archive(spark, two, options, 7)
+
+    one = Lake(str(tmp_path / "one"), "parquet")
+    written = lakes.archive(spark, one, options, 1, Between("archive"))
+
+    assert [(file.low, file.high) for file in written] == [(seq, seq + 1) for seq in range(1, AT_ONCE + 5)]
+    assert archived(one, filler.name) == archived(two, filler.name) == list(range(1, AT_ONCE + 5))
 
 
 def test_the_loss_that_a_worker_meets_is_told_as_such(

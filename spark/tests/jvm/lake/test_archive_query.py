@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 from spark.tests.conftest import Filler
 from spark.tests.kills.kill_driver import take_back_last_commit
+from spark.tests.support.archived import archived
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import DataLoss
 from pyjs_spark.lake import archive_query, lakes
-from pyjs_spark.lake.tables import tables
 from pyjs_spark.lake.tables.table import Lake
 from pyjs_spark.options.reading import Options, parse_options
 
@@ -26,20 +25,6 @@ def options(server: ServerProcess, filler: Filler) -> Options:
     filler.create()
     filler.fill(12)
     return parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
-
-
-def archived(lake: Lake, stream: str) -> list[int]:
-    """Return the sequences in an archive, in their order, doubles too."""
-    if lake.format == "parquet":
-        paths = [str(path) for path in Path(lake.root).rglob("date=*/seq=*.parquet")]
-    elif lake.format == "delta":
-        from deltalake import DeltaTable
-
-        paths = [uri.removeprefix("file://") for uri in DeltaTable(f"{lake.root}/{stream}").file_uris()]
-    else:
-        loaded = tables.table_of(lake, stream).loaded()  # type: ignore[attr-defined]  # of Iceberg
-        paths = [task.file.file_path.removeprefix("file://") for task in loaded.scan().plan_files()]
-    return sorted(seq for path in paths for seq in pq.ParquetFile(path).read(["seq"])["seq"].to_pylist())
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])

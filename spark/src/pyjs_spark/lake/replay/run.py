@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyjs_spark.datasource.sessions import activate
 from pyjs_spark.errors import DataLoss, OptionError, SparkError
 from pyjs_spark.lake import files
 from pyjs_spark.lake.replay import ledger as replay_ledger
@@ -125,6 +126,7 @@ def run(
     replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
     from pyjs_spark.lake.replay.paced import ReplaySource  # needs pyspark
 
+    activate(spark)
     spark.dataSource.register(ReplaySource)
     _progress(found).make_bucket(1)
     ledger, done = planned.ledger, []
