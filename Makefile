@@ -105,7 +105,7 @@ lag: dev ## callbacks of the event loop over 20 ms, by name, with a million subj
 	PYJS_LAG=whole $(PY) -m pytest -s tests/lag $(ARGS)
 
 raft-bench: build ## the consensus engine alone: an entry, a group asleep and awake, a group's memory
-	$(PY) benchmarks/raft.py $(ARGS)
+	$(PY) raft/bench.py $(ARGS)
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
 	$(PY) benchmarks/run.py $(ARGS)
