@@ -1,6 +1,24 @@
 """The compiled engine. Times are ticks, indexes start at 1, a peer is `peer_id(node, incarnation)`."""
 
-from typing import final
+from typing import Self, final
+
+__all__ = [
+    "DESCRIPTOR_SIZE",
+    "FRAME_SIZE_MAX",
+    "FRAME_VERSION",
+    "Conf",
+    "FrameError",
+    "Groups",
+    "Point",
+    "Quarantined",
+    "RaftError",
+    "Ready",
+    "Refused",
+    "Status",
+    "UnknownGroup",
+    "Write",
+    "payloads_of",
+]
 
 DESCRIPTOR_SIZE: int  # bytes of a descriptor
 FRAME_SIZE_MAX: int
@@ -30,14 +48,14 @@ class Refused(RaftError):
 class Conf:
     """A membership; `outgoing` and `next_learners` are those of a joint one. Lists are sorted when they come out."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         voters: list[int] = ...,
         learners: list[int] = ...,
         outgoing: list[int] = ...,
         next_learners: list[int] = ...,
         auto_leave: bool = False,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def voters(self) -> list[int]: ...
     @property
@@ -48,7 +66,7 @@ class Conf:
     def next_learners(self) -> list[int]: ...
     @property
     def auto_leave(self) -> bool: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
 
 @final
 class Point:
@@ -150,8 +168,8 @@ class Status:
 class Groups:
     """All groups of one node."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         node: int,
         *,
         seed: int,
@@ -160,7 +178,7 @@ class Groups:
         election_ticks: int = 20,
         sleep_ticks: int = 10,
         stagger_ticks: int = 4,
-    ) -> None:
+    ) -> Self:
         """Make the engine of `node`.
 
         `seed` is all its chance. `boot` differs at each start of the node (below 2**24): numbers of reads must never

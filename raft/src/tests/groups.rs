@@ -356,3 +356,31 @@ fn tokens_are_reported_in_their_order() {
     assert_eq!(groups.stored(token + 1).err(), Some("token 2 is stored, token 1 comes first".to_owned()));
     groups.stored(token).expect("in order");
 }
+
+/// The engine adds entries to a message that waits, has none, and begins behind them.
+#[test]
+fn entries_for_a_peer_that_has_gone_back_in_the_same_turn_begin_where_they_belong() {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(1);
+    cluster.unreachable.push(2);
+    cluster.propose(1, 7);
+    cluster.of(1).propose(GROUP, [8; DESCRIPTOR_SIZE]).expect("it leads");
+    let turn = cluster.of(1).ready();
+    cluster.of(3).step(&turn.batches[&3].bytes).expect("is good");
+    cluster.of(1).stored(turn.token).expect("in order");
+    let turn = cluster.of(3).ready();
+    let answer = cluster.of(3).stored(turn.token).expect("in order");
+    let mut rejection = raft::eraftpb::Message::default();
+    rejection.set_msg_type(raft::eraftpb::MessageType::MsgAppendResponse);
+    (rejection.from, rejection.to, rejection.term, rejection.index) = (peer(2), peer(1), 2, 3);
+    (rejection.reject, rejection.reject_hint, rejection.log_term) = (true, 2, 2);
+    let mut bytes = answer[&1].bytes.clone();
+    crate::frame::encode(&mut bytes, GROUP, &rejection, false).expect("can be sent");
+
+    cluster.of(1).step(&bytes).expect("is good");
+    cluster.unreachable.clear();
+    cluster.settle();
+
+    assert!(cluster.of(1).quarantined().is_empty(), "{:?}", cluster.of(1).quarantined());
+    assert_eq!(cluster.committed[&2], [7, 8]);
+}
