@@ -4,23 +4,17 @@
 //! field of what it reads, so that the engine never sees a number that it cannot stand. A frame is refused as a
 //! whole, by an error that names the first field that is wrong.
 
-use protobuf::Message as _;
-use raft::eraftpb::{
-    ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState, Entry, EntryType, Message,
-    MessageType, Snapshot,
-};
+use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
 use xxhash_rust::xxh64::xxh64;
+
+use crate::entry::{entry_of_item, item_of_entry, put_item, read_item, Item, DESCRIPTOR_SIZE, ENTRY_SIZE};
 
 pub const VERSION: u8 = 1;
 pub const HEADER_SIZE: usize = 104;
-pub const ENTRY_SIZE: usize = 56;
-pub const DESCRIPTOR_SIZE: usize = 40;
 /// Entries of one frame; longer messages are split.
 pub const ENTRIES_MAX: usize = 256;
 /// Peers of a configuration, all its lists together.
 pub const PEERS_MAX: usize = 255;
-/// Changes of one membership entry.
-pub const CHANGES_MAX: usize = 4;
 /// Terms and indexes stay below it, so that adding a count never overflows.
 pub const NUMBER_MAX: u64 = 1 << 62;
 pub const FRAME_MAX: usize = HEADER_SIZE + ENTRIES_MAX * ENTRY_SIZE;
@@ -30,20 +24,8 @@ pub const CONTEXT: u8 = 2;
 pub const TRANSFER: u8 = 4;
 pub const SLEEP: u8 = 8;
 
-pub const EMPTY: u8 = 0;
-pub const DATA: u8 = 1;
-pub const CHANGE: u8 = 2;
-
 /// The mark of a vote request that a leader has asked for. It is the engine's own text.
 const CAMPAIGN_TRANSFER: &[u8] = b"CampaignTransfer";
-
-/// An entry as it is kept and sent: its index follows from its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
-    pub term: u64,
-    pub kind: u8,
-    pub body: [u8; DESCRIPTOR_SIZE],
-}
 
 /// A frame that was read and found good.
 #[derive(Debug)]
@@ -148,8 +130,17 @@ fn encode_one(
     }
     let mut count = items.len();
     let mut numbers = [
-        group, message.from, message.to, message.term, message.index, message.log_term, message.commit,
-        message.commit_term, message.reject_hint, 0, 0,
+        group,
+        message.from,
+        message.to,
+        message.term,
+        message.index,
+        message.log_term,
+        message.commit,
+        message.commit_term,
+        message.reject_hint,
+        0,
+        0,
     ];
     for item in items {
         put_item(out, item);
@@ -182,12 +173,6 @@ fn encode_one(
 
 fn checksum(bytes: &[u8]) -> u32 {
     xxh64(bytes, 0) as u32
-}
-
-fn put_item(out: &mut Vec<u8>, item: &Item) {
-    out.extend_from_slice(&item.term.to_le_bytes());
-    out.extend_from_slice(&[item.kind, 0, 0, 0, 0, 0, 0, 0]);
-    out.extend_from_slice(&item.body);
 }
 
 /// Appends descriptor and configuration; returns the number of peers.
@@ -340,7 +325,8 @@ fn read_numbers(bytes: &[u8], kind: &Kind, message: &mut Message) -> Result<(), 
     Ok(())
 }
 
-fn peer(value: u64, name: &str) -> Result<u64, String> {
+/// Returns a number that is a peer's, or the error that says of which field it is not.
+pub fn peer(value: u64, name: &str) -> Result<u64, String> {
     if value == 0 || node_of(value) == 0 {
         return Err(format!("{name} {value} is not a peer"));
     }
@@ -390,140 +376,6 @@ fn read_entries(rest: &[u8], count: usize, message: &mut Message) -> Result<(), 
         message.entries.push(entry_of_item(&item, message.index + 1 + at as u64));
     }
     Ok(())
-}
-
-/// Reads an entry and checks it alone.
-pub fn read_item(bytes: &[u8]) -> Result<Item, String> {
-    let mut body = [0; DESCRIPTOR_SIZE];
-    body.copy_from_slice(&bytes[16..ENTRY_SIZE]);
-    if bytes[9..16] != [0; 7] {
-        return Err("bytes 9 to 15 are not 0".to_owned());
-    }
-    let item = Item { term: number(bytes, 0), kind: bytes[8], body };
-    check_item(&item)?;
-    Ok(item)
-}
-
-/// Checks one entry: its kind, and that its body is of that kind.
-pub fn check_item(item: &Item) -> Result<(), String> {
-    if item.term == 0 || item.term >= NUMBER_MAX {
-        return Err(format!("term {}", item.term));
-    }
-    match item.kind {
-        EMPTY if item.body != [0; DESCRIPTOR_SIZE] => Err("an empty entry with a body".to_owned()),
-        EMPTY | DATA => Ok(()),
-        CHANGE => check_changes(&item.body),
-        other => Err(format!("kind {other} of an entry is not known")),
-    }
-}
-
-// A change: count u8, then count times op u8 and peer u64; the rest is 0.
-const CHANGE_SIZE: usize = 9;
-pub const ADD_VOTER: u8 = 1;
-pub const ADD_LEARNER: u8 = 2;
-pub const REMOVE: u8 = 3;
-
-fn check_changes(body: &[u8; DESCRIPTOR_SIZE]) -> Result<(), String> {
-    let count = usize::from(body[0]);
-    if count > CHANGES_MAX {
-        return Err(format!("{count} changes, {CHANGES_MAX} is the limit"));
-    }
-    let (used, rest) = body[1..].split_at(count * CHANGE_SIZE);
-    for change in used.chunks_exact(CHANGE_SIZE) {
-        if !(ADD_VOTER..=REMOVE).contains(&change[0]) {
-            return Err(format!("change {} is not known", change[0]));
-        }
-        peer(number(change, 1), "change of peer")?;
-    }
-    if rest.iter().any(|byte| *byte != 0) {
-        return Err("bytes after the changes".to_owned());
-    }
-    Ok(())
-}
-
-/// Returns the body of an entry that changes the membership.
-pub fn body_of_changes(changes: &[(u8, u64)]) -> Result<[u8; DESCRIPTOR_SIZE], String> {
-    if changes.len() > CHANGES_MAX {
-        return Err(format!("{} changes, {CHANGES_MAX} is the limit", changes.len()));
-    }
-    let mut body = [0; DESCRIPTOR_SIZE];
-    body[0] = changes.len() as u8;
-    for ((op, peer), place) in changes.iter().zip(body[1..].chunks_exact_mut(CHANGE_SIZE)) {
-        place[0] = *op;
-        place[1..].copy_from_slice(&peer.to_le_bytes());
-    }
-    check_changes(&body)?;
-    Ok(body)
-}
-
-/// Returns the engine's form of a checked body.
-pub fn conf_change_of(body: &[u8; DESCRIPTOR_SIZE]) -> ConfChangeV2 {
-    let mut change = ConfChangeV2::default();
-    change.set_transition(ConfChangeTransition::Auto);
-    for part in body[1..].chunks_exact(CHANGE_SIZE).take(usize::from(body[0])) {
-        let mut single = ConfChangeSingle::default();
-        single.node_id = number(part, 1);
-        single.set_change_type(match part[0] {
-            ADD_VOTER => ConfChangeType::AddNode,
-            ADD_LEARNER => ConfChangeType::AddLearnerNode,
-            _ => ConfChangeType::RemoveNode,
-        });
-        change.changes.push(single);
-    }
-    change
-}
-
-fn body_of_conf_change(change: &ConfChangeV2) -> Result<[u8; DESCRIPTOR_SIZE], String> {
-    let changes: Vec<_> = change
-        .changes
-        .iter()
-        .map(|single| {
-            let op = match single.get_change_type() {
-                ConfChangeType::AddNode => ADD_VOTER,
-                ConfChangeType::AddLearnerNode => ADD_LEARNER,
-                ConfChangeType::RemoveNode => REMOVE,
-            };
-            (op, single.node_id)
-        })
-        .collect();
-    body_of_changes(&changes)
-}
-
-/// Returns the compact form of an entry of this node's engine.
-pub fn item_of_entry(entry: &Entry) -> Result<Item, String> {
-    let mut item = Item { term: entry.term, kind: EMPTY, body: [0; DESCRIPTOR_SIZE] };
-    match entry.get_entry_type() {
-        EntryType::EntryNormal if entry.data.is_empty() => {}
-        EntryType::EntryNormal if entry.data.len() == DESCRIPTOR_SIZE => {
-            item.kind = DATA;
-            item.body.copy_from_slice(&entry.data);
-        }
-        EntryType::EntryConfChangeV2 => {
-            let mut change = ConfChangeV2::default();
-            change.merge_from_bytes(&entry.data).map_err(|error| error.to_string())?;
-            item.kind = CHANGE;
-            item.body = body_of_conf_change(&change)?;
-        }
-        kind => return Err(format!("an entry of type {kind:?} with {} bytes", entry.data.len())),
-    }
-    Ok(item)
-}
-
-/// Returns the engine's form of a checked entry.
-pub fn entry_of_item(item: &Item, index: u64) -> Entry {
-    let mut entry = Entry::default();
-    entry.index = index;
-    entry.term = item.term;
-    match item.kind {
-        DATA => entry.data = item.body.to_vec().into(),
-        CHANGE => {
-            entry.set_entry_type(EntryType::EntryConfChangeV2);
-            // Serializing into memory fails only without memory.
-            entry.data = conf_change_of(&item.body).write_to_bytes().unwrap_or_default().into();
-        }
-        _ => {}
-    }
-    entry
 }
 
 fn read_snapshot(rest: &[u8], count: usize, message: &mut Message) -> Result<(), String> {
@@ -604,7 +456,8 @@ fn short(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn number(bytes: &[u8], at: usize) -> u64 {
+/// Returns the number at a place.
+pub fn number(bytes: &[u8], at: usize) -> u64 {
     let mut eight = [0; 8];
     eight.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(eight)

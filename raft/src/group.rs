@@ -8,7 +8,8 @@
 use raft::eraftpb::{ConfState, HardState, Message, MessageType};
 use raft::{Changer, Config, ProgressState, RawNode, SnapshotStatus, StateRole, Storage};
 
-use crate::frame::{conf_change_of, node_of, Frame, Item, CHANGE, DESCRIPTOR_SIZE, SLEEP};
+use crate::entry::{conf_change_of, item_of_entry, Item, CHANGE, DESCRIPTOR_SIZE};
+use crate::frame::{node_of, Frame, SLEEP};
 use crate::log::{Log, ENTRY_COST};
 
 /// Entries of one message.
@@ -177,7 +178,10 @@ impl Group {
             return;
         }
         self.quiet = self.quiet.saturating_add(1);
-        if self.asks_for_sleep() && self.has_quorum(silent) && self.others().all(|peer| silent(peer) || self.sleepers.contains(&peer)) {
+        if self.asks_for_sleep()
+            && self.has_quorum(silent)
+            && self.others().all(|peer| silent(peer) || self.sleepers.contains(&peer))
+        {
             self.asleep = true;
         }
     }
@@ -432,7 +436,7 @@ impl Group {
         let entries = ready.take_entries();
         if let Some(entry) = entries.first() {
             found.first = entry.index;
-            found.items = entries.iter().map(|entry| crate::frame::item_of_entry(entry).expect("own entry")).collect();
+            found.items = entries.iter().map(|entry| item_of_entry(entry).expect("own entry")).collect();
             self.raw.mut_store().append(found.first, &found.items);
         }
         if let Some(hard) = &mut found.hard {

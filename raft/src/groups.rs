@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use raft::eraftpb::{ConfState, EntryType, HardState, Message, MessageType};
 
-use crate::frame::{self, node_of, Item, DATA, DESCRIPTOR_SIZE};
+use crate::entry::{self, Item, DATA, DESCRIPTOR_SIZE};
+use crate::frame::{self, node_of};
 use crate::group::{Birth, Found, Group, Timing};
 use crate::guard;
 
@@ -253,7 +254,7 @@ impl Groups {
     }
 
     pub fn change(&mut self, id: u64, changes: &[(u8, u64)]) -> Result<(u64, u64), Failure> {
-        let body = frame::body_of_changes(changes).map_err(Failure::Refused)?;
+        let body = entry::body_of_changes(changes).map_err(Failure::Refused)?;
         if changes.is_empty() {
             return Err(Failure::Refused(format!("group {id}: no changes")));
         }
@@ -393,9 +394,10 @@ impl Groups {
                 return self.quarantine(slot, &text);
             }
             if message.get_msg_type() == MessageType::MsgAppend {
-                let with_payload = message.entries.iter().filter(|entry| {
-                    entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty()
-                });
+                let with_payload = message
+                    .entries
+                    .iter()
+                    .filter(|entry| entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty());
                 batch.payloads.extend(with_payload.map(|entry| (id, entry.index, entry.term)));
             }
         }
@@ -419,10 +421,10 @@ pub fn payloads_of(bytes: &[u8]) -> Result<Vec<(u64, u64, u64, [u8; DESCRIPTOR_S
         if one.message.get_msg_type() != MessageType::MsgAppend {
             continue;
         }
-        for entry in one.message.entries.iter() {
-            let item = frame::item_of_entry(entry)?;
+        for one_entry in one.message.entries.iter() {
+            let item = entry::item_of_entry(one_entry)?;
             if item.kind == DATA {
-                found.push((one.group, entry.index, entry.term, item.body));
+                found.push((one.group, one_entry.index, one_entry.term, item.body));
             }
         }
     }
@@ -449,7 +451,7 @@ fn check_birth(birth: &Birth, node: u32) -> Result<(), String> {
     }
     let mut term = birth.start_term;
     for (at, item) in birth.items.iter().enumerate() {
-        frame::check_item(item).map_err(|text| format!("entry {}: {text}", birth.start + 1 + at as u64))?;
+        entry::check_item(item).map_err(|text| format!("entry {}: {text}", birth.start + 1 + at as u64))?;
         if item.term < term {
             return Err(format!("entry {}: term {} after {term}", birth.start + 1 + at as u64, item.term));
         }

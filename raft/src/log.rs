@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Result, Storage, StorageError};
 
-use crate::frame::{entry_of_item, Item, DATA, DESCRIPTOR_SIZE};
+use crate::entry::{entry_of_item, Item, DATA, DESCRIPTOR_SIZE};
 
 /// Payload bytes that one message may stand for; one entry is always sent.
 const PAYLOAD_MAX: u64 = 4 << 20;
@@ -91,9 +91,9 @@ impl Log {
     /// Forgets entries up to `index`, which have been applied; returns the point where the log begins now.
     pub fn compact(&mut self, index: u64) -> std::result::Result<(u64, u64, ConfState), String> {
         let last = self.last();
-        let term = self.term_at(index).ok_or_else(|| {
-            format!("index {index} is not in the log, it has {} to {last}", self.start)
-        })?;
+        let term = self
+            .term_at(index)
+            .ok_or_else(|| format!("index {index} is not in the log, it has {} to {last}", self.start))?;
         self.items.drain(..(index - self.start) as usize);
         (self.start, self.start_term) = (index, term);
         let gone = self.confs.iter().take_while(|(at, _)| *at <= index).count();

@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use raft::eraftpb::{ConfState, HardState};
 
-use crate::frame::{self, Item, DESCRIPTOR_SIZE};
+use crate::entry::{Item, DESCRIPTOR_SIZE};
+use crate::frame;
 use crate::group::{Birth, Timing};
 use crate::groups::{self, Batches, Failure};
 
@@ -213,9 +214,10 @@ impl Groups {
         let turn = self.inner.ready();
         let writes = turn.writes.into_iter().map(|write| write_of(py, write)).collect::<PyResult<Vec<_>>>()?;
         let confs = turn.confs.into_iter().map(|(id, index, conf)| (id, index, Conf::from(conf)));
-        let committed = turn.committed.iter().map(|(id, index, item)| {
-            (*id, *index, item.term, item.kind, PyBytes::new(py, &item.body))
-        });
+        let committed = turn
+            .committed
+            .iter()
+            .map(|(id, index, item)| (*id, *index, item.term, item.kind, PyBytes::new(py, &item.body)));
         Ok(Ready {
             token: turn.token,
             must_sync: turn.must_sync,
@@ -318,9 +320,9 @@ impl Groups {
 }
 
 fn descriptor_of(bytes: &[u8]) -> PyResult<[u8; DESCRIPTOR_SIZE]> {
-    bytes
-        .try_into()
-        .map_err(|_| PyValueError::new_err(format!("a descriptor of {} bytes, it has {DESCRIPTOR_SIZE}", bytes.len())))
+    bytes.try_into().map_err(|_| {
+        PyValueError::new_err(format!("a descriptor of {} bytes, it has {DESCRIPTOR_SIZE}", bytes.len()))
+    })
 }
 
 fn item_of((term, kind, body): &Entry) -> PyResult<Item> {

@@ -3,6 +3,7 @@
 use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
 use xxhash_rust::xxh64::xxh64;
 
+use crate::entry::*;
 use crate::frame::*;
 
 const A: u64 = 1 << 32 | 1;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use raft::eraftpb::{ConfState, HardState};
 
-use crate::frame::{Item, ADD_LEARNER, ADD_VOTER, DATA, DESCRIPTOR_SIZE, REMOVE};
+use crate::entry::{Item, ADD_LEARNER, ADD_VOTER, DATA, DESCRIPTOR_SIZE, REMOVE};
 use crate::group::{Birth, Timing};
 use crate::groups::{Batches, Failure, Groups, Turn};
 
@@ -67,7 +67,8 @@ impl Cluster {
     fn take(&mut self, node: u32, turn: Turn) -> bool {
         let idle = turn.batches.is_empty() && turn.token == 0 && turn.committed.is_empty();
         let of_node = self.committed.entry(node).or_default();
-        of_node.extend(turn.committed.iter().filter(|(_, _, item)| item.kind == DATA).map(|(_, _, item)| item.body[0]));
+        of_node
+            .extend(turn.committed.iter().filter(|(_, _, item)| item.kind == DATA).map(|(_, _, item)| item.body[0]));
         self.reads.extend(turn.reads.iter().map(|(_, context, index)| (node, *context, *index)));
         self.wanted.extend(turn.wanted.iter().map(|(_, peer)| (node, *peer)));
         for write in &turn.writes {
@@ -337,10 +338,7 @@ fn what_cannot_be_durable_is_refused_at_the_opening() {
     let elsewhere = birth(1, &[1, 2, 3]);
 
     assert_eq!(groups.open(5, "orders", old_vote), Err("the log has term 3, the vote is of term 1".to_owned()));
-    assert_eq!(
-        groups.open(5, "orders", elsewhere),
-        Err("peer 4294967297 is of node 1, this is node 2".to_owned())
-    );
+    assert_eq!(groups.open(5, "orders", elsewhere), Err("peer 4294967297 is of node 1, this is node 2".to_owned()));
     assert_eq!(groups.open(0, "", birth(2, &[2])), Err("group 0".to_owned()));
 }
 
