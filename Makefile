@@ -21,9 +21,10 @@ ARGS ?=
 # .ci/spark runs the other tests of the data source, where it can
 # One more than cores: tests that wait for a server or a timer leave theirs to the others.
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-WITHOUT_SPARK = tests spark/tests/package/test_wheels.py
+WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
 .PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: cluster raft-wheel raft-check sim-raft raft-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -77,7 +78,7 @@ declarations: dev ## tables of options and JSON schemas in docs/, from the decla
 	$(PY) -m tests.support.declarations
 
 fuzz: dev ## a million mutated protocol sequences, a million requests with values at the border, a million cases at the doors, configuration files
-	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_DOOR_CASES=$(or $(CASES),1000000) PYJS_JWT_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) PYJS_ARCHIVE_CASES=$(or $(CASES),1000000) PYJS_IMPORT_CASES=$(or $(CASES),5000) $(PY) -m pytest --timeout 0 tests/fuzz $(ARGS)
+	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_DOOR_CASES=$(or $(CASES),1000000) PYJS_JWT_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) PYJS_RAFT_CASES=$(or $(CASES),1000000) PYJS_ARCHIVE_CASES=$(or $(CASES),1000000) PYJS_IMPORT_CASES=$(or $(CASES),5000) $(PY) -m pytest --timeout 0 tests/fuzz raft/tests/test_fuzz.py $(ARGS)
 
 fuzz-doors: dev ## a million damaged CONNECTs, tokens, TLS records, WebSocket frames and PROXY headers in all (CASES=100000)
 	PYJS_FUZZ_CASES=$(shell expr $(or $(CASES),1000000) / 4) PYJS_JWT_CASES=$(shell expr $(or $(CASES),1000000) / 10) PYJS_DOOR_CASES=$(shell expr $(or $(CASES),1000000) / 4) $(PY) -m pytest --timeout 0 tests/fuzz/test_websocket.py tests/fuzz/test_doors.py tests/fuzz/test_jwt.py $(ARGS)
@@ -94,11 +95,17 @@ sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9
 	$(PY) -m tests.sim --seeds $(or $(SEEDS),0-9999) --jobs $(or $(JOBS),1) $(ARGS)
 	$(PY) -m tests.sim.net --seeds $(or $(SEEDS),0-9999)
 
+sim-raft: dev ## ten thousand seeds of the bare consensus engine: networks, disks, crashes (SEEDS=0-9999, ARGS='--mutant "forgets its vote"')
+	$(PY) -m raft.tests.sim --seeds $(or $(SEEDS),0-9999) $(ARGS)
+
 asan: dev ## unit tests and border fuzz of a copy compiled with AddressSanitizer and UBSan, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
 
 lag: dev ## callbacks of the event loop over 20 ms, by name, with a million subjects, 5,000 consumers and 2,000 streams there
 	PYJS_LAG=whole $(PY) -m pytest -s tests/lag $(ARGS)
+
+raft-bench: build ## the consensus engine alone: an entry, a group asleep and awake, a group's memory
+	$(PY) raft/bench.py $(ARGS)
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
 	$(PY) benchmarks/run.py $(ARGS)
@@ -194,7 +201,16 @@ $(VENV)/.tools: $(VENV)/.runtime
 	$(PIP) --no-build-isolation --editable '.[test,check]'
 	@touch $@
 
+cluster: build ## the consensus engine for .venv: WHEEL=<file>, the wheel in dist/, or built with cargo
+	@.ci/raft install
+
+raft-wheel: $(PY) ## the engine's wheel in dist/, for every Python from 3.11 on (needs cargo)
+	@.ci/raft wheel
+
+raft-check: build ## build the engine with cargo, check its stub and run its tests in Rust
+	@.ci/raft check
+
 clean: ## remove everything that was built, .venv too; data/ stays
 	rm -rf $(VENV) .venv-spark .venv-spark-* build dist src/*.egg-info spark/src/*.egg-info spark/fast/build spark/fast/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src spark tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
-	find src spark -name '*.so' -exec rm -f {} +
+	find src spark raft tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src spark raft -name '*.so' -exec rm -f {} +

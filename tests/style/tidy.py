@@ -50,10 +50,10 @@ MACHINE = re.compile(
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")  # to a file of this tree
 CONFLICT = re.compile(r"^(<{7}|>{7}) \S")
 TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
-TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json .mjs".split()}
+TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json .mjs .rs".split()}
 TOP_LEVEL = {
     *"pyproject.toml README.md CHANGELOG.md SECURITY.md LICENSE Makefile Dockerfile .gitignore .ci".split(),
-    *"src spark tests conf benchmarks docs".split(),
+    *"src spark raft tests conf benchmarks docs".split(),
 }
 
 Check = Callable[[str, Source], Iterator[str]]

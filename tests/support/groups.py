@@ -64,8 +64,12 @@ class Groups:
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test: `unit` of tests/unit/..., `spark/jvm` of spark/tests/jvm/..., else `spark`."""
+    """Return the group of a test: `unit` of tests/unit/..., `spark/jvm` of spark/tests/jvm/..., `raft` of raft/tests,
+    else `spark`.
+    """
     parts = nodeid.partition("::")[0].split("/")
+    if parts[0] == "raft":
+        return "raft"
     if parts[0] == "spark":
         return "/".join(["spark", *parts[2:-1]])
     return parts[1]

@@ -1,0 +1,4 @@
+//! Tests of the engine without Python.
+
+mod frames;
+mod groups;

@@ -1,0 +1,55 @@
+"""The tests of the consensus engine run where it is compiled; elsewhere one skip says how to get it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+from tests.support import groups
+
+REASON = "the consensus engine is not here (make cluster)"
+RAFT = Path(__file__).resolve().parent.parent
+IN_PLACE = RAFT / "python" / "pyjs_raft" / "_engine.abi3.so"
+
+
+def is_here() -> bool:
+    """Return whether the compiled engine can be imported."""
+    found = importlib.util.find_spec("pyjs_raft")
+    return found is not None and importlib.util.find_spec("pyjs_raft._engine") is not None
+
+
+def is_stale() -> bool:
+    """Return whether the engine in this tree was compiled before its sources changed."""
+    sources = [RAFT / "Cargo.lock", RAFT / "Cargo.toml", *(RAFT / "src").glob("*.rs")]
+    return IN_PLACE.exists() and any(
+        path.stat().st_mtime > IN_PLACE.stat().st_mtime for path in sources if path.name != "tests"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count the seconds of the group."""
+    groups.register(config)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Collect no module that imports the engine where it is not; `test_missing.py` says so."""
+    if (
+        collection_path.name.startswith("test_")
+        and collection_path.name != "test_missing.py"
+        and not is_here()
+    ):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse to test an engine that was compiled from other sources."""
+    if is_stale() and any(RAFT in item.path.parents for item in items):
+        pytest.exit("the sources of raft/ changed since they were compiled; run `make cluster`", returncode=4)
+
+
+def required() -> bool:
+    """Return whether a missing engine is a failure."""
+    return "raft" in os.environ.get("PYJS_REQUIRE", "").split(",")

@@ -1,0 +1,1 @@
+"""Simulation of the bare engine: seeds decide about network, disks, crashes and clients; checks watch."""

@@ -1,0 +1,97 @@
+"""A disk in memory for the logs of one node: what was not synced is lost at a power cut, but for a prefix.
+
+An operation is whole or not there, which the real log reaches by checksums. Knows nothing of the engine.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeAlias
+
+from pyjs_raft import Conf
+
+Entry: TypeAlias = tuple[int, int, bytes]  # term, kind, body
+State: TypeAlias = tuple[int, int]  # what is applied: number of entries with data, and their digest
+
+
+@dataclass
+class GroupFiles:
+    """What is stored of one group."""
+
+    peer: int
+    conf: Conf
+    start: int
+    start_term: int
+    state: State = (0, 0)  # of the application at `start`
+    hard: tuple[int, int, int] = (0, 0, 0)
+    entries: tuple[Entry, ...] = ()  # from start + 1
+
+    def write(self, hard: tuple[int, int, int] | None, first: int, entries: list[Entry]) -> None:
+        """Take a vote, and entries in place of those from `first` on."""
+        self.hard = hard or self.hard
+        if entries:
+            assert self.start < first <= self.start + len(self.entries) + 1, (self.start, first)
+            self.entries = (*self.entries[: first - self.start - 1], *entries)
+
+    def begin_at(self, index: int, term: int, conf: Conf, state: State) -> None:
+        """Move the start; entries after it stay, if they follow it."""
+        kept = self.entries[index - self.start :] if self.has(index, term) else ()
+        self.entries = kept
+        self.start, self.start_term, self.conf, self.state = index, term, conf, state
+
+    def has(self, index: int, term: int) -> bool:
+        """Return whether the log has an entry of that term."""
+        if index == self.start:
+            return term == self.start_term
+        at = index - self.start - 1
+        return 0 <= at < len(self.entries) and self.entries[at][0] == term
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One change of the files of a group."""
+
+    group: int
+    hard: tuple[int, int, int] | None = None
+    first: int = 0
+    entries: tuple[Entry, ...] = ()
+    point: tuple[int, int, Conf, State] | None = None
+    birth: GroupFiles | None = None
+
+
+@dataclass
+class SimDisk:
+    """All groups of a node, as written and as durable."""
+
+    written: dict[int, GroupFiles] = field(default_factory=dict)
+    durable: dict[int, GroupFiles] = field(default_factory=dict)
+    unsynced: list[Operation] = field(default_factory=list)
+
+    def submit(self, operation: Operation) -> None:
+        """Write, without a sync."""
+        _perform(self.written, operation)
+        self.unsynced.append(operation)
+
+    def sync(self, count: int) -> None:
+        """Make the oldest `count` operations durable."""
+        for operation in self.unsynced[:count]:
+            _perform(self.durable, operation)
+        del self.unsynced[:count]
+
+    def lose_power(self, rng: Random) -> None:
+        """Lose what was not synced, but for a prefix."""
+        self.sync(rng.randrange(len(self.unsynced) + 1))
+        self.unsynced.clear()
+        self.written = {group: copy(files) for group, files in self.durable.items()}
+
+
+def _perform(files: dict[int, GroupFiles], operation: Operation) -> None:
+    if operation.birth is not None:
+        files[operation.group] = copy(operation.birth)
+        return
+    one = files[operation.group]
+    if operation.point is not None:
+        one.begin_at(*operation.point)
+    one.write(operation.hard, operation.first, list(operation.entries))

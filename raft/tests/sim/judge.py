@@ -1,0 +1,95 @@
+"""What must hold at every time, kept beside the nodes: the judge sees claims and never the engine's reasons."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from pyjs_raft import Groups
+
+State: TypeAlias = tuple[int, int]
+Entry: TypeAlias = tuple[int, int, bytes]
+
+
+class Violation(AssertionError):
+    """Something happened that must never happen."""
+
+
+class Judge:
+    """The true history of each group: the first claim that an entry is committed counts, later ones must agree."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[tuple[int, int], int] = {}  # (group, term) -> node
+        self.truth: dict[
+            tuple[int, int], tuple[int, int, bytes, State]
+        ] = {}  # (group, index) -> entry, state
+        self.last: dict[int, int] = {}  # the last committed index of each group
+        self.committed_in: dict[int, int] = {}  # the last term in which a node has found something committed
+        self.acknowledged: dict[int, int] = {}  # the last index that a client knows of
+        self.pending: dict[
+            tuple[int, int, int], int
+        ] = {}  # (group, index, term) -> node that has proposed it
+        self.bulk: dict[tuple[int, int, int], State] = {}  # what a node offers for bulk reads
+        self.damaged = 0
+        self.reads = 0
+        self.commit_count = 0
+        self.installs = 0
+
+    def fail(self, text: str) -> None:
+        """End the run."""
+        raise Violation(text)
+
+    def leads(self, group: int, term: int, node: int, engine: Groups) -> None:
+        """Check a new leader: the only one of its term, and its log has everything that is committed."""
+        first = self.leaders.setdefault((group, term), node)
+        if first != node:
+            self.fail(f"group {group}: nodes {first} and {node} lead in term {term}")
+        last = self.last.get(group, 0)
+        if self.committed_in.get(group, term) >= term:
+            return  # a later leader has committed that: this one is late
+        if last and engine.term_at(group, last) != self.truth[group, last][0]:
+            status = engine.status(group)
+            if status.start < last:
+                found = engine.term_at(group, last)
+                self.fail(
+                    f"group {group}: leader {node} of term {term} lacks index {last}, it has term {found}"
+                )
+
+    def commits(self, node: int, group: int, index: int, entry: Entry, state: State, engine: Groups) -> None:
+        """Check a committed entry."""
+        claim = (*entry, state)
+        if (group, index) not in self.truth:
+            self.truth[group, index] = claim
+            self.committed_in[group] = max(self.committed_in.get(group, 0), engine.status(group).term)
+        first = self.truth[group, index]
+        if first != claim:
+            self.fail(f"group {group}: index {index} was {first}, node {node} has {claim}")
+        self.commit_count += 1
+        self.last[group] = max(self.last.get(group, 0), index)
+        if self.pending.get((group, index, entry[0])) == node:
+            del self.pending[group, index, entry[0]]
+            self.acknowledged[group] = max(self.acknowledged.get(group, 0), index)
+
+    def installed(self, node: int, group: int, index: int, state: State) -> None:
+        """Check the state of a snapshot."""
+        self.installs += 1
+        if (group, index) in self.truth and self.truth[group, index][3] != state:
+            self.fail(f"group {group}: node {node} installed {state} at {index}")
+
+    def proposed(self, node: int, group: int, index: int, term: int) -> None:
+        """Take note of a proposal that its node will acknowledge."""
+        self.pending[group, index, term] = node
+
+    def floor(self, group: int) -> int:
+        """Return the index that a read which begins now must have seen."""
+        return self.acknowledged.get(group, 0)
+
+    def read(self, group: int, floor: int, index: int, state: State) -> None:
+        """Check what a read has found; reads that begin later must not find less."""
+        self.reads += 1
+        if index < floor:
+            self.fail(f"group {group}: a read found index {index}, {floor} was known before it began")
+        if (group, index) in self.truth and self.truth[group, index][3] != state:
+            self.fail(f"group {group}: a read found {state} at index {index}")
+        if index > self.last.get(group, 1):
+            self.fail(f"group {group}: a read found index {index}, {self.last.get(group, 1)} is committed")
+        self.acknowledged[group] = max(self.floor(group), index)

@@ -1,0 +1,98 @@
+"""Nodes with a flaw, each of which the judge must notice within some seeds: they prove that it sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from raft.tests.sim.disk import Operation
+from raft.tests.sim.node import SimNode, next_state
+from raft.tests.sim.world import World
+
+from pyjs_raft import EntryKind, Ready, Refused, Role, Write
+
+
+class HastyNode(SimNode):
+    """Tells its peers that it has an entry or a vote before that is durable."""
+
+    def _begin_sync(self, token: int, count: int) -> None:
+        super()._begin_sync(0, count)
+        self._report_stored(token)
+
+
+class ForgetfulNode(SimNode):
+    """Does not write for whom it has voted."""
+
+    def _operation(self, write: Write) -> Operation:
+        operation = super()._operation(write)
+        if operation.hard is None:
+            return operation
+        return replace(operation, hard=(operation.hard[0], 0, operation.hard[2]))
+
+
+class EagerReader(SimNode):
+    """A leader answers reads with everything in its log, committed or not."""
+
+    def read(self, group: int) -> None:
+        status = self.engine.status(group)
+        if status.role != Role.LEADER:
+            return
+        state = self.states[group]
+        for index in range(self.applied[group] + 1, status.last + 1):
+            entry = self.engine.entry(group, index)
+            if entry is None:
+                return  # proposed in this turn
+            state = next_state(state, entry[2]) if entry[1] == EntryKind.DATA else state
+        self.judge.read(group, self.judge.floor(group), status.last, state)
+
+
+class StaleReader(SimNode):
+    """Whoever believes that it leads answers reads without asking the others."""
+
+    def read(self, group: int) -> None:
+        if self.engine.status(group).role == Role.LEADER:
+            self.judge.read(group, self.judge.floor(group), self.applied[group], self.states[group])
+
+
+class CarelessInstaller(SimNode):
+    """Goes on from a snapshot while its data is still on the way."""
+
+    def _take(self, ready: Ready) -> None:
+        super()._take(ready)
+        for write in [one[2] for one in self.installs]:
+            point = write.snapshot
+            assert point is not None
+            known = [
+                s
+                for (_, group, index), s in self.judge.bulk.items()
+                if (group, index) == (write.group, point.index)
+            ]
+            try:
+                self._send(self.engine.installed(write.group, point.index))
+            except Refused:
+                continue  # its vote is not stored yet
+            self._take_state(write.group, point.index, known[0])
+            self.installs = [one for one in self.installs if one[2] is not write]
+
+    def _operation(self, write: Write) -> Operation:
+        operation = super()._operation(write)
+        files = self.disk.written[write.group]
+        if operation.entries and operation.first > files.start + len(files.entries) + 1:
+            return replace(operation, entries=())  # a gap: a start does not believe what follows
+        return operation
+
+    def compact(self, group: int) -> None:
+        """Never: the log on the disk may not be there."""
+
+
+MUTANTS: dict[str, type[SimNode]] = {
+    "tells before durable": HastyNode,
+    "forgets its vote": ForgetfulNode,
+    "reads beyond commit": EagerReader,
+    "reads without asking": StaleReader,
+    "applies past a snapshot": CarelessInstaller,
+}
+
+
+def world_of(node: type[SimNode]) -> type[World]:
+    """Return a world of such nodes."""
+    return type("MutantWorld", (World,), {"node_class": node, "storms": 1.0})

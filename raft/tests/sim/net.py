@@ -1,0 +1,54 @@
+"""A network in memory: it drops, delays, repeats, reorders and damages batches, and cuts one way or both."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from random import Random
+
+
+@dataclass
+class Weather:
+    """How bad it is, each a probability."""
+
+    drop: float = 0.0
+    repeat: float = 0.0
+    damage: float = 0.0
+    delay_max: int = 1  # ticks
+
+
+@dataclass
+class SimNet:
+    """Batches on the way between nodes."""
+
+    rng: Random
+    weather: Weather = field(default_factory=Weather)
+    cuts: set[tuple[int, int]] = field(default_factory=set)  # (from, to)
+    sent: int = 0
+    _way: list[tuple[int, int, int, int, bytes]] = field(default_factory=list)
+
+    def send(self, now: int, source: int, target: int, data: bytes) -> None:
+        """Send a batch; b"" is a sign of life."""
+        copies = 2 if self.rng.random() < self.weather.repeat else 1
+        for _ in range(copies):
+            if (source, target) in self.cuts or self.rng.random() < self.weather.drop:
+                continue
+            self.sent += 1
+            at = now + self.rng.randint(0, self.weather.delay_max)
+            heapq.heappush(self._way, (at, self.sent, source, target, self._damaged(data)))
+
+    def _damaged(self, data: bytes) -> bytes:
+        if not data or self.rng.random() >= self.weather.damage:
+            return data
+        out = bytearray(data)
+        out[self.rng.randrange(len(out))] ^= 1 << self.rng.randrange(8)
+        return bytes(out)
+
+    def arrived(self, now: int) -> list[tuple[int, int, bytes]]:
+        """Return source, target and batch of everything that arrives until `now`."""
+        found = []
+        while self._way and self._way[0][0] <= now:
+            _, _, source, target, data = heapq.heappop(self._way)
+            if (source, target) not in self.cuts:
+                found.append((source, target, data))
+        return found
