@@ -36,6 +36,12 @@ class Describer:
         """Return the header's value for a request of a client."""
         return compact(self.fields(session))
 
+    def own_text(self, importer: str) -> bytes:
+        """Return the header's value for a message that a stream of `importer` sends."""
+        every = {"acc": importer, "server": self._server, "kind": "JetStream"}
+        known = every if self._share else ("acc", "server") if self._to_system else ("acc",)
+        return compact({name: every[name] for name in known})
+
     def extended(self, before: bytes, importer: Account, add_server: bool) -> bytes:
         """Return the value for a request that came to `importer` by another import, with the value `before`."""
         try:

@@ -61,3 +61,15 @@ def test_a_header_that_is_no_object_is_begun_again(before: bytes) -> None:
 
 def test_bytes_that_are_no_utf_8_come_through() -> None:
     assert compact({"name": b"\xff".decode("utf-8", "surrogateescape")}) == b'{"name":"\xff"}'
+
+
+@pytest.mark.parametrize(
+    ("share", "to_system", "text"),
+    [
+        (False, False, b'{"acc":"A"}'),
+        (False, True, b'{"acc":"A","server":"here"}'),
+        (True, False, b'{"acc":"A","server":"here","kind":"JetStream"}'),
+    ],
+)
+def test_a_message_of_a_stream_comes_from_its_account(share: bool, to_system: bool, text: bytes) -> None:
+    assert Describer("here", share=share, to_system=to_system).own_text("A") == text
