@@ -23,7 +23,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -97,6 +97,9 @@ sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9
 asan: dev ## unit tests and border fuzz of a copy compiled with AddressSanitizer and UBSan, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
 
+siege: dev ## strangers at every door for minutes, under reloads and in lame duck mode (SECONDS=600)
+	PYJS_SIEGE_S=$(or $(SECONDS),600) $(PY) -m pytest --timeout 0 -s tests/system/test_siege.py $(ARGS)
+
 lag: dev ## callbacks of the event loop over 20 ms, by name, with a million subjects, 5,000 consumers and 2,000 streams there
 	PYJS_LAG=whole $(PY) -m pytest -s tests/lag $(ARGS)
 
@@ -114,6 +117,12 @@ startup: build ## exec to PONG beside bare Python and nats-server
 
 scaling: build ## 10,000 consumers, a million subjects, ten million deletes: both servers (docs/scaling.md)
 	$(PY) benchmarks/scaling.py $(ARGS)
+
+connections: build ## 10,000 idle and 1,000 active connections: both servers (ARGS="--idle 1000 --active 100")
+	$(PY) benchmarks/connections.py $(ARGS)
+
+doors-bench: build ## TLS, WebSocket, permissions, tokens, imports, handshakes and wrong logins: both servers (ARGS="--rounds 3")
+	$(PY) benchmarks/run.py --rounds 5 --only 1-1- --only jspub-tls --only jspub-ws --only jspub-perm --only jspub-jwt --only jspub-import --only reqrep- --only handshakes --only quiet- $(ARGS)
 
 assets: build ## many consumers and streams, and few descriptors: both servers (ARGS="consumers --scale 0.1")
 	$(PY) benchmarks/assets.py $(ARGS)
