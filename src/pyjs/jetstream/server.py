@@ -189,7 +189,7 @@ class JetStreamServer:
         if engine is not None:
             self._stop_account(engine)
         engine = None if limits is None else self._start_account(account, limits)
-        self._apis[account.name] = ApiSubscriptions(account, self.shared, engine)
+        self._apis[account.name] = ApiSubscriptions(account, self.shared, engine, self._host)
         directory = streams_directory(self.options.store_dir, account.name)
         if engine is not None and self._disk.list_dir(directory):
             yield from engine.recover_steps()

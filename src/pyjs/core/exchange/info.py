@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
 
 
+NAME = b"Nats-Request-Info:"
+
+
 class Describer:
     """Describes the clients of one service import."""
 
@@ -53,6 +56,16 @@ class Describer:
         if add_server or self._to_system:
             fields["server"] = self._server
         return compact({name: fields[name] for name in _ORDER if name in fields})
+
+
+def request_headers(block: bytes, session: object, server: str) -> bytes:
+    """Return the headers of a request with everything about its client, in place of what the request itself says."""
+    from pyjs.core.session import ClientSession
+
+    lines = [line for line in block.split(b"\r\n") if line and not line.startswith(NAME)] or [b"NATS/1.0"]
+    if isinstance(session, ClientSession):
+        lines.append(NAME + b" " + Describer(server, share=True, to_system=False).text(session))
+    return b"\r\n".join([*lines, b"", b""])
 
 
 _ORDER = (
