@@ -16,7 +16,10 @@ CONFIG = """
 accounts {
     S { users: [{user: s, password: a}], exports: [{service: help}] }
     M { imports: [{service: {account: S, subject: help}}], exports: [{service: help}] }
-    A { jetstream: enabled, users: [{user: a, password: a}], imports: [{service: {account: %s, subject: help}, share: %s}] }
+    A {
+        jetstream: enabled, users: [{user: a, password: a}]
+        imports: [{service: {account: %s, subject: help}, share: %s}]
+    }
 }
 jetstream { store_dir: "<<store>>" }
 """

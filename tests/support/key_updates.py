@@ -1,4 +1,4 @@
-"""A TLS 1.3 client that sends KeyUpdate records: Python's ssl cannot, so they are sealed here with its logged secret."""
+"""A TLS 1.3 client that sends KeyUpdate records: Python's ssl cannot, so its logged secret seals them here."""
 
 from __future__ import annotations
 

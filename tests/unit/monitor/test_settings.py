@@ -10,14 +10,11 @@ from tests.unit.monitor.conftest import Site
 from pyjs.config.load import load_options
 from pyjs.testing.jwt import Key
 
-PROXY = Key("server", b"p" * 32)
-SECRETS = (
-    """
-jetstream { store_dir: "/dev/null/none", key: hidden1, prev_key: hidden2 }
-accounts { A { users: [{user: a, password: hidden3}, {nkey: %s}] } }
+PROXY, USER = Key("server", b"p" * 32), Key("user", b"u" * 32)
+SECRETS = f"""
+jetstream {{ store_dir: "/dev/null/none", key: hidden1, prev_key: hidden2 }}
+accounts {{ A {{ users: [{{user: a, password: hidden3}}, {{nkey: {USER.public}}}] }} }}
 """
-    % Key("user", b"u" * 32).public
-)
 
 
 def shown(text: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ a thread (AccountFetch); several logins that wait for one account share a fetch.
 one that nobody waits for any more is skipped: otherwise clients with tokens of unknown accounts would fill the queue
 in front of a slow account server.
 
-Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_updates.py.
+Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
 
 from __future__ import annotations
