@@ -22,10 +22,9 @@ from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.subjects.sublist import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyjs.core.chore import Chore, Step
-    from pyjs.core.host import Host
     from pyjs.jetstream.api.router import Router
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.stream.stream import Stream
@@ -89,9 +88,15 @@ class Loading(Job):
 class ApiSubscriptions:
     """The API subscriptions of one account."""
 
-    def __init__(self, account: Account, shared: Shared, js: JetStream | None, host: Host) -> None:
+    def __init__(
+        self,
+        account: Account,
+        shared: Shared,
+        js: JetStream | None,
+        find_system: Callable[[], Account | None],
+    ) -> None:
         self._account = account
-        self._host = host  # of the system account, whose clients may watch
+        self._find_system = find_system  # the account whose clients may watch
         self._shared = shared
         self._js = js  # None: JetStream is off for the account
         self._router: Router | None = None
@@ -128,7 +133,7 @@ class ApiSubscriptions:
         if depth == DOMAIN_DEPTH and (subject := mapped(request.subject)):
             self._account.send(subject, request.payload, request.headers, request.reply)
             return None
-        system = self._host.system_account
+        system = self._find_system()
         if system is self._account and request.session is None:
             return None  # a copy of another account's
         if system is not None and system is not self._account and system.sessions:
@@ -143,7 +148,7 @@ class ApiSubscriptions:
             return
         from pyjs.core.exchange.info import request_headers  # few servers are watched
 
-        headers = request_headers(request.headers, request.session, self._host.server_name)
+        headers = request_headers(request.headers, request.session, self._shared.server_name)
         system.send(subject, request.payload, headers)
 
     def _route(self, request: Request, depth: int) -> Iterator[Step] | None:
