@@ -134,8 +134,8 @@ class ApiSubscriptions:
             self._account.send(subject, request.payload, request.headers, request.reply)
             return None
         system = self._find_system()
-        if system is self._account and request.session is None:
-            return None  # a copy of another account's
+        if system is self._account and not request.reply:
+            return None  # a copy of another account's, or nothing that it could do here
         if system is not None and system is not self._account and system.sessions:
             self._show(request, system, b".".join([b"$JS.API", *request.subject.split(b".")[depth:]]))
         if self._late or not (self._router is not None or is_loaded()):
