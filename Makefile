@@ -23,7 +23,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -80,7 +80,7 @@ declarations: dev ## tables of options and JSON schemas in docs/, from the decla
 fuzz: dev ## a million mutated protocol sequences, a million requests with values at the border, a million cases at the doors, configuration files
 	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_DOOR_CASES=$(or $(CASES),1000000) PYJS_JWT_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) PYJS_RAFT_CASES=$(or $(CASES),1000000) PYJS_ARCHIVE_CASES=$(or $(CASES),1000000) PYJS_IMPORT_CASES=$(or $(CASES),5000) $(PY) -m pytest --timeout 0 tests/fuzz raft/tests/test_fuzz.py $(ARGS)
 
-fuzz-doors: dev ## a million damaged CONNECTs, tokens, TLS records, WebSocket frames and PROXY headers in all (CASES=100000)
+fuzz-doors: dev ## a million damaged CONNECTs, signatures of proxies, tokens, TLS records, WebSocket frames and PROXY headers in all (CASES=100000)
 	PYJS_FUZZ_CASES=$(shell expr $(or $(CASES),1000000) / 4) PYJS_JWT_CASES=$(shell expr $(or $(CASES),1000000) / 10) PYJS_DOOR_CASES=$(shell expr $(or $(CASES),1000000) / 4) $(PY) -m pytest --timeout 0 tests/fuzz/test_websocket.py tests/fuzz/test_doors.py tests/fuzz/test_jwt.py $(ARGS)
 
 soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
@@ -100,6 +100,9 @@ sim-raft: dev ## ten thousand seeds of the bare consensus engine: networks, disk
 
 asan: dev ## unit tests and border fuzz of a copy compiled with AddressSanitizer and UBSan, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
+
+siege: dev ## strangers at every door for minutes, under reloads and in lame duck mode (SECONDS=600)
+	PYJS_SIEGE_S=$(or $(SECONDS),600) $(PY) -m pytest --timeout 0 -s tests/system/test_siege.py $(ARGS)
 
 lag: dev ## callbacks of the event loop over 20 ms, by name, with a million subjects, 5,000 consumers and 2,000 streams there
 	PYJS_LAG=whole $(PY) -m pytest -s tests/lag $(ARGS)
@@ -121,6 +124,12 @@ startup: build ## exec to PONG beside bare Python and nats-server
 
 scaling: build ## 10,000 consumers, a million subjects, ten million deletes: both servers (docs/scaling.md)
 	$(PY) benchmarks/scaling.py $(ARGS)
+
+connections: build ## 10,000 idle and 1,000 active connections: both servers (ARGS="--idle 1000 --active 100")
+	$(PY) benchmarks/connections.py $(ARGS)
+
+doors-bench: build ## TLS, WebSocket, permissions, tokens, imports, handshakes and wrong logins: both servers (ARGS="--rounds 3")
+	$(PY) benchmarks/run.py --rounds 5 --only 1-1- --only jspub-tls --only jspub-ws --only jspub-perm --only jspub-jwt --only jspub-import --only reqrep- --only handshakes --only quiet- $(ARGS)
 
 assets: build ## many consumers and streams, and few descriptors: both servers (ARGS="consumers --scale 0.1")
 	$(PY) benchmarks/assets.py $(ARGS)

@@ -33,14 +33,12 @@ REQUESTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "bytes of files": [stream("A", max_bytes=3000), stream("B", max_bytes=2000)],
     "bytes of memory": [stream("A", max_bytes=2000, storage="memory"), stream("B", max_bytes=900)],
     "consumers": [stream("A"), consumer("a"), consumer("b")],
-    "replicas": [stream("A", num_replicas=3)],
+    "replicas": [stream("A", num_replicas=3), stream("B", num_replicas=7)],
+    "an update of replicas": [stream("A"), ("STREAM.UPDATE.A", {"name": "A", "num_replicas": 3})],
     "an update": [stream("A", max_bytes=1000), ("STREAM.UPDATE.A", {"name": "A", "max_bytes": 5000})],
 }
 TIERS = {"R1 and R3": {"R1": R1, "R3": R3}, "R1": {"R1": R1}, "an unknown one": {"R7": R3}}
-
-
-# Without a tier for three replicas nats-server names the tier first (10120), this server the missing cluster (10074).
-CASES = [(name, tiers) for name in REQUESTS for tiers in TIERS if name != "replicas" or "R3" in TIERS[tiers]]
+CASES = [(name, tiers) for name in REQUESTS for tiers in TIERS]
 
 
 @pytest.mark.parametrize(("name", "tiers"), CASES)

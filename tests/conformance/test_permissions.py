@@ -48,10 +48,12 @@ SENT = {
         "SUB > q 1", "SUB x.a v1 1", "SUB x.> v* 1", "SUB deep.> 1", "SUB deep.* 1", "SUB deep 1", "SUB deep.a.b 1",
         "SUB y.> q 1",
         "SUB y.a q 1", "SUB y.a 1",
+        "SUB deep. 1", "SUB deep..a 1", "SUB plain..no 1",
     ],
     "allow": [
         "SUB foo.a 1", "SUB foo.a dev 1", "SUB foo.a prod 1", "SUB bar any 1", "SUB w.a v.1 1", "SUB w.a v.1.2 1",
         "SUB w.> 1", "SUB > 1", "SUB foo.a.b dev 1",
+        "SUB foo. dev 1", "SUB .bar 1", "SUB w..a v.1 1",
     ],
     "pub": [
         "PUB foo.* 0|", "PUB foo.> 0|", "PUB a.* 0|", "PUB foo.a.b 0|", "PUB > 0|", "PUB a 0|", "PUB foo. 0|",

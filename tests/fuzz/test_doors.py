@@ -23,7 +23,14 @@ from tests.support.certificates import COMMON, LOCAL, Authority, subject
 from tests.support.websocket import BINARY, DEFLATE, FIN, RSV1, frame, head_of, packed
 
 from pyjs.base.log import ListLog
-from pyjs.config.options import Options, TlsOptions, UserOptions, WebSocketOptions
+from pyjs.config.options import (
+    Options,
+    ProxiesOptions,
+    TlsOptions,
+    TrustedProxy,
+    UserOptions,
+    WebSocketOptions,
+)
 from pyjs.core.auth.handshake import BadConnect, ConnectOptions, parse_connect
 from pyjs.server.connection import Connection
 from pyjs.server.proxied.start import ProxiedStart
@@ -31,6 +38,8 @@ from pyjs.server.server import Server
 from pyjs.server.tls.channel import TlsChannel, TlsEnded
 from pyjs.server.tls.context import tls_settings
 from pyjs.testing import VirtualNode
+from pyjs.testing.jwt import Key
+from pyjs.wire.nkeys import signature_bytes
 
 CASES = int(os.environ.get("PYJS_DOOR_CASES", "4000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
@@ -125,6 +134,44 @@ def test_nobody_enters_without_its_password() -> None:
         assert node.node.sessions == {}
         assert not node.node.faults.counts
     assert clock.worst_s < STALL_S
+
+
+def test_nobody_enters_through_a_proxy_that_did_not_sign_its_nonce() -> None:
+    """The name and the password are right; what is damaged is the signature of the proxy, or all of CONNECT."""
+    proxy, other = Key("server", b"p" * 32), Key("server", b"q" * 32)
+    options = Options(proxies=ProxiesOptions((TrustedProxy(proxy.public),)))
+    options.authorization.users = (UserOptions(user="u", password="secret", proxy_required=True),)
+    clock, entered = Clock(), 0
+    with VirtualNode(options) as node:
+        for number in range(CASES // 4):
+            rng = random.Random(SEED * 1_000_151 + number)
+            client = node.client(connect=None)
+            whole = proxy.sign_nonce(client.session.nonce)
+            signature = drawn_signature(rng, whole, other.sign_nonce(client.session.nonce))
+            text = json.dumps({"user": "u", "pass": "secret", "proxy_sig": signature}).encode()
+            text = damaged(rng, text) if rng.random() < 0.2 else text
+            clock.run(client.session.receive_data, b"CONNECT " + text.replace(b"\r\n", b"") + b"\r\n")
+            node.turn()
+            if client.session.connected:
+                assert signature_bytes(client.session.options.proxy_sig) == signature_bytes(whole), number
+                assert client.session.peer.proxy == proxy.public, number
+                entered += 1
+            client.session.connection_lost()
+            node.turn()
+        assert node.node.sessions == {}
+        assert not node.node.faults.counts
+    assert entered > 0
+    assert clock.worst_s < STALL_S
+
+
+def drawn_signature(rng: random.Random, whole: str, other: str) -> object:
+    """Return a signature, perhaps the right one, mostly damaged, of another key, or of another type."""
+    choice = rng.random()
+    if choice < 0.1:
+        return rng.choice(VALUES)
+    if choice < 0.2:
+        return other
+    return damaged(rng, whole.encode()).decode("latin-1")
 
 
 # -- TLS -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The permissions of one user from the template of a role, and its allowed times and addresses.
 
-Source: behaviour of nats-server 2.15 (tests/conformance/test_jwt_roles.py).
+Source: behaviour of nats-server 2.15 (tests/conformance/test_jwt_login.py).
 """
 
 from __future__ import annotations

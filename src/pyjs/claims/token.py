@@ -6,7 +6,7 @@ The issuer in the claims is the public key of the signature: a decoded token nam
 be trusted. Claims of version 1 have their kind at the top and sign the claims alone.
 
 Knows nothing of the meaning of the claims.
-Source: nats-io/jwt; texts as nats-server 2.15 (tests/conformance/test_jwt.py).
+Source: nats-io/jwt; texts as nats-server 2.15 (tests/conformance/test_jwt_login.py).
 """
 
 from __future__ import annotations

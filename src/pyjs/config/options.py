@@ -152,6 +152,7 @@ class AccountJetStreamOptions:
     mem_max_stream_bytes: int = -1
     disk_max_stream_bytes: int = -1
     max_ack_pending: int = -1
+    tiers: tuple[str, ...] = ()  # of a token with limits by replicas: those that it has, "R1" for instance
 
 
 @dataclass(slots=True)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         faults: Faults
         server_name: str
         accounts: dict[str, Account]
+        system_account: Account | None
         turn_state: Turn
 
 
@@ -189,7 +190,9 @@ class JetStreamServer:
         if engine is not None:
             self._stop_account(engine)
         engine = None if limits is None else self._start_account(account, limits)
-        self._apis[account.name] = ApiSubscriptions(account, self.shared, engine)
+        self._apis[account.name] = ApiSubscriptions(
+            account, self.shared, engine, lambda: self._host.system_account
+        )
         directory = streams_directory(self.options.store_dir, account.name)
         if engine is not None and self._disk.list_dir(directory):
             yield from engine.recover_steps()

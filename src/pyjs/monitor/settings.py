@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from pyjs.config.options import TrustedProxy
 from pyjs.monitor.json_text import JsonDict, JsonValue
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def _plain(name: str, value: object) -> JsonValue:
         return [_plain("", element) for element in value]
     if isinstance(value, dict):
         return {each: _plain(each if isinstance(inner, str) else "", inner) for each, inner in value.items()}
+    if isinstance(value, TrustedProxy):
+        return {"key": value.key}  # a public one
     if is_dataclass(value):
         names = [each.name for each in fields(value)]
         return {name.removesuffix("_ns"): _plain(name, getattr(value, name)) for name in names}

@@ -140,6 +140,8 @@ class Permissions:
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Return whether a SUB of `subject` (in group `queue`, b"": none) is allowed."""
         allowed = True
+        if not all(subject.split(b".")):  # no entry matches it; it is refused for itself, if not for this
+            return not self.subscribe_allow.entries
         if self.subscribe_allow.entries:
             plain, queues = _sorted(self.subscribe_allow.queues_holding(subject))
             allowed = _queue_matches(queue, queues) if queue and queues else plain

@@ -102,6 +102,7 @@ class AccountExchange:
             b"" if local.same or local.transform is not None else wanted.subject.encode(),
             wanted.share,
             describer.text,
+            describer.own_text(self.account.name),
             describer.extended,
         )
         self._last_sid += 1

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
 
 
+NAME = b"Nats-Request-Info:"
+
+
 class Describer:
     """Describes the clients of one service import."""
 
@@ -36,6 +39,12 @@ class Describer:
         """Return the header's value for a request of a client."""
         return compact(self.fields(session))
 
+    def own_text(self, importer: str) -> bytes:
+        """Return the header's value for a message that a stream of `importer` sends."""
+        every = {"acc": importer, "server": self._server, "kind": "JetStream"}
+        known = every if self._share else ("acc", "server") if self._to_system else ("acc",)
+        return compact({name: every[name] for name in known})
+
     def extended(self, before: bytes, importer: Account, add_server: bool) -> bytes:
         """Return the value for a request that came to `importer` by another import, with the value `before`."""
         try:
@@ -47,6 +56,16 @@ class Describer:
         if add_server or self._to_system:
             fields["server"] = self._server
         return compact({name: fields[name] for name in _ORDER if name in fields})
+
+
+def request_headers(block: bytes, session: object, server: str) -> bytes:
+    """Return the headers of a request with everything about its client, in place of what the request itself says."""
+    from pyjs.core.session import ClientSession
+
+    lines = [line for line in block.split(b"\r\n") if line and not line.startswith(NAME)] or [b"NATS/1.0"]
+    if isinstance(session, ClientSession):
+        lines.append(NAME + b" " + Describer(server, share=True, to_system=False).text(session))
+    return b"\r\n".join([*lines, b"", b""])
 
 
 _ORDER = (

@@ -17,6 +17,9 @@ cdef class ServiceSink(Sink):
     cdef readonly bint internal
     cdef readonly bint stays_here       # every server has it
     cdef Infos infos
+    cdef bytes own                      # the text for a message of the server itself: republished, a PubAck
+    cdef const char* own_text
+    cdef uint32_t own_len
     cdef object extend                  # callable(text, importer, add_server) -> text: the request came by an import
     cdef Rewrite rewrite                # None: `to`, or the subject stays the same
     cdef bytes to                       # b"": the subject stays the same

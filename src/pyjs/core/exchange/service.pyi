@@ -21,5 +21,6 @@ class ServiceSink(Sink):
         to: bytes,
         share: bool,
         describe: Callable[[ClientSession], bytes],
+        own: bytes,
         extend: Callable[[bytes, Account, bool], bytes],
     ) -> None: ...

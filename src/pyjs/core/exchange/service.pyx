@@ -31,7 +31,7 @@ cdef class ServiceSink(Sink):
     """Sends requests to a service of another account."""
 
     def __cinit__(self, Account importer not None, Account exporter not None, ServiceCalls calls not None,
-                  Rewrite rewrite, bytes to not None, bint share, object describe, object extend):
+                  Rewrite rewrite, bytes to not None, bint share, object describe, bytes own not None, object extend):
         self.importer, self.exporter, self.calls = importer, exporter, calls
         self.internal = self.stays_here = True
         self.rewrite = rewrite
@@ -40,6 +40,7 @@ cdef class ServiceSink(Sink):
         self.text_len = <uint32_t> len(to)
         self.share = share
         self.infos = Infos(describe)
+        self.own, self.own_text, self.own_len = own, <const char*> own, <uint32_t> len(own)
         self.extend = extend
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
@@ -93,8 +94,8 @@ cdef class ServiceSink(Sink):
         if before != NULL:
             with gil:
                 return self.describe_again(m, e, before, n)
-        if m.origin == NULL:
-            return 0
+        if m.origin == NULL:        # of a stream: what its publisher says of itself must not count
+            return set_info(e, self.own_text, self.own_len)
         info = self.infos.of(m.origin, self.importer.turn.now)
         return -1 if info == NULL else set_info(e, info.text, info.size)
 

@@ -6,7 +6,7 @@ a thread (AccountFetch); several logins that wait for one account share a fetch.
 one that nobody waits for any more is skipped: otherwise clients with tokens of unknown accounts would fill the queue
 in front of a slow account server.
 
-Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_updates.py.
+Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class AccountFetch(Job):
     """Fetches and decodes the token of an account."""
 
     def __init__(self, trust: TrustedAccounts, name: str) -> None:
-        self.lane = trust.resolver.lane
+        self.resolver = trust.resolver
+        self.lane = self.resolver.lane
         self._trust = trust
         self._name = name
         self._now_s = trust.now_s
@@ -97,7 +98,7 @@ class AccountFetch(Job):
         """Fetch and decode the token; `finish` gets an error."""
         if not self.wanted:
             raise ResolverFault("nobody waits for it any more")
-        self._token = account_token(self._trust.resolver.fetch(self._name), self._now_s)
+        self._token = account_token(self.resolver.fetch(self._name), self._now_s)
 
     def finish(self, failure: Exception | None) -> None:
         """Apply the claims, and answer all that wait."""
@@ -243,6 +244,10 @@ class TrustedAccounts:
         if self._fetches.get(name) is fetch:
             del self._fetches[name]
         if token is None and name not in self._waiting and not fetch.wanted:
+            return
+        if fetch.resolver is not self.resolver:  # read before a reload, which may have removed the account
+            if name in self._waiting:
+                self._begin_fetch(name)
             return
         if token is None:
             reason = failure if isinstance(failure, ResolverFault | TokenFault) else f"{failure!r}"

@@ -168,8 +168,9 @@ def _jetstream(claims: AccountClaims) -> AccountJetStreamOptions:
     tiers = dict(limits.tiers)
     if not tiers:
         return _jetstream_options(limits.jetstream)
-    # Without a tier for them, there may be no streams.
-    return _jetstream_options(tiers[TIER]) if TIER in tiers else AccountJetStreamOptions(0, 0)
+    found = _jetstream_options(tiers[TIER]) if TIER in tiers else AccountJetStreamOptions(0, 0)
+    found.tiers = tuple(tiers)
+    return found
 
 
 def _jetstream_options(claims: JetStreamClaims) -> AccountJetStreamOptions:

@@ -146,17 +146,24 @@ class TokenLogin:
         issues = user_issues(user, now_s)
         if are_blocking(issues, times=True):
             self._refuse(f"User JWT no longer valid: {'; '.join(each.description for each in issues)}")
-        elif not self.trust.is_pinned(user.account):
-            self.trust.pinned_failures += 1
-            self._refuse(f"Account {user.account} not listed as operator pinned account")
-        else:
+        elif self._may_come_from(user.account):
             self.trust.find(user.account, lambda account: self._found(check, user, account))
+
+    def _may_come_from(self, name: str) -> bool:
+        """Return whether users of an account may connect; refuse the login if not."""
+        if self.trust.is_pinned(name):
+            return True
+        self.trust.pinned_failures += 1
+        self._refuse(f"Account {name} not listed as operator pinned account")
+        return False
 
     def _found(self, check: TokenCheck, claims: UserClaims, account: TrustedAccount | None) -> None:
         if self.cancelled:
             return
         if account is None:
             self._refuse("Account JWT lookup error: account missing or expired")
+            return
+        if not self._may_come_from(claims.account):  # a reload came meanwhile
             return
         user: User | None = None
         try:

@@ -142,8 +142,8 @@ class Router:
             audit.send(self._account, self._shared, request, body)
 
     def _count(self, failed: bool) -> None:
-        self._shared.api_total += 1
-        self._shared.api_errors += failed
-        if self._js is not None:
-            self._js.api_total += 1
-            self._js.api_errors += failed
+        if self._js is None:  # an account without JetStream; nats-server does not count it either
+            return
+        for counts in (self._shared, self._js):
+            counts.api_total += 1
+            counts.api_errors += failed

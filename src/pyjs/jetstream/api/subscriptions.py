@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 from pyjs.core.account import Account
 from pyjs.core.job import Job, Lane
+from pyjs.core.session import ClientSession
 from pyjs.core.sink import PySink, Request
 from pyjs.jetstream.api.direct_subscriptions import DirectSubscriptions
 from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.subjects.sublist import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyjs.core.chore import Chore, Step
     from pyjs.jetstream.api.router import Router
@@ -87,8 +88,15 @@ class Loading(Job):
 class ApiSubscriptions:
     """The API subscriptions of one account."""
 
-    def __init__(self, account: Account, shared: Shared, js: JetStream | None) -> None:
+    def __init__(
+        self,
+        account: Account,
+        shared: Shared,
+        js: JetStream | None,
+        find_system: Callable[[], Account | None],
+    ) -> None:
         self._account = account
+        self._find_system = find_system  # the account whose clients may watch
         self._shared = shared
         self._js = js  # None: JetStream is off for the account
         self._router: Router | None = None
@@ -125,9 +133,23 @@ class ApiSubscriptions:
         if depth == DOMAIN_DEPTH and (subject := mapped(request.subject)):
             self._account.send(subject, request.payload, request.headers, request.reply)
             return None
+        system = self._find_system()
+        if system is self._account and not request.reply:
+            return None  # a copy of another account's, or nothing that it could do here
+        if system is not None and system is not self._account and system.sessions:
+            self._show(request, system, b".".join([b"$JS.API", *request.subject.split(b".")[depth:]]))
         if self._late or not (self._router is not None or is_loaded()):
             return self._handle_later(request, depth)
         return self._route(request, depth)
+
+    def _show(self, request: Request, system: Account, subject: bytes) -> None:
+        """Send a copy to clients of the system account that watch requests; without a reply, which is not theirs."""
+        if not any(isinstance(sub.sink, ClientSession) for sub in system.subs.match(subject)):
+            return
+        from pyjs.core.exchange.info import request_headers  # few servers are watched
+
+        headers = request_headers(request.headers, request.session, self._shared.server_name)
+        system.send(subject, request.payload, headers)
 
     def _route(self, request: Request, depth: int) -> Iterator[Step] | None:
         if self._router is None:

@@ -177,10 +177,15 @@ def open_restored(
     return stream
 
 
+def _check_tier(js: JetStream, config: StreamConfig) -> None:
+    """Refuse a stream whose number of replicas has no limits, where these are given by number. Raises ApiError."""
+    errcodes.NO_LIMITS.raise_if(
+        bool(js.limits.tiers) and f"R{config.num_replicas or 1}" not in js.limits.tiers
+    )
+
+
 def _check_count(js: JetStream, config: StreamConfig) -> None:
-    # Claims with tiers, none of them for one replica; more replicas are refused for themselves.
-    has_limits = js.limits.max_memory != 0 or js.limits.max_storage != 0 or config.num_replicas > 1
-    errcodes.NO_LIMITS.raise_if(not has_limits)
+    _check_tier(js, config)
     count = len(js.streams) + len(js.coming_streams)
     if config.name not in js.streams and 0 < js.limits.max_streams <= count:
         raise errcodes.MAXIMUM_STREAMS_LIMIT.error()

@@ -21,12 +21,19 @@ if TYPE_CHECKING:
 
 READ_SIZE = 256 * 1024
 TLS_1_3 = "TLSv1.3"
+RECORD_MAX = 16_384 + 256 + 5
+IDLE_MAX = 2 * RECORD_MAX  # bytes of records without a plain byte: more than a record that is not whole
+SEALED_MAX = 64  # bytes of records for one plain byte, in the long run; a record with one byte has 23 to 85
 HEAD_SIZE = 5  # of a record: type, version, size
 APPLICATION_RECORD = 0x17  # the type of every encrypted record of TLS 1.3
 
 
 class TlsEnded(Exception):
     """The client has ended the TLS stream with a close_notify."""
+
+
+class TlsAbused(Exception):
+    """The client sends records without data, new keys for instance, each of which costs more than many messages."""
 
 
 class TlsChannel:
@@ -38,12 +45,17 @@ class TlsChannel:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._asks = context.verify_mode is not ssl.CERT_NONE
+        self._fed = b""  # records since the handshake, for `unseal`
+        self._credit = IDLE_MAX  # bytes of records that may still come without data
         self._sealed = False  # the output had a record that is encrypted
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def feed(self, records: bytes) -> None:
         """Add received records."""
-        self._incoming.write(records)
+        if self.shaken:
+            self._fed += records
+        else:
+            self._incoming.write(records)
 
     def take_output(self) -> bytes:
         """Return the records to send."""
@@ -76,6 +88,7 @@ class TlsChannel:
             self._object.do_handshake()
             self._shown = self._read_certificates()
             self.shaken = True
+            self._fed = self._incoming.read()  # what came behind the handshake is taken by `unseal`
 
     def seal(self, data: bytes) -> bytes:
         """Return pending records, then those of `data`."""
@@ -87,21 +100,38 @@ class TlsChannel:
 
         Raises:
             TlsEnded: the client sent a close_notify, and all bytes before it were returned.
+            TlsAbused: there were too many records for them.
             ssl.SSLError: a record is damaged, or belongs to another stream.
         """
         pieces: list[bytes] = []
+        more = self._read_into(pieces)
+        fed, self._fed = memoryview(self._fed), b""
+        # A record at a time, so that those without data are noticed before they have taken long.
+        for start in range(0, len(fed) if more else 0, RECORD_MAX):
+            portion, count = fed[start : start + RECORD_MAX], len(pieces)
+            self._incoming.write(portion)
+            more = self._read_into(pieces)
+            self._credit += SEALED_MAX * sum(map(len, pieces[count:])) - len(portion)
+            self._credit = min(IDLE_MAX, self._credit)
+            if self._credit < 0:
+                raise TlsAbused("too many records without data")
+            if not more:
+                break
+        if not more and not pieces:
+            raise TlsEnded
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read_into(self, pieces: list[bytes]) -> bool:
+        """Add the plain bytes of whole records; False: the stream has ended, or the next call raises again."""
         try:
             while piece := self._object.read(READ_SIZE):
                 pieces.append(piece)
         except ssl.SSLWantReadError:
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return True
         except ssl.SSLError:
-            if pieces:
-                return b"".join(pieces)  # the next call raises again
-            raise
-        if pieces:
-            return b"".join(pieces)
-        raise TlsEnded
+            if not pieces:
+                raise
+        return False
 
     def end(self) -> bytes:
         """Return the close_notify record."""

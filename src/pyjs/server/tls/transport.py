@@ -17,7 +17,7 @@ import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
 from pyjs.server.threads.io_thread import result_of
-from pyjs.server.tls.channel import TlsChannel, TlsEnded
+from pyjs.server.tls.channel import TlsAbused, TlsChannel, TlsEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -280,7 +280,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
                 self._connection.data_received(data)
         except TlsEnded:
             self._connection.eof_received()
-        except ssl.SSLError as error:
+        except (ssl.SSLError, TlsAbused) as error:
             self._connection.note(f"TLS error: {failure_text(error)}")
             self._below.abort()
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pyjs.core.auth.handshake import ConnectOptions
-from pyjs.core.exchange.info import Describer, compact
+from pyjs.core.exchange.info import Describer, compact, request_headers
 from pyjs.core.link import Peer
+from pyjs.testing import VirtualNode
 
 CLIENT: Any = SimpleNamespace(
     options=ConnectOptions(name="shop", user="ann", password="secret"),
@@ -61,3 +62,28 @@ def test_a_header_that_is_no_object_is_begun_again(before: bytes) -> None:
 
 def test_bytes_that_are_no_utf_8_come_through() -> None:
     assert compact({"name": b"\xff".decode("utf-8", "surrogateescape")}) == b'{"name":"\xff"}'
+
+
+@pytest.mark.parametrize(
+    ("share", "to_system", "text"),
+    [
+        (False, False, b'{"acc":"A"}'),
+        (False, True, b'{"acc":"A","server":"here"}'),
+        (True, False, b'{"acc":"A","server":"here","kind":"JetStream"}'),
+    ],
+)
+def test_a_message_of_a_stream_comes_from_its_account(share: bool, to_system: bool, text: bytes) -> None:
+    assert Describer("here", share=share, to_system=to_system).own_text("A") == text
+
+
+@pytest.mark.parametrize("block", [b"", b'NATS/1.0\r\nNats-Request-Info: {"acc":"ADMIN"}\r\n\r\n'])
+def test_a_request_that_is_shown_names_its_client_and_nobody_else(block: bytes) -> None:
+    session = VirtualNode().client(b'{"name":"shop","verbose":false}').session
+    first, info, *rest = request_headers(block, session, "here").split(b"\r\n")
+    assert (first, rest) == (b"NATS/1.0", [b"", b""])
+    fields = json.loads(info.removeprefix(b"Nats-Request-Info: "))
+    assert (fields["acc"], fields["name"], fields["server"]) == ("$G", "shop", "here")
+
+
+def test_a_request_of_the_server_itself_names_nobody() -> None:
+    assert request_headers(b"NATS/1.0\r\nA: b\r\n\r\n", None, "here") == b"NATS/1.0\r\nA: b\r\n\r\n"

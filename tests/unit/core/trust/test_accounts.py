@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyjs.core.job import Job
 from pyjs.core.trust.accounts import FETCHES_MAX, TrustedAccount
 from pyjs.core.trust.convert import account_token as converted
 from pyjs.testing import RawClient, VirtualNode
@@ -201,6 +202,47 @@ def test_an_account_that_a_reload_removes_lets_nobody_in_until_its_token_is_back
         fixture.options.resolver_preload = given
         fixture.node.apply_options(fixture.options)
         assert not log_in(fixture).link.closed
+
+
+def step(fixture: VirtualNode) -> list[Job]:
+    """Run the queued jobs; what follows from their results is left to the next turn."""
+    jobs = fixture.node.turn_state.take("jobs")
+    for job in jobs:
+        job.run()
+    return jobs
+
+
+def deliver(fixture: VirtualNode, jobs: list[Job]) -> None:
+    """Bring the results of jobs to the node."""
+    fixture.node.turn_state.finished.extend((job, None) for job in jobs)
+    fixture.turn()
+
+
+def test_a_token_that_was_read_before_a_reload_does_not_bring_its_account_back() -> None:
+    with node() as fixture:
+        fixture.hold_jobs = True
+        client = log_in(fixture)
+        deliver(fixture, step(fixture))  # the token of the user is checked
+        fetches = step(fixture)
+        fixture.options.resolver_preload = {}
+        fixture.node.apply_options(fixture.options)
+        fixture.hold_jobs = False
+        deliver(fixture, fetches)
+        assert client.take().endswith(b"-ERR 'Authorization Violation'\r\n")
+        assert fixture.node.trust is not None
+        assert A.public not in fixture.node.trust.accounts
+
+
+def test_a_login_whose_account_is_not_pinned_any_more_when_it_is_found_is_refused() -> None:
+    with node() as fixture:
+        fixture.hold_jobs = True
+        client = log_in(fixture)
+        deliver(fixture, step(fixture))
+        fixture.options.resolver_pinned_accounts = (B.public,)
+        fixture.node.apply_options(fixture.options)
+        fixture.hold_jobs = False
+        fixture.turn()
+        assert client.take().endswith(b"-ERR 'Authorization Violation'\r\n")
 
 
 def test_a_reload_closes_the_clients_of_accounts_that_are_not_pinned_any_more() -> None:

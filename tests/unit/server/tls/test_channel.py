@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.certificates import COMMON, LOCAL, Authority, subject
+from tests.support.key_updates import UpdatingClient
 
 from pyjs.config.options import Options, TlsOptions
-from pyjs.server.tls.channel import TlsChannel, TlsEnded
+from pyjs.server.tls.channel import IDLE_MAX, TlsAbused, TlsChannel, TlsEnded
 from pyjs.server.tls.context import TlsFailed, read_tls_settings
 
 
@@ -235,3 +236,59 @@ def test_files_that_cannot_be_used_are_named(
 
 def test_without_a_certificate_nothing_is_encrypted() -> None:
     assert read_tls_settings(Options()) is None
+
+
+def updating(tmp_path: Path, authority: Authority) -> tuple[TlsChannel, UpdatingClient]:
+    """Return a channel and its client after the handshake."""
+    channel, client = channel_of(tmp_path), UpdatingClient(authority.ca_file, tmp_path / "keys")
+    while not channel.shaken:
+        client.step()
+        channel.feed(client.outgoing.read())
+        channel.shake_hands()
+        client.incoming.write(channel.take_output())
+    return channel, client
+
+
+def test_a_few_new_keys_are_taken(tmp_path: Path, authority: Authority) -> None:
+    channel, client = updating(tmp_path, authority)
+    channel.feed(client.key_updates(10))
+    assert channel.unseal() == b""
+
+
+def take_all(channel: TlsChannel, records: bytes, size: int) -> int:
+    """Feed records in portions; return how many plain bytes come."""
+    got = 0
+    for start in range(0, len(records), size):
+        channel.feed(records[start : start + size])
+        got += len(channel.unseal())
+    return got
+
+
+@pytest.mark.parametrize("size", [4096, 1 << 20])
+def test_new_keys_without_end_end_the_stream(tmp_path: Path, authority: Authority, size: int) -> None:
+    channel, client = updating(tmp_path, authority)
+    records = client.key_updates(2 * IDLE_MAX // 27)
+    with pytest.raises(TlsAbused, match="records without data"):
+        take_all(channel, records, size)
+
+
+def test_new_keys_that_come_with_the_end_of_the_handshake_count(tmp_path: Path, authority: Authority) -> None:
+    channel, client = channel_of(tmp_path), UpdatingClient(authority.ca_file, tmp_path / "keys")
+    while not client.step():
+        channel.feed(client.outgoing.read())
+        channel.shake_hands()
+        client.incoming.write(channel.take_output())
+    channel.feed(client.outgoing.read() + client.key_updates(2 * IDLE_MAX // 27))
+    channel.shake_hands()
+    with pytest.raises(TlsAbused):
+        channel.unseal()
+
+
+@pytest.mark.parametrize("size", [1, 6, 100, 16_384])
+def test_records_with_little_data_do_not_end_the_stream(
+    tmp_path: Path, authority: Authority, size: int
+) -> None:
+    channel, client = updating(tmp_path, authority)
+    for _ in range(3_000):
+        client.object.write(b"x" * size)
+    assert take_all(channel, client.outgoing.read(), 65_536) == 3_000 * size
