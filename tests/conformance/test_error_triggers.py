@@ -134,7 +134,8 @@ def test_a_consumer_for_an_earlier_stream_of_the_name_is_refused_with_the_identi
         js = client.jetstream()
         await js.add_stream(name="S", subjects=["s.>"])
         config = {"deliver_subject": "d", "name": "c", "direct": True}
-        body, seen, known = json.dumps({"stream_name": "S", "config": config}).encode(), [], ""
+        body, known = json.dumps({"stream_name": "S", "config": config}).encode(), ""
+        seen: list[Any] = []
         for ident in ("", "wrong"):
             headers = {"Nats-Stream-Identity": ident} if ident else None
             answer = await client.request("$JS.API.CONSUMER.CREATE.S.c", body, headers=headers)

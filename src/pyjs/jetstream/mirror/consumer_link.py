@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamSource
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.mirror.durable import DurableCopier
-    from pyjs.subjects.routes import Subscription
+    from pyjs.subjects.sublist import Subscription
 
 ANSWER_NS = 5 * NS_PER_S  # the longest wait for an answer
 BETWEEN_NS = 2 * NS_PER_S  # the least time between two requests

@@ -39,11 +39,11 @@ cdef class DurableCopier(Copier):
     cdef bytes consumer                     # the name of the consumer
     cdef const char* consumer_text          # points into `consumer`
     cdef size_t consumer_len
-    cdef readonly bint listens              # deliveries are taken
-    cdef readonly uint64_t cseq             # consumer_seq of the last delivery in order
-    cdef readonly uint64_t seen             # stream_seq of the last delivery in order
-    cdef readonly uint64_t unread           # messages that the consumer had not delivered then
-    cdef readonly bytes asked               # reply subject of the flow control request to answer, b"": none
+    cdef bint listens                       # deliveries are taken
+    cdef uint64_t cseq                      # consumer_seq of the last delivery in order
+    cdef uint64_t seen                      # stream_seq of the last delivery in order
+    cdef uint64_t unread                    # messages that the consumer had not delivered then
+    cdef bytes asked                        # reply subject of the flow control request to answer, b"": none
     cdef readonly object link               # consumer_link.ConsumerLink
 
     def join(self, object link, bytes consumer not None) -> None:
