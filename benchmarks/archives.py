@@ -2,8 +2,9 @@
 
     python -m benchmarks.archives [--messages N] [--peer PATH] [--dir DIR]
 
-The first line is of frames alone. Then each server backs the stream up and restores the other's archive; every message
-is compared (sequence, subject, headers, data, time). The processor time is the server's, per MB of the stream's bytes.
+The first line is of frames alone. Then each server backs the stream up and restores the other's archive; every
+message is compared (sequence, subject, headers, data, time). The processor time is the server's, per MB of the
+stream's bytes.
 Source: benchmarks/README.md.
 """
 
@@ -53,7 +54,7 @@ def frames() -> None:
     )
 
 
-# -- a stream from server to server ------------------------------------------------------------------------------------
+# -- a stream from server to server --------------------------------------------------------------------------------
 
 
 def fill(client: PlainClient, count: int) -> None:
@@ -101,6 +102,8 @@ def digests(client: PlainClient) -> array[int]:
             raise SystemExit("archives.py: a batch did not end")
         if message.startswith(b"NATS/1.0 404"):
             break
+        if not message.startswith(b"NATS/1.0 204"):
+            raise SystemExit(f"archives.py: direct get: {message.decode()}")
     return found
 
 

@@ -24,7 +24,6 @@ from pyjs.jetstream.stream.limits cimport (
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
-from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport index_live, index_prev_live
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.compose cimport compose

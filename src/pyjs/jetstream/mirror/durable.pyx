@@ -10,7 +10,7 @@ Knows nothing of requests and subscriptions (consumer_link.py). Compiled because
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source: consumer_...).
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from pyjs.core.sink cimport Target
