@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Request
     from pyjs.jetstream.config.stream import StreamSource
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.mirror.durable import DurableCopier
+    from pyjs.jetstream.mirror.copier import Copier
     from pyjs.subjects.sublist import Subscription
 
 ANSWER_NS = 5 * NS_PER_S  # the longest wait for an answer
@@ -57,8 +57,8 @@ class ConsumerLink:
         self,
         js: JetStream,
         source: StreamSource,
-        copier: DurableCopier,
-        begin: Callable[[DurableCopier, int], None],
+        copier: Copier,
+        begin: Callable[[Copier, int], None],
     ) -> None:
         assert source.consumer is not None
         self._js = js
@@ -105,6 +105,10 @@ class ConsumerLink:
             self._timer.cancel()
             self._timer = None
 
+    def _pause(self) -> None:
+        if self._copier.feed is not None:
+            self._copier.feed.pause()
+
     def _call_at(self, at_ns: int, call: Callable[[], None]) -> None:
         self._timer = self._js.shared.timers.at(at_ns, call, self._copier.target)
 
@@ -114,12 +118,12 @@ class ConsumerLink:
             self._ask()
             return
         self._leave(Link.WAITING)
-        self._copier.pause()
+        self._pause()
         self._call_at(self._asked_ns + between_ns, self._ask)
 
     def _ask(self) -> None:
         self._leave(Link.ASKED)
-        self._copier.pause()
+        self._pause()
         account, external = self._js.account, self._source.external
         self._asked_ns = self._js.shared.clock.now_ns()
         self._call_at(self._asked_ns + ANSWER_NS, self._probe)
@@ -131,7 +135,7 @@ class ConsumerLink:
 
     def _probe(self) -> None:
         self._leave(Link.PROBING)
-        self._copier.pause()
+        self._pause()
         subject = self._consumer.deliver_subject.encode()
         self._subscription = self._js.account.subscribe_handler(subject, self._on_sign)
         self._call_at(self._js.shared.clock.now_ns() + SILENT_NS, self._ask)
@@ -153,7 +157,8 @@ class ConsumerLink:
         self._leave(Link.TAKING)
         self._begin(self._copier, delivered)
         subject = self._consumer.deliver_subject.encode()
-        self._subscription = self._js.account.subscribe(subject, self._copier)
+        assert self._copier.feed is not None
+        self._subscription = self._js.account.subscribe(subject, self._copier.feed)
         self._watch()
 
     def _delivered(self, payload: bytes) -> int:

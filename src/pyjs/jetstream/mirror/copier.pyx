@@ -95,6 +95,8 @@ cdef class Copier(StreamConsumer):
 
     def detach(self) -> None:
         """Stop copying; called when the origin or the target is closed."""
+        if self.feed is not None:
+            self.feed.close()
         if self.origin is not None:
             self.origin.remove_follower(self)
             self.origin = None
@@ -124,6 +126,9 @@ cdef class Copier(StreamConsumer):
     def durable(self, Stream origin, uint64_t seq, error) -> None:
         """Let the origin remove messages up to `seq`, unless `error` says that the copies may be lost."""
         cdef uint64_t before = self.kept
+        if self.feed is not None and error is None and seq > before:
+            self.kept = seq
+            self.wake(0)
         if error is None and origin is not None and origin is self.origin and seq > before:
             self.kept = seq
             origin.release(before + 1, seq, self.wanted)
@@ -143,6 +148,8 @@ cdef class Copier(StreamConsumer):
     def lag(self) -> int:
         """Return the lag behind the origin in messages, as nats-server counts it: without those already fetched."""
         cdef int64_t pending
+        if self.feed is not None:
+            return self.feed.lag()
         if self.origin is None or self.active_ns == 0:
             return 0
         pending = <int64_t> self.origin.store.catalogue.count_from(self.at, self.wanted)
@@ -153,6 +160,10 @@ cdef class Copier(StreamConsumer):
         cdef int more
         self.queued = False
         if self.target.closed:
+            return
+        if self.feed is not None:
+            self.target.interest.tell_drops()
+            self.feed.pump()
             return
         if self.origin is None and not self.owner.find_origin(self):
             return

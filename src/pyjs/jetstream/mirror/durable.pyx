@@ -1,4 +1,4 @@
-"""The copier of a mirror or source whose consumer was made before: it takes what that consumer delivers.
+"""The deliveries of a consumer that was made for a mirror or source, which copies them.
 
 The consumer pushes to its deliver subject and has the ack policy flow_control. Every answer to one of its flow
 control requests acknowledges all deliveries so far, so it is sent when the target has them, and `sync_interval` is
@@ -13,9 +13,10 @@ Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memset
 
-from pyjs.core.sink cimport Target
+from pyjs.core.sink cimport Sink
 from pyjs.jetstream.mirror.copier cimport REFUSED, STORED, Copier
 from pyjs.store.store cimport Record
+from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 from pyjs.jetstream.mirror.consumer_link import read_heartbeat
@@ -33,9 +34,11 @@ cdef struct Delivery:
     uint64_t pending            # messages that the consumer has not delivered yet
 
 
-cdef class DurableCopier(Copier):
-    """The copier of one mirror or source with a consumer made before."""
+cdef class ConsumerFeed(Sink):
+    """The deliveries of one consumer, for one copier."""
 
+    cdef Copier copier
+    cdef readonly object link               # consumer_link.ConsumerLink
     cdef bytes consumer                     # the name of the consumer
     cdef const char* consumer_text          # points into `consumer`
     cdef size_t consumer_len
@@ -44,34 +47,41 @@ cdef class DurableCopier(Copier):
     cdef uint64_t seen                      # stream_seq of the last delivery in order
     cdef uint64_t unread                    # messages that the consumer had not delivered then
     cdef bytes asked                        # reply subject of the flow control request to answer, b"": none
-    cdef readonly object link               # consumer_link.ConsumerLink
 
-    def join(self, object link, bytes consumer not None) -> None:
-        """Set the link to the consumer, and the name of the consumer."""
+    def __init__(self, Copier copier not None, object link, bytes consumer not None):
+        self.copier = copier
         self.link = link
         self.consumer = self.consumer_text = consumer
         self.consumer_len = len(consumer)
+        self.asked = b""
+        copier.feed = self
+
+    @property
+    def target(self):
+        """The stream that copies."""
+        return self.copier.target
 
     def open(self, uint64_t position, bytes ident) -> None:
         """Take deliveries of messages after `position`, of the origin `ident`; their consumer_seq starts at 1."""
-        self.copied = self.written = self.kept = position
-        self.ident = self.ident_text = ident
-        self.ident_len = len(ident)
+        cdef Copier copier = self.copier
+        copier.copied = copier.written = copier.kept = position
+        copier.ident = copier.ident_text = ident
+        copier.ident_len = len(ident)
+        copier.error = None
+        copier.blocked = False
+        copier.active_ns = copier.target.turn.now
         self.cseq = self.unread = 0
         self.seen = position
         self.asked = b""
-        self.error = None
-        self.blocked = False
         self.listens = True
-        self.active_ns = self.target.turn.now
 
     def pause(self) -> None:
         """Take no deliveries until `open`."""
         self.listens = False
         self.asked = b""
 
-    def detach(self) -> None:
-        """Stop copying."""
+    def close(self) -> None:
+        """Take nothing more."""
         self.pause()
         self.link.close()
 
@@ -79,22 +89,22 @@ cdef class DurableCopier(Copier):
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         cdef Delivery d
-        if t.sub.closed or self.target.closed or not self.listens:
+        if t.sub.closed or self.copier.target.closed or not self.listens:
             return 0
-        self.active_ns = self.target.turn.now
+        self.copier.active_ns = self.copier.target.turn.now
         if m.header_len == m.size and m.size > 13 and memcmp(m.body, b"NATS/1.0 100 ", 13) == 0:
             with gil:
                 self.take_status(m.body[:m.header_len], m.reply[:m.reply_len])
-        elif not self.blocked and read_delivery(m, self.consumer_text, self.consumer_len, &d) == 0 \
+        elif not self.copier.blocked and read_delivery(m, self.consumer_text, self.consumer_len, &d) == 0 \
                 and d.count == 1:
             self.take_delivery(m, &d)
         return 1
 
     cdef void take_delivery(self, Msg* m, Delivery* d) noexcept nogil:
         cdef bint follows = d.cseq == self.cseq + 1
-        if d.seq > self.copied:
-            if not follows and not (self.mirrors and d.seq == self.copied + 1):
-                if self.mirrors or d.cseq > self.cseq:
+        if d.seq > self.copier.copied:
+            if not follows and not (self.copier.mirrors and d.seq == self.copier.copied + 1):
+                if self.copier.mirrors or d.cseq > self.cseq:
                     self.miss()
                 return
             if self.copy_delivery(m, d) == REFUSED:
@@ -114,25 +124,25 @@ cdef class DurableCopier(Copier):
         r.subject, r.subject_len = m.subject, m.subject_len
         r.body, r.header_len, r.size = m.body, m.header_len, m.size
         r.seq, r.ts = d.seq, <int64_t> d.ts
-        result = self.copy(&r)
+        result = self.copier.copy(&r)
         if result == STORED:
-            self.stored = d.seq
+            self.copier.stored = d.seq
         return result
 
     cdef void note_copied(self, uint64_t seq) noexcept nogil:
-        cdef bint first = self.copied == self.written
-        self.copied = seq
-        self.target.mark_dirty()
+        cdef bint first = self.copier.copied == self.copier.written
+        self.copier.copied = seq
+        self.copier.target.mark_dirty()
         if first:
             with gil:
-                self.owner.has_copied(self)
-                self.wake(0)
+                self.copier.owner.has_copied(self.copier)
+                self.copier.wake(0)
 
     cdef void miss(self) noexcept nogil:
         """Take nothing more until the consumer is reset."""
-        self.blocked = True
+        self.copier.blocked = True
         with gil:
-            self.wake(0)
+            self.copier.wake(0)
 
     cdef void take_status(self, bytes headers, bytes reply) noexcept:
         """Handle a heartbeat or a flow control request."""
@@ -143,31 +153,20 @@ cdef class DurableCopier(Copier):
                 return
         if reply:
             self.asked = reply
-            self.wake(0)
+            self.copier.wake(0)
 
     # -- the turn ------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Answer the consumer when everything that it delivered is safe; begin again after a gap."""
-        self.queued = False
-        if self.target.closed:
-            return
-        self.target.interest.tell_drops()
-        if self.blocked or not self.listens:
+        if self.copier.blocked or not self.listens:
             self.link.renew()
             return
         if self.unread < NEARLY_COPIED:
-            self.owner.is_current(self)
-        if self.asked and self.kept >= self.seen:
+            self.copier.owner.is_current(self.copier)
+        if self.asked and self.copier.kept >= self.seen:
             self.link.answer(self.asked, self.cseq, self.seen)
             self.asked = b""
-
-    def durable(self, origin, uint64_t seq, error) -> None:
-        """Note that the target has messages up to `seq`, unless `error` says that they may be lost."""
-        if error is None and seq > self.kept:
-            self.kept = seq
-            if self.asked:
-                self.wake(0)
 
     def lag(self) -> int:
         """Return the lag behind the origin in messages, as nats-server counts it."""

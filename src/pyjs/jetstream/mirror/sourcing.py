@@ -24,7 +24,7 @@ from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import FILE, StreamConfig, StreamSource
 from pyjs.jetstream.mirror.consumer_link import ConsumerLink
 from pyjs.jetstream.mirror.copier import Copier, last_sources
-from pyjs.jetstream.mirror.durable import DurableCopier
+from pyjs.jetstream.mirror.durable import ConsumerFeed
 from pyjs.jetstream.mirror.positions import Positions
 from pyjs.jetstream.names import identity
 from pyjs.subjects.transform import open_transform
@@ -157,12 +157,10 @@ class Inflow:
         transforms = [open_transform(each.src, each.dest, rng) for each in source.subject_transforms]
         mirrors = self._stream.config.mirror is not None
         name = f"{self._stream.name}\0{key.decode('utf-8', 'surrogateescape')}"
-        kind = Copier if source.consumer is None else DurableCopier
-        copier = kind(self, self._stream, name, source.filters, transforms, mirrors)
-        if isinstance(copier, DurableCopier):
-            assert source.consumer is not None
+        copier = Copier(self, self._stream, name, source.filters, transforms, mirrors)
+        if source.consumer is not None:
             link = ConsumerLink(self._js, source, copier, self._begin)
-            copier.join(link, source.consumer.name.encode())
+            ConsumerFeed(copier, link, source.consumer.name.encode())
         origin, _, rest = key.partition(b" ")
         copier.describe(origin + b" ", b" " + rest + b" ")
         copier.stored = self._positions.known.get(key, (0, b""))[0]
@@ -183,8 +181,8 @@ class Inflow:
     def connect(self, name: str) -> None:
         """Attach the copiers whose origin is the stream `name`, which was just opened."""
         for lane in self._lanes.values():
-            if lane.source.name == name and isinstance(lane.copier, DurableCopier):
-                lane.copier.link.origin_opened()
+            if lane.source.name == name and lane.copier.feed is not None:
+                lane.copier.feed.link.origin_opened()
             elif lane.source.name == name and lane.copier.origin is None:
                 lane.copier.wake(0)
 
@@ -209,9 +207,9 @@ class Inflow:
     def disconnect(self, origin: Stream) -> None:
         """Detach the copiers of a stream that is being closed."""
         for lane in self._lanes.values():
-            if isinstance(lane.copier, DurableCopier):
+            if lane.copier.feed is not None:
                 if lane.source.name == origin.name:
-                    lane.copier.link.origin_closed()
+                    lane.copier.feed.link.origin_closed()
             elif lane.copier.origin is origin:
                 lane.copier.detach()
                 lane.copier.wake(0)
@@ -235,14 +233,15 @@ class Inflow:
         self._positions.known[lane.key] = (seq, ident)
         lane.copier.attach(origin, seq, b" " + ident, begin)
 
-    def _begin(self, copier: DurableCopier, delivered: int) -> None:
+    def _begin(self, copier: Copier, delivered: int) -> None:
         """Open a copier whose consumer has delivered everything up to `delivered`, and was reset to that."""
-        lane, store = self._lane_of[copier], self._stream.store
+        lane, store, feed = self._lane_of[copier], self._stream.store, copier.feed
+        assert feed is not None
         if copier.mirrors:
             if delivered > store.last_seq:
                 store.skip_seqs_to(delivered)
                 self._stream.note_change()
-            copier.open(store.last_seq, b"")
+            feed.open(store.last_seq, b"")
             return
         origin = self._js.streams.get(lane.source.name) if self._is_here(lane.source) else None
         ident = b"" if origin is None else identity(origin.created_ns)
@@ -251,7 +250,7 @@ class Inflow:
             seq = copier.stored = 0
         seq = max(seq, delivered)
         self._positions.known[lane.key] = (seq, ident)
-        copier.open(seq, b" " + ident if ident else b"")
+        feed.open(seq, b" " + ident if ident else b"")
 
     def _begin_of(self, source: StreamSource) -> int:
         """Return from which sequence an origin was copied, so that it may remove those messages; 0: unknown."""
