@@ -11,8 +11,8 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_FRAME = re.compile(
-    rb"(?:MSG (\S+) (\S+) (?:(\S+) )?(\d+)|HMSG (\S+) (\S+) (?:(\S+) )?\d+ (\d+))\r\n|PONG\r\n|PING\r\n"
+_FRAME = re.compile(  # nats-server writes a blank in place of a reply that is missing
+    rb"(?:MSG (\S+) (\S+) (?:(\S*) )?(\d+)|HMSG (\S+) (\S+) (?:(\S*) )?\d+ (\d+))\r\n|PONG\r\n|PING\r\n"
 )
 TIMEOUT_S = 120.0
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, StorageType
-from tests.conformance.harness.both import needs_peer
-from tests.conformance.harness.process import ServerProcess, our_command, peer_command
+from tests.conformance.harness.both import needs_peer, running
 from tests.support import archives
 
-PEER = peer_command()
 pytestmark = [
     needs_peer,
     pytest.mark.timeout(240),
@@ -23,19 +19,6 @@ pytestmark = [
 CONFIG = 'jetstream { store_dir: "<<store>>", max_file: 2G, max_mem: 1G }\nmax_payload: 2MB\n'
 MESSAGES = 50_000
 WAYS = [("peer", "ours"), ("ours", "peer"), ("ours", "ours")]
-
-
-@contextmanager
-def running(directory: Path, kind: str) -> Iterator[ServerProcess]:
-    directory.mkdir(parents=True, exist_ok=True)
-    command = PEER if kind == "peer" else our_command()
-    assert command is not None
-    server = ServerProcess(command, CONFIG, directory, with_http=False, may_fork=True)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.kill()
 
 
 async def fill(client: Client, count: int, storage: StorageType = StorageType.FILE) -> None:
@@ -92,10 +75,10 @@ def test_a_stream_is_the_same_after_a_restore(tmp_path: Path, source: str, targe
         return answer, after
 
     # given
-    with running(tmp_path / "source", source) as server:
+    with running(tmp_path / "source", source, CONFIG) as server:
         backup, before = asyncio.run(back_up(server.port))
     # when
-    with running(tmp_path / "target", target) as server:
+    with running(tmp_path / "target", target, CONFIG) as server:
         answer, after = asyncio.run(restore(server.port, backup))
     # then
     assert backup.status in ("", "204")  # none if the archive is shorter than a chunk

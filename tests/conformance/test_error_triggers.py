@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nats.aio.client import Client
+from nats.js.api import AckPolicy
 from tests.conformance.harness.both import needs_peer, of_both
 from tests.conformance.harness.process import ServerProcess
 from tests.support import archives
@@ -125,4 +126,33 @@ def test_an_account_without_limits_for_one_replica_may_have_no_streams(tmp_path:
     peer, ours = of_both(tmp_path, config, look)
     # then
     assert [each.get("error", {}).get("err_code") for each in peer][:2] == [10120, 10120]
+    assert ours == peer
+
+
+def test_a_consumer_for_an_earlier_stream_of_the_name_is_refused_with_the_identity(tmp_path: Path) -> None:
+    async def look(client: Client) -> Any:
+        js = client.jetstream()
+        await js.add_stream(name="S", subjects=["s.>"])
+        config = {"deliver_subject": "d", "name": "c", "direct": True}
+        body, known = json.dumps({"stream_name": "S", "config": config}).encode(), ""
+        seen: list[Any] = []
+        for ident in ("", "wrong"):
+            headers = {"Nats-Stream-Identity": ident} if ident else None
+            answer = await client.request("$JS.API.CONSUMER.CREATE.S.c", body, headers=headers)
+            told, shown = (answer.headers or {}).get("Nats-Stream-Identity", ""), json.loads(answer.data)
+            known = told or known
+            error = shown.get("error", {})
+            seen.append(
+                (len(told), error.get("err_code"), error.get("description", "").replace(known, "IDENT"))
+            )
+        await js.add_consumer("S", durable_name="d", ack_policy=AckPolicy.EXPLICIT)
+        for headers in (None, {"Nats-Stream-Identity": "wrong"}):
+            answer = await client.request("$JS.API.CONSUMER.RESET.S.d", b"", headers=headers)
+            seen.append((answer.headers or {}).get("Nats-Stream-Identity") == known)
+        return seen
+
+    # when
+    peer, ours = seen_of_both(tmp_path, look)
+    # then
+    assert peer[1] == (0, 10225, "consumer's stream identity does not match: IDENT")
     assert ours == peer

@@ -12,6 +12,9 @@ from pyjs.jetstream import errcodes
 
 _DISK = "only a disk that fails"
 _OURS = "bulk reads are not nats-server's, see tests/unit/jetstream/api/test_bulk_api.py"
+_ANSWER = (
+    "the API of another account has to answer nonsense, see tests/unit/jetstream/mirror/test_consumer_link.py"
+)
 NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_GENERAL: "a defect of ours: tests/unit/jetstream/test_faults.py plants some",
@@ -21,9 +24,12 @@ NOT_PROVOKED = {
     errcodes.CONSUMER_OFFLINE_REASON: "no nats-server stores a newer level, see tests/unit/jetstream/test_offline.py",
     errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH: "the names were compared with the subject before",
     errcodes.MESSAGE_COUNTER_BROKEN: "restored streams have other values: test_error_triggers.py",
+    errcodes.MIRROR_CONSUMER_SETUP_FAILED: _ANSWER,
+    errcodes.SOURCE_CONSUMER_SETUP_FAILED: _ANSWER,
     errcodes.BULK_NOT_ALLOWED: _OURS,
     errcodes.BULK_OTHER_STREAM: _OURS,
     errcodes.BULK_BAD_REQUEST: _OURS,
+    errcodes.CONSUMER_STREAM_IDENTITY_MISMATCH: "the text has the identity: test_error_triggers.py",
     errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM: "no stream of one server has more than one replica",
     errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM: "no stream of one server has more than one replica",
 }

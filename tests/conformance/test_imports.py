@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +13,14 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig, StoreCompression, StreamConfig
+from tests.conformance.harness.both import needs_peer, running
 from tests.conformance.harness.process import ServerProcess, our_command, peer_command
 from tests.conformance.test_archives import fill, seen
 from tests.support import archives
 
 PEER = peer_command()
 pytestmark = [
-    pytest.mark.skipif(
-        PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""), reason="nats-server is not here"
-    ),
+    needs_peer,
     pytest.mark.timeout(240),
 ]
 CONFIG = """
@@ -37,22 +34,6 @@ accounts {
 system_account: SYS
 """
 MESSAGES = 50_000
-
-
-@contextmanager
-def running(directory: Path, command: list[str]) -> Iterator[ServerProcess]:
-    directory.mkdir(parents=True, exist_ok=True)
-    server = ServerProcess(command, CONFIG, directory, with_http=False, may_fork=True)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-def peer(directory: Path) -> Any:
-    assert PEER is not None
-    return running(directory, PEER)
 
 
 def imported(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
@@ -105,7 +86,7 @@ def test_a_store_is_the_same_after_an_import(tmp_path: Path) -> None:
         await client.close()
 
     # given
-    with peer(tmp_path / "peer") as server:
+    with running(tmp_path / "peer", "peer", CONFIG) as server:
         asyncio.run(fill_all(server))
         before = asyncio.run(look(server, streams))
     # when
@@ -113,7 +94,7 @@ def test_a_store_is_the_same_after_an_import(tmp_path: Path) -> None:
     # then
     assert (done.returncode, done.stderr) == (0, "")
     assert f"A > S: {MESSAGES - 6:,} messages" in done.stdout
-    with running(tmp_path / "ours", our_command()) as server:
+    with running(tmp_path / "ours", "ours", CONFIG) as server:
         after = asyncio.run(look(server, streams))
     assert after.keys() == before.keys()
     for name in before:
@@ -140,7 +121,7 @@ def test_a_killed_servers_store_is_the_same_after_an_import(tmp_path: Path) -> N
     done = imported(directory, tmp_path / "ours")
     # then
     assert done.returncode == 0, done.stdout
-    with running(tmp_path / "ours", our_command()) as ours:
+    with running(tmp_path / "ours", "ours", CONFIG) as ours:
         after = asyncio.run(look(ours, {"a": ("S",)}))["a S"]
     assert after["messages"] == before["messages"]
     assert after["state"] == before["state"]
@@ -173,13 +154,13 @@ def test_mirrors_and_sources_go_on_after_an_import(tmp_path: Path) -> None:
         return found
 
     # given
-    with peer(tmp_path / "peer") as server:
+    with running(tmp_path / "peer", "peer", CONFIG) as server:
         asyncio.run(fill_three(server))
     # when
     done = imported(tmp_path / "peer", tmp_path / "ours")
     # then
     assert done.returncode == 0, done.stdout
-    with running(tmp_path / "ours", our_command()) as ours:
+    with running(tmp_path / "ours", "ours", CONFIG) as ours:
         assert asyncio.run(go_on(ours)) == [21, 21, 21]
 
 
@@ -190,7 +171,7 @@ def test_a_running_servers_directory_is_refused(tmp_path: Path) -> None:
         await client.jetstream().publish("s", b"x")
         await client.close()
 
-    with peer(tmp_path / "peer") as server:
+    with running(tmp_path / "peer", "peer", CONFIG) as server:
         asyncio.run(fill_one(server))
         done = imported(tmp_path / "peer", tmp_path / "ours")
         assert done.returncode == 2
@@ -209,7 +190,7 @@ def test_a_killed_import_leaves_whole_streams_or_none(tmp_path: Path) -> None:
         await js.publish_async_completed()
         await client.close()
 
-    with peer(tmp_path / "peer") as server:
+    with running(tmp_path / "peer", "peer", CONFIG) as server:
         asyncio.run(fill_two(server))
         before = asyncio.run(look(server, {"a": ("S", "T")}))
     store = tmp_path / "ours" / "store"
@@ -229,7 +210,7 @@ def test_a_killed_import_leaves_whole_streams_or_none(tmp_path: Path) -> None:
         # then
         found = {path.name for path in streams.iterdir() if not path.name.startswith(".")}
         assert found <= {"S", "T"}
-        with running(tmp_path / "ours", our_command()) as server:
+        with running(tmp_path / "ours", "ours", CONFIG) as server:
             assert asyncio.run(named(server)) == found
             after = asyncio.run(look(server, {"a": tuple(sorted(found))}))
         assert after == {key: value for key, value in before.items() if key.split()[1] in found}

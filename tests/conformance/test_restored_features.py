@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
+from tests.conformance.harness.both import running
 from tests.conformance.harness.process import ServerProcess, peer_command
-from tests.conformance.test_archives import running, seen
+from tests.conformance.test_archives import CONFIG, seen
 from tests.support import archives
 
 PEER = peer_command()
@@ -34,7 +35,10 @@ Servers = dict[str, ServerProcess]
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     directory = tmp_path_factory.mktemp("servers")
-    with running(directory / "ours", "ours") as ours, running(directory / "peer", "peer") as peer:
+    with (
+        running(directory / "ours", "ours", CONFIG) as ours,
+        running(directory / "peer", "peer", CONFIG) as peer,
+    ):
         yield {"ours": ours, "peer": peer}
 
 

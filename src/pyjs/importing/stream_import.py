@@ -99,12 +99,12 @@ class StreamImport:
         if config.num_replicas > 1:
             self._report.notes.append(f"it had {config.num_replicas} replicas and has one here")
             config = replace(config, num_replicas=1)
-        return self._checked(config, request.unsupported), created_ns(meta)
+        return self._checked(config), created_ns(meta)
 
-    def _checked(self, config: StreamConfig, unsupported: tuple[str, ...]) -> StreamConfig:
+    def _checked(self, config: StreamConfig) -> StreamConfig:
         options, limits = JetStreamOptions(), AccountJetStreamOptions()
         find = self._account.configs.get
-        return stream_rules.check(config.with_required_level(), options, limits, False, unsupported, find)
+        return stream_rules.check(config.with_required_level(), options, limits, False, find)
 
     def _fill(self, build: Build) -> Generator[Step, None, None]:
         """Write everything of the stream."""

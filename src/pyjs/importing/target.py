@@ -157,16 +157,32 @@ class TargetAccount:
         return Build(self, config, created_ns)
 
     def publish(self, build: Build) -> None:
-        """Move a complete stream to its place. Raises StoreFailed."""
+        """Move a complete stream to its place. Raises StoreFailed: it is not there, or the text says that it is."""
         target, writer = self.target, build.writer
         writer.commit()
         target.sync(writer.store)
         store = writer.hand_over()
         store.close()
         self.files.release(store)
-        target.run(self.files.adopt(build.files, build.writer.config.name, target.metadata))
+        try:
+            target.run(self.files.adopt(build.files, writer.config.name, target.metadata))
+        except StoreFailed as error:
+            self._take_back(build, error)
+            raise
         self.configs[writer.config.name] = writer.config
         self._add(writer.config)
+
+    def _take_back(self, build: Build, error: StoreFailed) -> None:
+        """Remove a stream whose move to its place failed afterwards. Raises StoreFailed: it stays."""
+        name = build.writer.config.name
+        if self._disk.exists(build.files.directory_of(name)):
+            return  # it was not moved
+        self.files.give_up(name)
+        directory = self.files.directory_of(name)
+        if self._disk.exists(directory):
+            raise StoreFailed(
+                directory, f"{error}; what was written stays and may be incomplete: remove it"
+            ) from error
 
 
 class Build:

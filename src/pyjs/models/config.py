@@ -35,7 +35,7 @@ class ExternalStream(Options):
 
 
 class SourceConsumer(Options):
-    """An existing consumer of the origin; checked like nats-server does, then refused."""
+    """An existing consumer of the origin, with the ack policy `flow_control`."""
 
     name: str = Field(default="", description="The name of the consumer.")
     deliver_subject: str = Field(default="", description="The subject that it delivers to.")
@@ -52,7 +52,10 @@ class StreamSource(Options):
         default_factory=list, description="Subjects to take, and the subjects to store them under."
     )
     external: ExternalStream | None = Field(default=None, description="The account or domain of the origin.")
-    consumer: SourceConsumer | None = Field(default=None, description="An existing consumer; refused.")
+    consumer: SourceConsumer | None = Field(
+        default=None,
+        description="An existing push consumer of the origin, with the ack policy `flow_control`.",
+    )
 
 
 class RepublishConfig(Options):

@@ -1,9 +1,10 @@
-"""The same scene on nats-server and on ours, each on a fresh process."""
+"""The same scene on nats-server and on ours, each on a fresh process; and one process of either."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +16,20 @@ needs_peer = pytest.mark.skipif(
     peer_command() is None and "peer" not in os.environ.get("PYJS_REQUIRE", ""),
     reason="nats-server is not here",
 )
+
+
+@contextmanager
+def running(directory: Path, kind: str, config: str) -> Iterator[ServerProcess]:
+    """Yield a server, "peer" or "ours", whose files are in `directory`, and stop it afterwards."""
+    directory.mkdir(parents=True, exist_ok=True)
+    command = peer_command() if kind == "peer" else our_command()
+    assert command is not None, "nats-server is not here"
+    server = ServerProcess(command, config, directory, with_http=False, may_fork=True)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def of_both(directory: Path, config: str, look: Callable[[ServerProcess], Seen]) -> list[Seen]:

@@ -45,7 +45,6 @@ NOT_ANSWERED = [
             "the subject of the request always has the name",
         ),
         (10019, 400, "consumer expected to be ephemeral but detected a durable name set in subject", DEAD),
-        (10029, 500, "{err}", "mirrors here need no consumer that could fail"),
         (10032, 400, "stream mirrors can not have both start seq and start time configured", DEAD),
         (10033, 400, "stream mirrors can not contain filtered subjects", DEAD),
         (10035, 503, "account not found", "only requests to move streams in a cluster"),
@@ -59,7 +58,6 @@ NOT_ANSWERED = [
             "the server's own subscription never fails",
         ),
         (10044, 400, "server is not a member of the cluster", CLUSTER),
-        (10045, 500, "{err}", "sources here need no consumer that could fail"),
         (10048, 500, "{err}", CLUSTER),
         (
             10053,
@@ -141,20 +139,7 @@ NOT_ANSWERED = [
         (10181, 400, "consumer ack policy invalid", "other policies are refused with 10025 before"),
         (10182, 400, "consumer replay policy invalid", "other policies are refused with 10025 before"),
         (10202, 400, "cluster member change is in progress", CLUSTER),
-        (
-            10214,
-            400,
-            "stream mirror consumer requires flow control ack policy",
-            "consumers that a user creates for mirrors are refused",
-        ),
-        (
-            10217,
-            400,
-            "stream source consumer requires flow control ack policy",
-            "consumers that a user creates for sources are refused",
-        ),
         (10224, 400, "JetStream system rescue not applied: {err}", CLUSTER),
-        (10225, 400, "consumer's stream identity does not match: {msg}", CLUSTER),
         (10226, 400, "stream reconfiguration already in progress", CLUSTER),
         (
             10228,

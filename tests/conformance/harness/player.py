@@ -443,5 +443,10 @@ def _split_until(text: str) -> tuple[str, str, str, str]:
 
 def _at(value: Any, path: str) -> Any:
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+        value = value.get(key) if isinstance(value, dict) else _item(value, key)
     return value
+
+
+def _item(value: Any, key: str) -> Any:
+    """Return the item of a list at `key`; None: there is none."""
+    return value[int(key)] if isinstance(value, list) and key.isdigit() and int(key) < len(value) else None

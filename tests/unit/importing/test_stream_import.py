@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.disk import FaultyDisk
 from tests.support.nats_stores import (
     GOLDEN,
     NAMES,
@@ -313,3 +314,44 @@ def test_a_stream_that_changes_meanwhile_is_refused(imports: Imports, tmp_path: 
     assert imports.run(str(source)) == 1
     assert "NOT TAKEN: its files changed meanwhile: stop nats-server first" in imports.out
     assert imports.left() == []
+
+
+def test_the_report_and_the_store_agree_whatever_call_of_the_disk_fails(tmp_path: Path) -> None:
+    source, failed, at = str(make_source(tmp_path / "source", names=("QUEUE",))), 0, 0
+    while True:
+        # given
+        imports = Imports(tmp_path / str(at))
+        disk = imports.disk = FaultyDisk(at, errno.EIO)
+        # when
+        imports.run(source)
+        # then
+        with VirtualNode(imports.options) as node:
+            names = ask(node.client(), "STREAM.NAMES")["streams"] or []
+        assert names == (["QUEUE"] if "$G > QUEUE: 169 messages" in imports.out else []), (at, imports.out)
+        if disk.calls <= at:
+            break
+        failed += not names
+        at += 1
+    assert failed > 20
+
+
+def test_a_stream_that_cannot_be_taken_back_is_named(imports: Imports, tmp_path: Path) -> None:
+    # given
+    class Stuck(OsDisk):
+        def sync_dir(self, path: str) -> None:
+            if path.endswith("/streams") and self.exists(f"{path}/QUEUE"):
+                raise OSError(errno.EIO, "Input/output error")
+            super().sync_dir(path)
+
+        def rename(self, old: str, new: str) -> None:
+            if old.endswith("/QUEUE") and "deleting" in new:
+                raise OSError(errno.EIO, "Input/output error")
+            super().rename(old, new)
+
+    imports.disk = Stuck()
+    # when
+    code = imports.run(str(make_source(tmp_path / "source", names=("QUEUE",))))
+    # then
+    assert code == 1
+    assert "$G > QUEUE: NOT TAKEN: " in imports.out
+    assert "what was written stays and may be incomplete: remove it" in imports.out

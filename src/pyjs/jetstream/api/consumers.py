@@ -15,6 +15,7 @@ from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import (
     ANY_ARGS,
+    HEADERS,
     ApiCall,
     Counted,
     Endpoint,
@@ -37,10 +38,13 @@ from pyjs.jetstream.consumer.info import consumer_info
 from pyjs.jetstream.manage import consumers
 from pyjs.jetstream.manage.engine import consumer_gate
 from pyjs.jetstream.manage.stream_info import know_subjects
+from pyjs.jetstream.names import identity
 from pyjs.jetstream.rules.consumer import search_filters
+from pyjs.jetstream.stream.features.headers import value_of, value_or_none
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
+IDENTITY = b"Nats-Stream-Identity"
 LIST_STEP = 16  # consumers reported in one turn: half a millisecond
 
 
@@ -156,7 +160,9 @@ def reset(call: ApiCall) -> MaybeSteps:
     seq = consumers.reset(consumer, wanted)
     answer = {**consumer_info(consumer, call.js.shared.clock.now_ns()), "reset_seq": seq}
     yield from consumers.keep_reset(call.js, stream, consumer)
-    return answer
+    return (
+        answer if value_or_none(call.request.headers, IDENTITY) is None else answer | _identity_header(call)
+    )
 
 
 def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
@@ -180,8 +186,24 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
         yield from know_subjects(stream.store, stream.store.make_filter(subjects))
     errcodes.STREAM_REPLICAS_NOT_SUPPORTED.raise_if(request.config.num_replicas > 1)
     covered = yield from search_filters(request.config)
+    sources = request.config.direct or request.config.sourcing
+    if sources:
+        _check_identity(call)
     consumer = yield from consumers.create_or_update(call.js, call.stream(), request, covered)
-    return consumer_info(consumer, call.js.shared.clock.now_ns())
+    answer = consumer_info(consumer, call.js.shared.clock.now_ns())
+    return answer | _identity_header(call) if sources else answer
+
+
+def _check_identity(call: ApiCall) -> None:
+    """Refuse a consumer for a server that expects an earlier stream of this name."""
+    expected, actual = value_of(call.request.headers, IDENTITY), identity(call.stream().created_ns)
+    if expected and expected != actual:
+        raise errcodes.CONSUMER_STREAM_IDENTITY_MISMATCH.error(msg=actual.decode())
+
+
+def _identity_header(call: ApiCall) -> JsonDict:
+    """Return the header of an answer that tells the identity of the stream."""
+    return {HEADERS: b"NATS/1.0\r\n%b: %b\r\n\r\n" % (IDENTITY, identity(call.stream().created_ns))}
 
 
 def _consumer(call: ApiCall) -> Consumer:

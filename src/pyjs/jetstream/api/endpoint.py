@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
+HEADERS = "headers"  # a handler may return a header block for the answer under this name, beside the fields
 JsonDict: TypeAlias = "dict[str, Any]"
 Steps: TypeAlias = "Generator[Step, None, JsonDict]"
 MaybeSteps: TypeAlias = "Generator[Step, None, JsonDict | None]"  # None: no answer

@@ -18,7 +18,7 @@ from pyjs.core.account import Account
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
-from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, JsonDict, MaybeSteps
+from pyjs.jetstream.api.endpoint import HEADERS, ApiCall, Counted, Endpoint, JsonDict, MaybeSteps
 from pyjs.jetstream.api.table import ENDPOINTS
 from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.errcodes import ApiError
@@ -135,9 +135,10 @@ class Router:
         wanted = audited and self._account.has_interest(audit.SUBJECT)
         if fields is None or not (request.reply or wanted):
             return
+        headers = fields.pop(HEADERS, b"")
         body = dumps({"type": endpoint.type_prefix + endpoint.response} | fields)
         if request.reply:
-            self._account.send(request.reply, body)
+            self._account.send(request.reply, body, headers)
         if wanted:
             audit.send(self._account, self._shared, request, body)
 

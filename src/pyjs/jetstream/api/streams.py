@@ -41,9 +41,7 @@ def create(call: ApiCall) -> Steps:
     errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
     verdict = yield from streams.judge_subjects(call.js, request.config)
     try:
-        stream = yield from streams.create(
-            call.js, request.config, request.pedantic, request.unsupported, verdict
-        )
+        stream = yield from streams.create(call.js, request.config, request.pedantic, verdict)
     except StoreFailed as error:
         raise errcodes.STREAM_CREATE.error(err=error) from error
     return stream_info(call.js, stream, domain=False) | {"did_create": True}
@@ -53,7 +51,7 @@ def update(call: ApiCall) -> Steps:
     """Update the configuration of a stream."""
     request = stream_requests.read_stream(call.body, call.js.options.strict)
     verdict = yield from streams.judge_subjects(call.js, request.config)
-    config = streams.check(call.js, request.config, request.pedantic, request.unsupported, verdict)
+    config = streams.check(call.js, request.config, request.pedantic, verdict)
     errcodes.STREAM_MISMATCH.raise_if(config.name != call.args[0])
     try:
         stream = yield from streams.update(call.js, config, verdict)
@@ -160,7 +158,7 @@ def restore(call: ApiCall) -> Steps:
     errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
     verdict = yield from streams.judge_subjects(call.js, request.config)
     config = request.config.with_required_level()
-    config = streams.check(call.js, config, False, request.unsupported, verdict)
+    config = streams.check(call.js, config, False, verdict)
     stream_rules.check_single_server(config)
     streams.check_limits(call.js, config)
     errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(config.name in call.js.streams)

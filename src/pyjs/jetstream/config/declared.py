@@ -41,7 +41,6 @@ class Option(NamedTuple):
     level: int  # first API level that knows it
     always: bool  # whether answers show it even if it is zero
     updatable: bool
-    stored: bool
 
     @property
     def zero(self) -> Any:
@@ -64,11 +63,9 @@ def option(
     level: int = 0,
     always: bool = False,
     updatable: bool = True,
-    stored: bool = True,
 ) -> Any:
     """Declare an option as a field of a dataclass; its `default` is the zero of its kind unless given."""
-    told = {"kind": kind, "doc": doc, "level": level, "always": always}
-    told |= {"updatable": updatable, "stored": stored}
+    told = {"kind": kind, "doc": doc, "level": level, "always": always, "updatable": updatable}
     start = zero_of(kind) if default is _KIND_DEFAULT else default
     if kind.name == "map" or (kind.name == "struct" and start is not None):
         return field(default_factory=type(start), metadata=told)
@@ -171,7 +168,7 @@ def to_meta(config: DataclassInstance) -> dict[str, Any]:
     """Return a configuration as plain values to store, under the names of its attributes."""
     shape = shape_of(type(config))
     pairs = zip(shape.options, shape.values(config), strict=True)
-    return {each.attribute: _stored(each.kind, value) for each, value in pairs if each.stored}
+    return {each.attribute: _stored(each.kind, value) for each, value in pairs}
 
 
 def _stored(kind: Kind, value: Any) -> Any:

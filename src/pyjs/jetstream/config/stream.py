@@ -86,7 +86,7 @@ class ExternalStream:
 
 @dataclass(repr=False, slots=True)
 class SourceConsumer:
-    """An existing consumer of the origin; checked like nats-server does, then refused."""
+    """An existing consumer of the origin, with the ack policy `flow_control`."""
 
     name: str = option(STRING, "The name of the consumer.")
     deliver_subject: str = option(STRING, "The subject that it delivers to.")
@@ -106,7 +106,8 @@ class StreamSource:
     )
     external: ExternalStream | None = option(part(ExternalStream), "The account or domain of the origin.")
     consumer: SourceConsumer | None = option(
-        part(SourceConsumer, "StreamConsumerSource"), "An existing consumer; refused.", stored=False
+        part(SourceConsumer, "StreamConsumerSource"),
+        "An existing push consumer of the origin, with the ack policy `flow_control`.",
     )
 
     @property

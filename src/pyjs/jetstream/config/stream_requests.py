@@ -1,7 +1,6 @@
 """Stream requests: the tables of fields for the strict decoder, and the decoded requests.
 
-Knows nothing of limits and conflicts (jetstream/rules/stream.py). Features that are not implemented are decoded, so
-that wrong types get the usual error, and listed in `StreamRequest.unsupported`.
+Knows nothing of limits and conflicts (jetstream/rules/stream.py).
 
 Source: error texts probed on nats-server 2.15.1; nats.docs "JetStream wire API Reference".
 """
@@ -100,7 +99,6 @@ class StreamRequest:
 
     config: StreamConfig  # as requested: unchecked, limits not normalised
     pedantic: bool
-    unsupported: tuple[str, ...]  # features of the request that the server lacks: "mirrors are" and so on
 
 
 def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
@@ -124,7 +122,7 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
     given = read(body, STREAM_REQUEST, strict)
     given["persist_mode"] = given.get("persist_mode") or DEFAULT
     config = from_json(StreamConfig, _ZERO | given)
-    return StreamRequest(config, given.get("pedantic", False), _unsupported(given))
+    return StreamRequest(config, given.get("pedantic", False))
 
 
 def read_restore(body: bytes, name: str, strict: bool) -> StreamRequest:
@@ -135,10 +133,4 @@ def read_restore(body: bytes, name: str, strict: bool) -> StreamRequest:
     """
     given = read(body, RESTORE_REQUEST, strict).get("config", {})
     config = from_json(StreamConfig, _ZERO | {**given, "name": given.get("name", "") or name})
-    return StreamRequest(config, False, _unsupported(given))
-
-
-def _unsupported(given: dict[str, Any]) -> tuple[str, ...]:
-    if any(each and "consumer" in each for each in (given.get("mirror"), *given.get("sources", ()))):
-        return ("consumers of mirrors and sources are",)
-    return ()
+    return StreamRequest(config, False)

@@ -240,7 +240,7 @@ cdef class Consumer(StreamConsumer):
         self.timer.cancel()
         if reason == "shutdown":
             self.finish_turn()
-        elif reason == "deleted" and not self.config.direct:
+        elif reason == "deleted":
             self.events.send("deleted", self.turn.now + self.turn.skew, action="delete")
 
     cdef void mark_dirty(self) noexcept nogil:

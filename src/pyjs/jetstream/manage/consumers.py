@@ -279,8 +279,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
     else:
         _take_count(consumer, counted)
     _open(js, stream, consumer)
-    if not config.direct:
-        consumer.events.send("created", js.shared.clock.wall_ns(), action="create")
+    consumer.events.send("created", js.shared.clock.wall_ns(), action="create")
     if consumer.paused_until > stream.turn.now:
         consumer.tell_pause()
     return consumer
@@ -292,7 +291,8 @@ def _update(
     if stream.config.retention == WORKQUEUE:
         consumer_rules.check_unshared(config, stream.claims.tree, consumer.name)
     old = consumer.config
-    if not old.durable:  # an ephemeral consumer keeps its threshold, even with a durable name
+    # An ephemeral consumer keeps its threshold, even with a durable name; one that was durable has none.
+    if not old.durable and config.inactive_threshold_ns != old.inactive_threshold_ns:
         config = consumer_rules.mortal(config, ephemeral=True)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
     consumer_rules.check_update(old, config, bound)

@@ -86,7 +86,6 @@ def check(
     js: JetStream,
     config: StreamConfig,
     pedantic: bool,
-    unsupported: tuple[str, ...],
     verdict: SubjectVerdict | None = None,
 ) -> StreamConfig:
     """Return `config` with defaults filled in; `verdict` is that of its subjects, None: not searched yet.
@@ -95,7 +94,7 @@ def check(
         names the fault.
     """
     within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
-    return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, _finder(js), within)
+    return stream_rules.check(config, js.options, js.limits, pedantic, _finder(js), within)
 
 
 def _finder(js: JetStream) -> source_rules.Find:
@@ -111,7 +110,6 @@ def create(
     js: JetStream,
     config: StreamConfig,
     pedantic: bool = False,
-    unsupported: tuple[str, ...] = (),
     verdict: SubjectVerdict | None = None,
 ) -> Generator[Step, None, Stream]:
     """Create a stream and return it when it is durable; return an existing stream of equal configuration.
@@ -121,9 +119,9 @@ def create(
         StoreFailed: its directory cannot be written.
     """
     config = config.with_required_level()
-    stream_rules.check_create(config, unsupported)
+    stream_rules.check_create(config)
     _check_count(js, config)
-    config = check(js, config, pedantic, unsupported, verdict)
+    config = check(js, config, pedantic, verdict)
     stream_rules.check_single_server(config)
     if len(config.subjects) > SUBSCRIBE_STEP:
         yield None

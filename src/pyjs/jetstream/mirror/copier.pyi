@@ -1,6 +1,7 @@
 from typing import Protocol, type_check_only
 
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.mirror.durable import ConsumerFeed
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.store import StreamStore
@@ -23,6 +24,7 @@ class Copier(StreamConsumer):
     stored: int
     written: int
     kept: int
+    feed: ConsumerFeed | None
     def __init__(
         self,
         owner: CursorOwner,

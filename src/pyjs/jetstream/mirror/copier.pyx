@@ -24,7 +24,6 @@ from pyjs.jetstream.stream.limits cimport (
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
-from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport index_live, index_prev_live
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.compose cimport compose
@@ -41,40 +40,11 @@ cdef enum:
     MESSAGES_PER_PUMP = 1024
     BYTES_PER_PUMP = 262144
     HEADER_ROOM = 512           # bytes for names, sequence and line ends of one Nats-Stream-Source
-    REFUSED = 0
-    STORED = 1
-    SKIPPED = 2                 # a duplicate, or a message without interest
     STATUS_LINE_SIZE = 10       # NATS/1.0 and its line end
 
 
 cdef class Copier(StreamConsumer):
     """The copier of one mirror or source: reads `origin`, stores into `target`."""
-
-    cdef readonly Stream target
-    cdef readonly Stream origin             # None: there is no such stream
-    cdef readonly bint mirrors              # a mirror: sequences and times stay, no header is added
-    cdef readonly bint blocked              # the target refuses the message at `at`
-    cdef public int64_t active_ns           # wall time of its last look at the origin; 0: never
-    cdef public object error                # errcodes.ApiError shown in reports; None: no error
-    cdef public uint64_t stored             # seq in the origin of the last stored message; 0: none
-    cdef readonly uint64_t written          # all seq <= this are committed by the target or unwanted; >= kept
-    cdef readonly uint64_t kept             # like `written`, and as durable as `sync_interval` asks
-    cdef uint64_t at                        # next seq of the origin to look at
-    cdef uint64_t copied                    # seq of the last copied message
-    cdef StoreFilter wanted                 # `filters` over the origin
-    cdef list transforms                    # subjects.transform.SubjectTransform
-    cdef bint renames                       # `transforms` is not empty
-    cdef object owner                       # sourcing.Inflow
-    cdef bint current                       # the owner was told that the copy is complete
-    cdef bytes head, tail                   # Nats-Stream-Source before the sequence, and between sequence and subject
-    cdef bytes ident                        # identity of the origin, after the subject
-    cdef const char* head_text              # points into `head`, and so on
-    cdef const char* tail_text
-    cdef const char* ident_text
-    cdef size_t head_len, tail_len, ident_len
-    cdef bint queued                        # in Turn.consumers
-    cdef char* scratch                      # buffer for a message with changed headers
-    cdef size_t scratch_room
 
     def __init__(self, owner, Stream target, str name, tuple filters, list transforms, bint mirrors):
         self.owner = owner
@@ -125,6 +95,8 @@ cdef class Copier(StreamConsumer):
 
     def detach(self) -> None:
         """Stop copying; called when the origin or the target is closed."""
+        if self.feed is not None:
+            self.feed.close()
         if self.origin is not None:
             self.origin.remove_follower(self)
             self.origin = None
@@ -154,6 +126,9 @@ cdef class Copier(StreamConsumer):
     def durable(self, Stream origin, uint64_t seq, error) -> None:
         """Let the origin remove messages up to `seq`, unless `error` says that the copies may be lost."""
         cdef uint64_t before = self.kept
+        if self.feed is not None and error is None and seq > before:
+            self.kept = seq
+            self.wake(0)
         if error is None and origin is not None and origin is self.origin and seq > before:
             self.kept = seq
             origin.release(before + 1, seq, self.wanted)
@@ -173,6 +148,8 @@ cdef class Copier(StreamConsumer):
     def lag(self) -> int:
         """Return the lag behind the origin in messages, as nats-server counts it: without those already fetched."""
         cdef int64_t pending
+        if self.feed is not None:
+            return self.feed.lag()
         if self.origin is None or self.active_ns == 0:
             return 0
         pending = <int64_t> self.origin.store.catalogue.count_from(self.at, self.wanted)
@@ -183,6 +160,10 @@ cdef class Copier(StreamConsumer):
         cdef int more
         self.queued = False
         if self.target.closed:
+            return
+        if self.feed is not None:
+            self.target.interest.tell_drops()
+            self.feed.pump()
             return
         if self.origin is None and not self.owner.find_origin(self):
             return

@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import wrapped_ns
-from pyjs.base.gotext import time_text
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import FILE, StreamConfig, StreamSource
+from pyjs.jetstream.mirror.consumer_link import ConsumerLink
 from pyjs.jetstream.mirror.copier import Copier, last_sources
+from pyjs.jetstream.mirror.durable import ConsumerFeed
 from pyjs.jetstream.mirror.positions import Positions
+from pyjs.jetstream.names import identity
 from pyjs.subjects.transform import open_transform
 
 if TYPE_CHECKING:
@@ -156,6 +158,9 @@ class Inflow:
         mirrors = self._stream.config.mirror is not None
         name = f"{self._stream.name}\0{key.decode('utf-8', 'surrogateescape')}"
         copier = Copier(self, self._stream, name, source.filters, transforms, mirrors)
+        if source.consumer is not None:
+            link = ConsumerLink(self._js, source, copier, self._begin)
+            ConsumerFeed(copier, link, source.consumer.name.encode())
         origin, _, rest = key.partition(b" ")
         copier.describe(origin + b" ", b" " + rest + b" ")
         copier.stored = self._positions.known.get(key, (0, b""))[0]
@@ -176,13 +181,15 @@ class Inflow:
     def connect(self, name: str) -> None:
         """Attach the copiers whose origin is the stream `name`, which was just opened."""
         for lane in self._lanes.values():
-            if lane.source.name == name and lane.copier.origin is None:
+            if lane.source.name == name and lane.copier.feed is not None:
+                lane.copier.feed.link.origin_opened()
+            elif lane.source.name == name and lane.copier.origin is None:
                 lane.copier.wake(0)
 
     def attach_all(self) -> None:
         """Attach every copier now, not when it first reads its origin."""
         for lane in self._lanes.values():
-            if lane.copier.origin is None:
+            if lane.copier.origin is None and lane.source.consumer is None:
                 self.find_origin(lane.copier)
 
     def find_origin(self, copier: Copier) -> bool:
@@ -200,7 +207,10 @@ class Inflow:
     def disconnect(self, origin: Stream) -> None:
         """Detach the copiers of a stream that is being closed."""
         for lane in self._lanes.values():
-            if lane.copier.origin is origin:
+            if lane.copier.feed is not None:
+                if lane.source.name == origin.name:
+                    lane.copier.feed.link.origin_closed()
+            elif lane.copier.origin is origin:
                 lane.copier.detach()
                 lane.copier.wake(0)
 
@@ -209,7 +219,7 @@ class Inflow:
         return source.external is None or (bool(domain) and source.external.api == f"$JS.{domain}.API")
 
     def _attach(self, lane: Lane, origin: Stream) -> None:
-        ident = identity(origin)
+        ident = identity(origin.created_ns)
         if self._stream.config.mirror is not None:
             seq = self._mirror_position(lane.source, origin)
             lane.copier.attach(origin, seq, b"", self._mirrored_from(lane.source, origin))
@@ -222,6 +232,25 @@ class Inflow:
             seq = self._first_position(lane.source, origin, recreated)
         self._positions.known[lane.key] = (seq, ident)
         lane.copier.attach(origin, seq, b" " + ident, begin)
+
+    def _begin(self, copier: Copier, delivered: int) -> None:
+        """Open a copier whose consumer has delivered everything up to `delivered`, and was reset to that."""
+        lane, store, feed = self._lane_of[copier], self._stream.store, copier.feed
+        assert feed is not None
+        if copier.mirrors:
+            if delivered > store.last_seq:
+                store.skip_seqs_to(delivered)
+                self._stream.note_change()
+            feed.open(store.last_seq, b"")
+            return
+        origin = self._js.streams.get(lane.source.name) if self._is_here(lane.source) else None
+        ident = b"" if origin is None else identity(origin.created_ns)
+        seq, known = self._positions.known.get(lane.key, (0, b""))
+        if ident and known not in (b"", ident):
+            seq = copier.stored = 0
+        seq = max(seq, delivered)
+        self._positions.known[lane.key] = (seq, ident)
+        feed.open(seq, b" " + ident if ident else b"")
 
     def _begin_of(self, source: StreamSource) -> int:
         """Return from which sequence an origin was copied, so that it may remove those messages; 0: unknown."""
@@ -361,13 +390,10 @@ class Inflow:
 def key_of(source: StreamSource) -> bytes:
     """Return the name of a source in Nats-Stream-Source: origin, filters and destinations."""
     origin = source.name if source.external is None else f"{source.name}:{short_hash(source.external.api)}"
+    if source.consumer is not None:
+        origin += f":C={short_hash(source.consumer.name)}"
     filters, destinations = [source.filter_subject or ">"], [">"]
     if source.subject_transforms:
         filters = [each.src or ">" for each in source.subject_transforms]
         destinations = [each.dest or ">" for each in source.subject_transforms]
     return " ".join((origin, "\f".join(filters), "\f".join(destinations))).encode()
-
-
-def identity(stream: Stream) -> bytes:
-    """Return a value that differs between a stream and an earlier one of the same name."""
-    return short_hash(time_text(stream.created_ns)).encode()

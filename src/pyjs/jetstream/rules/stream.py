@@ -47,8 +47,8 @@ NOT_SEARCHED = "not searched"  # not a valid subject, because of the blank
 _LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
 
-def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> None:
-    """Refuse options that only an existing stream may have; `check` refuses the `unsupported` ones.
+def check_create(config: StreamConfig) -> None:
+    """Refuse options that only an existing stream may have.
 
     Raises:
         with the fault.
@@ -64,7 +64,6 @@ def check(
     options: JetStreamOptions,
     limits: AccountJetStreamOptions,
     pedantic: bool = False,
-    unsupported: tuple[str, ...] = (),
     find: Find = lambda name: None,
     overlapping: str | None = NOT_SEARCHED,
 ) -> StreamConfig:
@@ -90,8 +89,6 @@ def check(
         _check_async(config)
     if config.mirror or config.sources:
         config = source_rules.check(config, find, pedantic)
-    if unsupported:
-        raise errcodes.invalid_config(f"{unsupported[0]} not supported yet by pyjs-server")
     config = _with_subjects(config, overlapping)
     _check_max_bytes(config, limits)
     _check_transform(config)

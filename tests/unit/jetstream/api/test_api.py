@@ -57,12 +57,6 @@ def test_a_reset_of_an_unknown_consumer_gets_no_answer(js: JetStreamFixture) -> 
     assert js.user.take() == b""
 
 
-def test_a_consumer_of_a_mirror_is_refused_by_name(js: JetStreamFixture) -> None:
-    mirror = {"name": "S", "consumer": {"name": "c", "deliver_subject": "d"}}
-    refusal = (500, 10052, "consumers of mirrors and sources are not supported yet by pyjs-server")
-    assert js.error("STREAM.CREATE.M", {"name": "M", "mirror": mirror}) == refusal
-
-
 @pytest.mark.parametrize("words", ["CONSUMER.MSG.NEXT.A.b", "DIRECT.GET.A", "DIRECT.GET.A.x"])
 def test_pulls_and_direct_gets_without_target_have_no_responders(js: JetStreamFixture, words: str) -> None:
     assert js.ask(f"$JS.API.{words}").headers.startswith(b"NATS/1.0 503\r\n")

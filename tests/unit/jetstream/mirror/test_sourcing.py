@@ -18,7 +18,8 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.nuid import short_hash
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config.stream import ExternalStream, StreamSource, SubjectTransformConfig
-from pyjs.jetstream.mirror.sourcing import identity, key_of
+from pyjs.jetstream.mirror.sourcing import key_of
+from pyjs.jetstream.names import identity
 
 
 def pair(js: JetStreamFixture, storage: str = "file", **more: Any) -> JetStreamFixture:
@@ -77,7 +78,7 @@ def test_a_mirror_has_the_sequences_and_times_of_its_origin(storage: str) -> Non
 def test_a_sourced_message_names_its_origin_in_one_header_only() -> None:
     # given
     js = pair(JetStreamFixture(), **source(filter_subject="o.a"))
-    ident = identity(js.stream("O")).decode()
+    ident = identity(js.stream("O").created_ns).decode()
 
     # when
     js.publish("o.a", A="b", Nats_Expected_Stream="O")
@@ -86,7 +87,7 @@ def test_a_sourced_message_names_its_origin_in_one_header_only() -> None:
     # then
     assert headers(js, 1) == f"NATS/1.0\r\nA: b\r\nNats-Stream-Source: O 1 o.a > o.a {ident}\r\n\r\n".encode()
     again = js.stream("D").store.get(1)
-    ident = identity(js.stream("C")).decode()
+    ident = identity(js.stream("C").created_ns).decode()
     assert again is not None
     assert again.headers == f"NATS/1.0\r\nA: b\r\nNats-Stream-Source: C 1 > > o.a {ident}\r\n\r\n".encode()
 

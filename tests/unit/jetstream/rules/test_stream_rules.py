@@ -24,7 +24,7 @@ def check(
     limits: AccountJetStreamOptions = NO_LIMITS, options: JetStreamOptions = OPTIONS, **fields: Any
 ) -> StreamConfig:
     request = stream_requests.read_stream(orjson.dumps({"name": "S", **fields}), strict=True)
-    return stream_rules.check(request.config, options, limits, request.pedantic, request.unsupported)
+    return stream_rules.check(request.config, options, limits, request.pedantic)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+"""Copies messages of one stream into another, a bounded number per turn."""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders
+from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
+from pyjs.store.index.filter cimport StoreFilter
+from pyjs.store.store cimport Record
+from pyjs.wire.ops cimport Msg
+
+cdef enum:                                  # results of a copy
+    REFUSED = 0
+    STORED = 1
+    SKIPPED = 2                             # a duplicate, or a message without interest
+
+cdef class Copier(StreamConsumer):
+    cdef readonly Stream target
+    cdef readonly Stream origin             # None: there is no such stream
+    cdef readonly bint mirrors              # a mirror: sequences and times stay, no header is added
+    cdef readonly bint blocked              # the target refuses the message at `at`
+    cdef public int64_t active_ns           # wall time of its last look at the origin; 0: never
+    cdef public object error                # errcodes.ApiError shown in reports; None: no error
+    cdef public uint64_t stored             # seq in the origin of the last stored message; 0: none
+    cdef readonly uint64_t written          # all seq <= this are committed by the target or unwanted; >= kept
+    cdef readonly uint64_t kept             # like `written`, and as durable as `sync_interval` asks
+    cdef uint64_t at                        # next seq of the origin to look at
+    cdef uint64_t copied                    # seq of the last copied message
+    cdef StoreFilter wanted                 # `filters` over the origin
+    cdef list transforms                    # subjects.transform.SubjectTransform
+    cdef bint renames                       # `transforms` is not empty
+    cdef object owner                       # sourcing.Inflow
+    cdef bint current                       # the owner was told that the copy is complete
+    cdef bytes head, tail                   # Nats-Stream-Source before the sequence, and between sequence and subject
+    cdef bytes ident                        # identity of the origin, after the subject
+    cdef const char* head_text              # points into `head`, and so on
+    cdef const char* tail_text
+    cdef const char* ident_text
+    cdef size_t head_len, tail_len, ident_len
+    cdef bint queued                        # in Turn.consumers
+    cdef readonly object feed               # durable.ConsumerFeed: copies its deliveries; None: reads `origin`
+    cdef char* scratch                      # buffer for a message with changed headers
+    cdef size_t scratch_room
+
+    cdef int copy_some(self) except -1
+    cdef int copy(self, Record* r) noexcept nogil
+    cdef int mirror(self, Msg* m, Record* r) noexcept nogil
+    cdef int source(self, Msg* m, Record* r) noexcept nogil
+    cdef int take(self, Msg* m) noexcept nogil
+    cdef int keep(self, Msg* m, PubHeaders* h) noexcept nogil
+    cdef void after(self, Msg* m, uint64_t seq, object ttl, object rollup) noexcept
+    cdef int keep_counted(self, Msg* m, PubHeaders* h) noexcept
+    cdef int take_renamed(self, Msg* m) noexcept
+    cdef bytes renamed(self, const char* subject, uint32_t n)
+    cdef int reserve(self, size_t n) noexcept nogil

@@ -1,0 +1,217 @@
+"""The deliveries of a consumer that was made for a mirror or source, which copies them.
+
+The consumer pushes to its deliver subject and has the ack policy flow_control. Every answer to one of its flow
+control requests acknowledges all deliveries so far, so it is sent when the target has them, and `sync_interval` is
+met. Deliveries are taken in order of their consumer_seq; after a gap, and after a message that the target refuses,
+nothing is taken until the consumer was reset to its ack floor. Messages that the target has already are passed over.
+
+Knows nothing of requests and subscriptions (consumer_link.py). Compiled because every copied message passes here
+(benchmarks/: JetStream mirror).
+Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
+(tests/conformance/scenarios/mirror, source: consumer_...).
+"""
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcmp, memset
+
+from pyjs.core.sink cimport Sink
+from pyjs.jetstream.mirror.copier cimport REFUSED, STORED, Copier
+from pyjs.store.store cimport Record
+from pyjs.subjects.routes cimport Target
+from pyjs.wire.ops cimport Msg
+
+from pyjs.jetstream.mirror.consumer_link import read_heartbeat
+
+cdef enum:
+    TOKENS_V1 = 9               # $JS.ACK.<stream>.<consumer>.<five numbers>
+    TOKENS_V2 = 11              # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<five numbers>[.<anything>]
+    NEARLY_COPIED = 10          # a mirror that lacks fewer messages answers direct gets of its origin
+
+cdef struct Delivery:
+    uint64_t count              # deliveries of the message, this one included
+    uint64_t seq                # stream_seq
+    uint64_t cseq               # consumer_seq
+    uint64_t ts                 # ns since the epoch
+    uint64_t pending            # messages that the consumer has not delivered yet
+
+
+cdef class ConsumerFeed(Sink):
+    """The deliveries of one consumer, for one copier."""
+
+    cdef Copier copier
+    cdef readonly object link               # consumer_link.ConsumerLink
+    cdef bytes consumer                     # the name of the consumer
+    cdef const char* consumer_text          # points into `consumer`
+    cdef size_t consumer_len
+    cdef bint listens                       # deliveries are taken
+    cdef uint64_t cseq                      # consumer_seq of the last delivery in order
+    cdef uint64_t seen                      # stream_seq of the last delivery in order
+    cdef uint64_t unread                    # messages that the consumer had not delivered then
+    cdef bytes asked                        # reply subject of the flow control request to answer, b"": none
+
+    def __init__(self, Copier copier not None, object link, bytes consumer not None):
+        self.copier = copier
+        self.link = link
+        self.consumer = self.consumer_text = consumer
+        self.consumer_len = len(consumer)
+        self.asked = b""
+        copier.feed = self
+
+    @property
+    def target(self):
+        """The stream that copies."""
+        return self.copier.target
+
+    def open(self, uint64_t position, bytes ident) -> None:
+        """Take deliveries of messages after `position`, of the origin `ident`; their consumer_seq starts at 1."""
+        cdef Copier copier = self.copier
+        copier.copied = copier.written = copier.kept = position
+        copier.ident = copier.ident_text = ident
+        copier.ident_len = len(ident)
+        copier.error = None
+        copier.blocked = False
+        copier.active_ns = copier.target.turn.now
+        self.cseq = self.unread = 0
+        self.seen = position
+        self.asked = b""
+        self.listens = True
+
+    def pause(self) -> None:
+        """Take no deliveries until `open`."""
+        self.listens = False
+        self.asked = b""
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self.pause()
+        self.link.close()
+
+    # -- deliveries ----------------------------------------------------------------------------------------
+
+    cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
+        cdef Delivery d
+        if t.sub.closed or self.copier.target.closed or not self.listens:
+            return 0
+        self.copier.active_ns = self.copier.target.turn.now
+        if m.header_len == m.size and m.size > 13 and memcmp(m.body, b"NATS/1.0 100 ", 13) == 0:
+            with gil:
+                self.take_status(m.body[:m.header_len], m.reply[:m.reply_len])
+        elif not self.copier.blocked and read_delivery(m, self.consumer_text, self.consumer_len, &d) == 0 \
+                and d.count == 1:
+            self.take_delivery(m, &d)
+        return 1
+
+    cdef void take_delivery(self, Msg* m, Delivery* d) noexcept nogil:
+        cdef bint follows = d.cseq == self.cseq + 1
+        if d.seq > self.copier.copied:
+            if not follows and not (self.copier.mirrors and d.seq == self.copier.copied + 1):
+                if self.copier.mirrors or d.cseq > self.cseq:
+                    self.miss()
+                return
+            if self.copy_delivery(m, d) == REFUSED:
+                self.miss()
+                return
+            self.note_copied(d.seq)
+        elif not follows:
+            return
+        self.cseq = d.cseq
+        self.seen = max(self.seen, d.seq)
+        self.unread = d.pending
+
+    cdef int copy_delivery(self, Msg* m, Delivery* d) noexcept nogil:
+        cdef Record r
+        cdef int result
+        memset(&r, 0, sizeof(r))
+        r.subject, r.subject_len = m.subject, m.subject_len
+        r.body, r.header_len, r.size = m.body, m.header_len, m.size
+        r.seq, r.ts = d.seq, <int64_t> d.ts
+        result = self.copier.copy(&r)
+        if result == STORED:
+            self.copier.stored = d.seq
+        return result
+
+    cdef void note_copied(self, uint64_t seq) noexcept nogil:
+        cdef bint first = self.copier.copied == self.copier.written
+        self.copier.copied = seq
+        self.copier.target.mark_dirty()
+        if first:
+            with gil:
+                self.copier.owner.has_copied(self.copier)
+                self.copier.wake(0)
+
+    cdef void miss(self) noexcept nogil:
+        """Take nothing more until the consumer is reset."""
+        self.copier.blocked = True
+        with gil:
+            self.copier.wake(0)
+
+    cdef void take_status(self, bytes headers, bytes reply) noexcept:
+        """Handle a heartbeat or a flow control request."""
+        if not reply:
+            cseq, reply = read_heartbeat(headers)
+            if cseq and cseq != self.cseq:
+                self.miss()
+                return
+        if reply:
+            self.asked = reply
+            self.copier.wake(0)
+
+    # -- the turn ------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Answer the consumer when everything that it delivered is safe; begin again after a gap."""
+        if self.copier.blocked or not self.listens:
+            self.link.renew()
+            return
+        if self.unread < NEARLY_COPIED:
+            self.copier.owner.is_current(self.copier)
+        if self.asked and self.copier.kept >= self.seen:
+            self.link.answer(self.asked, self.cseq, self.seen)
+            self.asked = b""
+
+    def lag(self) -> int:
+        """Return the lag behind the origin in messages, as nats-server counts it."""
+        return max(0, <int64_t> self.unread - 1)
+
+
+cdef int read_delivery(Msg* m, const char* consumer, size_t n, Delivery* out) noexcept nogil:
+    """Read the ack subject of a delivery; -1: it has none, or is of another consumer."""
+    cdef size_t[TOKENS_V2 + 1] starts
+    cdef uint64_t[5] numbers
+    cdef size_t i, first, count = 1
+    starts[0] = 0
+    for i in range(m.reply_len):
+        if m.reply[i] == c'.':
+            if count <= TOKENS_V2:
+                starts[count] = i + 1
+            count += 1
+    if count == TOKENS_V1:
+        first = 3
+        starts[count] = m.reply_len + 1
+    elif count >= TOKENS_V2:
+        first = 5
+        if count == TOKENS_V2:
+            starts[count] = m.reply_len + 1
+    else:
+        return -1
+    if memcmp(m.reply, b"$JS.ACK.", 8) != 0 or starts[first + 1] - starts[first] - 1 != n \
+            or memcmp(m.reply + starts[first], consumer, n) != 0:
+        return -1
+    for i in range(5):
+        if read_decimal(m.reply + starts[first + 1 + i], starts[first + 2 + i] - starts[first + 1 + i] - 1,
+                        &numbers[i]) != 0:
+            return -1
+    out.count, out.seq, out.cseq, out.ts, out.pending = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+    return 0
+
+
+cdef int read_decimal(const char* p, size_t n, uint64_t* out) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef size_t i
+    if n == 0 or n > 19:
+        return -1
+    for i in range(n):
+        if <unsigned char> (p[i] - c'0') > 9:
+            return -1
+        value = value * 10 + <uint64_t> (p[i] - c'0')
+    out[0] = value
+    return 0
