@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from pyjs import __version__
+from pyjs.cluster.headcount import Headcount
 from pyjs.cluster.hello import MESSAGES, PULSE, BadHello, PeerInfo, read_urls
 from pyjs.cluster.interest import Interest
 from pyjs.cluster.mesh import Dial, Mesh
@@ -61,6 +62,7 @@ class Cluster:
         self._mesh = Mesh(self)
         self._ids = count(1)
         self.pulse = Pulse(self)
+        self.headcount = Headcount(self.routes)
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
@@ -86,6 +88,8 @@ class Cluster:
     def apply_options(self, options: ClusterOptions) -> None:
         """Apply changed routes and logins; existing routes stay, unless their address is gone."""
         self.options = options
+        for account in self.host.accounts.values():  # a reload may move clients to another one
+            self.clients_changed(account)
         for server_id in self._mesh.apply_routes(options.routes):
             route = self.routes.get(server_id)
             if route is not None and route.dial is not None:
@@ -284,6 +288,15 @@ class Cluster:
             interest.take_changes()
             return
         self._changed.append(interest)
+        self._have_news()
+
+    def clients_changed(self, account: Account) -> None:
+        """Tell the other servers how many clients an account has."""
+        if self.routes:
+            self.headcount.note(account)
+            self._have_news()
+
+    def _have_news(self) -> None:
         if not self.host.turn_state.news:
             self.host.turn_state.news = True
             next(iter(self.routes.values())).wake()
@@ -291,6 +304,7 @@ class Cluster:
     def tell_interest(self) -> None:
         """Send the changes since the last call on every open route."""
         self.host.turn_state.news = False
+        self.headcount.tell()
         changed, self._changed = self._changed, []
         for interest in changed:
             for key in interest.take_changes():
@@ -307,6 +321,8 @@ class Cluster:
             route.send_synced()
 
     def _account_steps(self, route: Route, interest: Interest) -> Iterator[None]:
+        if interest.account.sessions and route.is_open:
+            route.send_clients(interest.account)
         for number, key in enumerate(list(interest.counts)):
             if number % SYNC_STEP == SYNC_STEP - 1:
                 yield

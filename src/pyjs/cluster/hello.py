@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.core.auth.identity import Sender
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -150,6 +152,21 @@ def read_urls(given: object) -> tuple[str, ...]:
     ):
         raise BadHello(f"the field connect_urls is no list of at most {URLS_MAX} addresses")
     return tuple(urls)
+
+
+def read_sender(text: bytes) -> Sender:
+    """Return the client of another worker from JSON.
+
+    Raises:
+        BadHello: it is no object.
+    """
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadHello(f"the sender of a message is no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise BadHello("the sender of a message is no JSON object")
+    return Sender(fields)
 
 
 def shown(value: object) -> str:

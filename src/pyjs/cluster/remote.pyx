@@ -2,6 +2,7 @@
 
 Compiled: every message to another server (benchmarks/: 1-1 over a route).
 """
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
 from pyjs.cluster.writer cimport RouteWriter
@@ -10,6 +11,14 @@ from pyjs.core.sink cimport RemoteSink
 from pyjs.subjects.routes cimport Target
 from pyjs.subjects.sublist cimport Subscription
 from pyjs.wire.ops cimport Msg
+from pyjs.wire.route_frames cimport FRAME_SENDER
+
+import orjson
+
+from pyjs.core.auth.identity import public_client_info
+from pyjs.core.tracing.request import with_hop
+
+cdef bytes AUDIT = b"$JS.EVENT.ADVISORY.API"    # jetstream.api.audit.SUBJECT
 
 
 cdef class RemoteAccount(RemoteSink):
@@ -20,6 +29,7 @@ cdef class RemoteAccount(RemoteSink):
         self.account = account
         self.number = number
         self.doubts = silent
+        self.tells_senders = writer.cluster.options.local
         self.subscriptions = {}
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -31,14 +41,44 @@ cdef class RemoteAccount(RemoteSink):
             if self.writer.last == m and self.writer.add_queue(t) == 0:
                 t.sub.delivered += 1
                 return 1
+        if self.tells_senders and m.subject[0] == c'$' and m.origin != NULL:
+            with gil:
+                self.tell_sender(m)
         if self.writer.send_msg(m, self.number, t) < 0:
             return 0
         m.told |= self.writer.bit
         t.sub.delivered += 1
         return 1
 
+    cdef void tell_sender(self, Msg* m) noexcept:
+        """Send the client of an API request before it, if an advisory will name it."""
+        cdef bytes subject = m.subject[:m.subject_len]
+        if not subject.startswith(b"$JS.") or subject.startswith(b"$JS.ACK.") or not self.account.has_interest(AUDIT):
+            return
+        try:
+            session = <object> <PyObject*> m.origin
+            fields = public_client_info(session, self.account.name, session.host.server_name)
+            self.writer.send_frame(FRAME_SENDER, orjson.dumps(fields))
+        except Exception as error:
+            self.account.turn.faulted.append((self.writer.route, error))
+
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        return 1 if trace.only else self.deliver(m, t)
+        cdef Msg sent = m[0]
+        if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open or m.told & self.writer.bit:
+            return self.deliver(m, t)       # nothing, or another queue group for the server that has the message
+        route = self.writer.route
+        origin = "" if trace.account is self.account else trace.account.name
+        hop = trace.leave(route.rid, route.info.server_name)
+        headers = with_hop(m.body[:m.header_len], hop, origin)
+        body = headers + m.body[m.header_len:m.size]
+        tail = (m.reply[:m.reply_len] + b" " if m.reply_len else b"") + b"%d %d\r\n" % (len(headers), len(body))
+        sent.body, sent.header_len, sent.size = body, <uint32_t> len(headers), <uint32_t> len(body)
+        sent.tail, sent.tail_len, sent.split, sent.whole = tail, <size_t> len(tail), True, NULL
+        if self.deliver(&sent, t) == 0:
+            return 0
+        m.told = sent.told
+        self.writer.last = m
+        return 1
 
     def set_weight(self, bytes subject, bytes queue, int64_t weight) -> None:
         """Add, change or remove the other server's subscriptions of `subject` and `queue`; weight 0: remove."""

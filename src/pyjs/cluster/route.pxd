@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.cluster.writer cimport RouteWriter
+from pyjs.core.account cimport Account
 from pyjs.core.intake cimport Intake
 from pyjs.core.sink cimport Turn
 from pyjs.wire.ops cimport Msg
@@ -30,6 +31,7 @@ cdef class Route:
     cdef RouteState state
     cdef readonly dict remote           # account name -> RemoteAccount
     cdef list numbered                  # the other side's numbers of accounts -> RemoteAccount or Unknown
+    cdef object sender                  # core.auth.identity.Sender of the next message; None: not told
     cdef readonly str closed_reason     # "": open
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns
     cdef readonly uint64_t in_msgs, in_bytes
@@ -39,6 +41,7 @@ cdef class Route:
     cdef bint parse(self, int64_t work) except -1
     cdef int64_t parse_read(self, int64_t left) except? -1
     cdef int64_t take_msg(self) except -1
+    cdef int deliver_traced(self, Msg* m, Account account, set queues, object trace) except -1
     cdef int64_t refuse_msg(self) except -1
     cdef int deliver_here(self, Msg* m, const char* queues, size_t n) except -1
     cdef int take_frame(self) except -1

@@ -16,22 +16,28 @@ from pyjs.cluster.remote cimport RemoteAccount
 from pyjs.cluster.writer cimport RouteWriter
 from pyjs.core.account cimport EVERYWHERE, Account
 from pyjs.core.intake cimport HELD, Intake
+from pyjs.core.tracing.fan_out cimport fan_out_to
+from pyjs.core.tracing.scan cimport asks_for_trace
 from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG, FRAME_PING,
-    FRAME_PONG, FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader, InterestFixed, MsgFixed,
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_CLIENTS, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG,
+    FRAME_PING, FRAME_PONG, FRAME_SENDER, FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader,
+    InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting
-from pyjs.cluster.hello import LINE_MAX, BadHello, shown
+from pyjs.cluster.hello import LINE_MAX, BadHello, read_sender, shown
+from pyjs.core.tracing.trace import ROUTER, decide_routed
 
 cdef enum:
     WORK_MAX = 32768
     WORK_MIN = 1024
+    TRACE_WORK = 512            # headers read in Python, events, one more message
     FRAME_WORK = 48             # a frame other than a message
     COPIED_BITS = 8
     PING_MAX = 64               # bytes that are sent back
+    CLIENTS_SIZE = 4
     ACCOUNTS_MAX = 1048576      # numbers of accounts that one server may give
 
 SLOW = "Slow Consumer (Pending Bytes)"
@@ -44,6 +50,7 @@ class Unknown:
     def __init__(self, name: str) -> None:
         self.name = name
         self.weights = {}       # (subject, queue) -> weight
+        self.clients = 0
 
 
 cdef class Route:
@@ -240,7 +247,11 @@ cdef class Route:
         m.body = m.tail + m.tail_len - 2 - m.size
         self.in_msgs += 1
         self.in_bytes += m.size
+        if self.sender is not None:
+            self.turn.sender, self.sender = self.sender, None
         receivers = self.deliver_here(&m, queues, fixed.queues_len)
+        if self.turn.sender is not None:
+            self.turn.sender = None
         return 1 + receivers * <int64_t> (1 + (m.size >> COPIED_BITS))
 
     cdef int deliver_here(self, Msg* m, const char* queues, size_t n) except -1:
@@ -249,8 +260,27 @@ cdef class Route:
         cdef object remote = self.numbered[number] if number < <uint32_t> len(self.numbered) else None
         if not isinstance(remote, RemoteAccount):
             return 0
+        if m.header_len and asks_for_trace(m.body, m.header_len):
+            decision = decide_routed(self.host, (<RemoteAccount> remote).account, m.body[:m.header_len], m.size)
+            if decision.dropped:
+                return 0
+            if decision.trace is not None:
+                return self.deliver_traced(m, (<RemoteAccount> remote).account, names_of(queues, n), decision.trace)
         return (<RemoteAccount> remote).account.deliver_routed(
             m, self.reader.header.flags & FLAG_PLAIN != 0, queues, n)
+
+    cdef int deliver_traced(self, Msg* m, Account account, set queues, object trace) except -1:
+        """As deliver_here, and publish the trace of this server."""
+        cdef int receivers
+        self.turn.extra_work += TRACE_WORK
+        trace.arrive(m.subject[:m.subject_len], ROUTER, self.rid, self.info.server_name)
+        self.turn.trace = trace
+        try:
+            receivers = fan_out_to(account, m, trace, self.reader.header.flags & FLAG_PLAIN != 0, queues)
+        finally:
+            self.turn.trace = None
+        self.host.send_trace(trace)
+        return receivers
 
     cdef int64_t refuse_msg(self) except -1:
         self.host.log.error(f"{self} - a message with wrong lengths, or an invalid subject")
@@ -272,6 +302,10 @@ cdef class Route:
                 self.cluster.pong(self, body)
             elif kind == FRAME_INFO:
                 self.cluster.peer_says(self, body)
+            elif kind == FRAME_SENDER:
+                self.sender = read_sender(body) if self.cluster.options.local else None
+            elif kind == FRAME_CLIENTS:
+                self.take_clients(self.reader.header.account, body)
             elif kind == FRAME_SYNCED:
                 self.synced = True
                 self.cluster.route_synced(self)
@@ -313,11 +347,21 @@ cdef class Route:
         else:
             remote.weights.pop((subject, queue), None)
 
+    def take_clients(self, uint32_t number, bytes body) -> None:
+        """Note the number of clients that an account has at the other side."""
+        if number >= <uint32_t> len(self.numbered) or len(body) != CLIENTS_SIZE:
+            raise BadHello(f"clients of account number {number}, which has no name, or no number of them")
+        remote = self.numbered[number]
+        before, remote.clients = remote.clients, int.from_bytes(body, "little")
+        if isinstance(remote, RemoteAccount) and remote.clients > before:
+            self.host.clients_came_elsewhere(remote.account)
+
     def account_added(self, Account account) -> None:
         """Apply the other side's interest in an account from before the account existed here."""
         for number, each in enumerate(self.numbered):
             if isinstance(each, Unknown) and each.name == account.name:
                 remote = self.numbered[number] = self.remote_account(account)
+                remote.clients = each.clients
                 for (subject, queue), weight in each.weights.items():
                     remote.set_weight(subject, queue, weight)
 
@@ -339,6 +383,11 @@ cdef class Route:
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
         body = (<char*> &fixed)[:INTEREST_FIXED_SIZE] + subject + queue
         self.writer.send_frame(FRAME_INTEREST, body, remote.number)
+
+    def send_clients(self, Account account) -> None:
+        """Send the number of clients that an account has here."""
+        cdef RemoteAccount remote = self.remote_account(account)
+        self.writer.send_frame(FRAME_CLIENTS, len(account.sessions).to_bytes(CLIENTS_SIZE, "little"), remote.number)
 
     def send_line(self, bytes line) -> None:
         """Queue a line of the greeting."""
@@ -478,6 +527,18 @@ cdef bint is_tail(Msg* m) noexcept nogil:
     n = end + 2 - digits
     return (m.tail_len == at + n + m.size + 2 and memcmp(m.tail + at, digits, n) == 0
             and m.tail[m.tail_len - 2] == c'\r' and m.tail[m.tail_len - 1] == c'\n')
+
+
+cdef set names_of(const char* at, size_t left):
+    """Return the queue groups of a frame; are_queues has checked it."""
+    cdef set names = set()
+    cdef uint32_t n = 0
+    while left:
+        memcpy(&n, at, 4)
+        names.add(at[4:4 + n])
+        at += 4 + <size_t> n
+        left -= 4 + <size_t> n
+    return names
 
 
 cdef bint are_queues(const char* at, size_t left) noexcept nogil:

@@ -8,7 +8,7 @@ Compiled: every message to another server (benchmarks/: 1-1 over a route).
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.core.outbuf cimport OutBuf
+from pyjs.core.outbuf cimport FLUSH_AT, OutBuf
 from pyjs.core.session cimport ClientSession
 from pyjs.core.sink cimport Turn
 from pyjs.subjects.routes cimport Target
@@ -18,7 +18,6 @@ from pyjs.wire.route_frames cimport (
 )
 
 cdef enum:
-    FLUSH_AT = 262144           # queued bytes that force a partial turn, as for clients
     JAMMED_PART = 8             # consumers rest when more than this part of `stall_at` waits
 
 
@@ -90,8 +89,9 @@ cdef class RouteWriter:
         self.out_bytes += m.size
         if not self.dirty:
             self.mark_dirty()
-        if self.out.queued() > FLUSH_AT:
+        if self.out.queued() > self.out.relief_at:
             self.turn.pressure = True
+        if self.out.queued() > FLUSH_AT:
             self.turn.jammed = self.turn.jammed or self.out.unwritten() > self.out.stall_at // JAMMED_PART
             if self.out.unwritten() > self.out.stall_at and m.origin != NULL:
                 (<ClientSession> m.origin).slow_down()
@@ -159,6 +159,7 @@ cdef class RouteWriter:
         elif not self.paused and self.out.queued():
             self.write_out()
             self.out.unsent = self.link.pending_size()
+        self.out.note_flush()
 
     def finish(self) -> None:
         """Write all queued frames, even if the transport's buffer is full."""
