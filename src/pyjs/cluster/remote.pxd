@@ -16,5 +16,8 @@ cdef class RemoteAccount(RemoteSink):
     cdef readonly dict subscriptions    # (subject, queue) -> Subscription
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    cdef int send(self, Msg* m, Target* t) noexcept nogil
+    cdef int send_with(self, Msg* m, Target* t, bytes headers) except -1
+    cdef int deliver_untraced(self, Msg* m, Target* t) noexcept
     cdef void tell_sender(self, Msg* m) noexcept
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1

@@ -16,7 +16,7 @@ from pyjs.wire.route_frames cimport FRAME_SENDER
 import orjson
 
 from pyjs.core.auth.identity import public_client_info
-from pyjs.core.tracing.request import with_hop
+from pyjs.core.tracing.request import with_hop, without_trace
 
 cdef bytes AUDIT = b"$JS.EVENT.ADVISORY.API"    # jetstream.api.audit.SUBJECT
 
@@ -33,6 +33,13 @@ cdef class RemoteAccount(RemoteSink):
         self.subscriptions = {}
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
+        if m.header_len and self.account.turn.trace is not None:
+            with gil:
+                return self.deliver_untraced(m, t)
+        return self.send(m, t)
+
+    cdef int send(self, Msg* m, Target* t) noexcept nogil:
+        """Send a message, unless the other server has it already."""
         if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open:
             return 0
         if m.told & self.writer.bit:
@@ -50,6 +57,30 @@ cdef class RemoteAccount(RemoteSink):
         t.sub.delivered += 1
         return 1
 
+    cdef int send_with(self, Msg* m, Target* t, bytes headers) except -1:
+        """As `send`, with other headers."""
+        cdef Msg sent = m[0]
+        cdef bytes body = headers + m.body[m.header_len:m.size]
+        cdef bytes tail = (m.reply[:m.reply_len] + b" " if m.reply_len else b"") + b"%d %d\r\n" % (
+            len(headers), len(body))
+        sent.body, sent.header_len, sent.size = body, <uint32_t> len(headers), <uint32_t> len(body)
+        sent.tail, sent.tail_len, sent.split, sent.whole = tail, <size_t> len(tail), True, NULL
+        if self.send(&sent, t) == 0:
+            return 0
+        m.told = sent.told
+        self.writer.last = m            # for more queue groups
+        return 1
+
+    cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:
+        """As deliver, for a message whose trace has ended before this account."""
+        try:
+            if m.told & self.writer.bit:
+                return self.send(m, t)
+            return self.send_with(m, t, without_trace(m.body[:m.header_len]))
+        except Exception as error:
+            self.account.turn.faulted.append((self.writer.route, error))
+            return 0
+
     cdef void tell_sender(self, Msg* m) noexcept:
         """Send the client of an API request before it, if an advisory will name it."""
         cdef bytes subject = m.subject[:m.subject_len]
@@ -63,22 +94,12 @@ cdef class RemoteAccount(RemoteSink):
             self.account.turn.faulted.append((self.writer.route, error))
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        cdef Msg sent = m[0]
         if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open or m.told & self.writer.bit:
-            return self.deliver(m, t)       # nothing, or another queue group for the server that has the message
+            return self.send(m, t)      # nothing, or another queue group for the server that has the message
         route = self.writer.route
         origin = "" if trace.account is self.account else trace.account.name
         hop = trace.leave(route.rid, route.info.server_name)
-        headers = with_hop(m.body[:m.header_len], hop, origin)
-        body = headers + m.body[m.header_len:m.size]
-        tail = (m.reply[:m.reply_len] + b" " if m.reply_len else b"") + b"%d %d\r\n" % (len(headers), len(body))
-        sent.body, sent.header_len, sent.size = body, <uint32_t> len(headers), <uint32_t> len(body)
-        sent.tail, sent.tail_len, sent.split, sent.whole = tail, <size_t> len(tail), True, NULL
-        if self.deliver(&sent, t) == 0:
-            return 0
-        m.told = sent.told
-        self.writer.last = m
-        return 1
+        return self.send_with(m, t, with_hop(m.body[:m.header_len], hop, origin))
 
     def set_weight(self, bytes subject, bytes queue, int64_t weight) -> None:
         """Add, change or remove the other server's subscriptions of `subject` and `queue`; weight 0: remove."""

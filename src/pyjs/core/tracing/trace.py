@@ -57,7 +57,7 @@ class Trace:
         self.only = request.only  # deliver and store nothing
         self.encoding = request.first("Accept-Encoding")
         self.headers = request.headers
-        self.hop = request.first(HOP)  # of this server, "": that of the client
+        self.hop = ""  # of this server; "": the client is here
         self.hops = 0  # servers that the message went on to
         self.size = size
         self.stream: dict[str, object] | None = None  # the event of the stream that took the message
@@ -190,6 +190,7 @@ def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Deci
         dest = publisher.trace_dest.dest
     trace = Trace(host, publisher, request, dest, size)
     trace.ingress = account
+    trace.hop = request.first(HOP)
     return Decision(trace)
 
 
