@@ -164,9 +164,12 @@ def test_a_message_is_traced_on_every_server(both: list[ThreeServers], case: str
         block = "NATS/1.0\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n"
         sender.send(f"HPUB {subject} {len(block)} {len(block) + 2}\r\n{block}hi\r\n".encode())
         sender.fence()
-        watcher.wait_for_messages(1 + (len([name for name in layout if name != "a"]) if "without" not in case else 0))
+        watcher.wait_for_messages(
+            1 + (len([name for name in layout if name != "a"]) if "without" not in case else 0)
+        )
         traces = sorted(
-            (described(json.loads(frame[4])) for frame in watcher.take()), key=lambda trace: str(trace["server"])
+            (described(json.loads(frame[4])) for frame in watcher.take()),
+            key=lambda trace: str(trace["server"]),
         )
         if ONLY in lines:
             return numbered(traces, {})
@@ -199,7 +202,9 @@ def numbered(traces: list[dict[str, Any]], received: dict[str, Any]) -> Any:
     for trace in traces:
         trace["request"]["header"].pop("Nats-Trace-Origin-Account", None)
     received = {
-        name: [sorted(line for line in block.split("\r\n") if "Origin-Account" not in line) for block in blocks]
+        name: [
+            sorted(line for line in block.split("\r\n") if "Origin-Account" not in line) for block in blocks
+        ]
         for name, blocks in received.items()
     }
     hops = {event["name"]: event.pop("hop") for event in traces[0]["events"] if "hop" in event}

@@ -45,7 +45,8 @@ cdef class RemoteAccount(RemoteSink):
         if m.told & self.writer.bit:
             if t.sub.queue_id == 0:
                 return 0                # it has the message already
-            if self.writer.last == m and self.writer.add_queue(t) == 0:
+            if ((self.writer.last == m and self.writer.add_queue(t) == 0) or (self.writer.bulk is not None
+                    and self.writer.bulk.last == m and self.writer.bulk.add_queue(t) == 0)):
                 t.sub.delivered += 1
                 return 1
         if self.tells_senders and m.subject[0] == c'$' and m.origin != NULL:
@@ -89,7 +90,8 @@ cdef class RemoteAccount(RemoteSink):
         try:
             session = <object> <PyObject*> m.origin
             fields = public_client_info(session, self.account.name, session.host.server_name)
-            self.writer.send_frame(FRAME_SENDER, orjson.dumps(fields))
+            way = self.writer.bulk if self.writer.goes_aside(m) else self.writer
+            way.send_frame(FRAME_SENDER, orjson.dumps(fields))
         except Exception as error:
             self.account.turn.faulted.append((self.writer.route, error))
 

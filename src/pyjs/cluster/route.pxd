@@ -35,9 +35,16 @@ cdef class Route:
     cdef readonly str closed_reason     # "": open
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns
     cdef readonly uint64_t in_msgs, in_bytes
+    cdef uint64_t frames                # that were taken
+    cdef readonly Route main            # the route whose large messages this connection carries, None: it is a route
+    cdef readonly Route aside           # the connection for large messages, None: there is none
+    cdef uint64_t awaited               # frames of `main` that come before the next one here
     cdef readonly bint silent           # no heartbeat for a while
     cdef readonly bint synced           # the other side has sent all interest that there was
 
+    cdef bint must_wait(self) noexcept
+    cdef int go_on_later(self) except -1
+    cdef int wake_aside(self) except -1
     cdef bint parse(self, int64_t work) except -1
     cdef int64_t parse_read(self, int64_t left) except? -1
     cdef int64_t take_msg(self) except -1

@@ -21,7 +21,7 @@ from pyjs.core.tracing.scan cimport asks_for_trace
 from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_CLIENTS, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG,
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_AFTER, FRAME_CLIENTS, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG,
     FRAME_PING, FRAME_PONG, FRAME_SENDER, FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader,
     InterestFixed, MsgFixed,
 )
@@ -81,6 +81,12 @@ cdef class Route:
         self.greeting = None
         self.state = OPEN
 
+    def serve(self, Route main not None) -> None:
+        """Carry the large messages of a route."""
+        self.main, main.aside = main, self
+        self.numbered = main.numbered
+        main.writer.use_bulk(self.writer)
+
     def close(self, str reason, str error="") -> None:
         """End the route; the other side receives `error`. Its subscriptions end at once."""
         if self.state == CLOSED:
@@ -103,6 +109,7 @@ cdef class Route:
             remote.account.unsubscribe_all(subs)
         self.cluster.route_closed(self)
         self.remote, self.numbered = {}, []
+        self.main = self.aside = None
         self.writer.end()               # it holds this route: a cycle would outlive both
 
     def lose_link(self) -> None:
@@ -143,6 +150,9 @@ cdef class Route:
     cdef bint parse(self, int64_t work) except -1:
         cdef int64_t left = work
         cdef bytes data
+        if self.must_wait():
+            self.input.hold()
+            return True
         while self.input.reads:
             data = self.input.reads[0]
             if self.state == GREETING:
@@ -157,18 +167,42 @@ cdef class Route:
                 left = self.parse_read(left)
             if self.state == CLOSED:
                 return False
+            if self.aside is not None:
+                self.wake_aside()
             if self.input.begun:
                 self.turn.input_left -= work - left
-                self.input.queued = True
-                self.turn.inputs.append(self)
+                if self.must_wait():
+                    self.input.hold()
+                else:
+                    self.go_on_later()
                 return True
             self.input.reads.popleft()
+            if self.must_wait():
+                self.input.hold()
+                return True
         self.turn.input_left -= work - left
         if self.input.over:
             self.close("Client Closed")
             return False
         self.input.go_on(HELD)
         return True
+
+    cdef int wake_aside(self) except -1:
+        """Let the connection for large messages go on, if it has waited for frames of this one."""
+        if self.aside is not None and self.aside.input.waits and not self.aside.must_wait():
+            self.aside.go_on_later()
+        return 0
+
+    cdef bint must_wait(self) noexcept:
+        """Return whether the route must take frames before this connection goes on."""
+        return self.main is not None and self.awaited > self.main.frames
+
+    cdef int go_on_later(self) except -1:
+        """Parse the rest in this turn or the next one."""
+        if not self.input.queued:
+            self.input.queued = True
+            self.turn.inputs.append(self)
+        return 0
 
     def greet(self, bytes data) -> bytes:
         """Take the lines of the greeting; return the rest, which is frames."""
@@ -200,6 +234,7 @@ cdef class Route:
                 self.host.log.error(f"{self} - a frame that is none")
                 self.close(PROTOCOL, "a frame has a wrong header")
                 return left
+            self.frames += 1
             if self.reader.header.kind == FRAME_MSG:
                 self.turn.extra_work = 0
                 left -= self.take_msg() + self.turn.extra_work
@@ -210,7 +245,7 @@ cdef class Route:
             else:
                 left -= FRAME_WORK
                 self.take_frame()
-            if self.state == CLOSED:
+            if self.state == CLOSED or self.must_wait():
                 return left
         return left
 
@@ -247,6 +282,9 @@ cdef class Route:
         m.body = m.tail + m.tail_len - 2 - m.size
         self.in_msgs += 1
         self.in_bytes += m.size
+        if self.main is not None:
+            self.main.in_msgs += 1
+            self.main.in_bytes += m.size
         if self.sender is not None:
             self.turn.sender, self.sender = self.sender, None
         receivers = self.deliver_here(&m, queues, fixed.queues_len)
@@ -298,8 +336,12 @@ cdef class Route:
                 self.take_account(self.reader.header.account, body)
             elif kind == FRAME_PING:
                 self.writer.send_frame(FRAME_PONG, body[:PING_MAX])
+            elif kind == FRAME_PONG and self.main is not None:
+                self.main.writer.note_taken(number_of(body))
             elif kind == FRAME_PONG:
                 self.cluster.pong(self, body)
+            elif kind == FRAME_AFTER:
+                self.awaited = number_of(body)
             elif kind == FRAME_INFO:
                 self.cluster.peer_says(self, body)
             elif kind == FRAME_SENDER:
@@ -459,17 +501,17 @@ cdef class Route:
     @property
     def pending_size(self) -> int:
         """The number of bytes that wait for the other side, here and in the transport."""
-        return self.writer.pending_size
+        return self.writer.pending_size + (0 if self.aside is None else self.aside.pending_size)
 
     @property
     def out_msgs(self) -> int:
         """The number of messages that were sent."""
-        return self.writer.out_msgs
+        return self.writer.out_msgs + (0 if self.aside is None else self.aside.out_msgs)
 
     @property
     def out_bytes(self) -> int:
         """The bytes of their headers and payloads."""
-        return self.writer.out_bytes
+        return self.writer.out_bytes + (0 if self.aside is None else self.aside.out_bytes)
 
     @property
     def num_subscriptions(self) -> int:
@@ -527,6 +569,13 @@ cdef bint is_tail(Msg* m) noexcept nogil:
     n = end + 2 - digits
     return (m.tail_len == at + n + m.size + 2 and memcmp(m.tail + at, digits, n) == 0
             and m.tail[m.tail_len - 2] == c'\r' and m.tail[m.tail_len - 1] == c'\n')
+
+
+cdef object number_of(bytes body):
+    """Return the number in a frame."""
+    if len(body) != 8:
+        raise BadHello(f"a number of {len(body)} bytes")
+    return int.from_bytes(body, "little")
 
 
 cdef set names_of(const char* at, size_t left):

@@ -120,7 +120,8 @@ class RoutePort:
         """Wait until the worker `number` has closed its route."""
         await self._wait(
             lambda: all(
-                route.info is None or route.info.route_port != number for route in self.cluster.routes.values()
+                route.info is None or route.info.route_port != number
+                for route in self.cluster.routes.values()
             )
         )
 
