@@ -197,7 +197,7 @@ def described(trace: dict[str, Any]) -> dict[str, Any]:
 def numbered(traces: list[dict[str, Any]], received: dict[str, Any]) -> Any:
     """Return traces and headers with the names of servers in place of hops, whose order is chance.
 
-    To trace in another account, nats-server sends traces to a reply subject of its own; here a header has the account.
+    To trace in another account, nats-server sends traces to a reply subject; here a header has the account.
     """
     for trace in traces:
         trace["request"]["header"].pop("Nats-Trace-Origin-Account", None)

@@ -22,7 +22,7 @@ from pyjs.testing import RawClient
 SUBJECTS = ("a", "a.b", "a.c", "b", "c.d.e")
 FILTERS = ("a", "a.b", "a.*", "a.>", ">", "*", "b", "c.*.e", "*.b")
 GROUPS = ("", "", "", "g", "h")
-HEALED_S = 1.5  # the longest wait between two attempts, and two round trips
+HEALED_S = 1.0  # the longest wait between two attempts, and some round trips
 LARGE = 70_000  # bytes: messages of this size have a connection of their own
 LIVES = 4
 STEPS = 25

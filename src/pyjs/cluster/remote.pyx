@@ -45,8 +45,7 @@ cdef class RemoteAccount(RemoteSink):
         if m.told & self.writer.bit:
             if t.sub.queue_id == 0:
                 return 0                # it has the message already
-            if ((self.writer.last == m and self.writer.add_queue(t) == 0) or (self.writer.bulk is not None
-                    and self.writer.bulk.last == m and self.writer.bulk.add_queue(t) == 0)):
+            if self.writer.add_queue_to(m, t) == 0:
                 t.sub.delivered += 1
                 return 1
         if self.tells_senders and m.subject[0] == c'$' and m.origin != NULL:

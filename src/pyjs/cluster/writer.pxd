@@ -40,6 +40,7 @@ cdef class RouteWriter:
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil
     # Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more.
     cdef int add_queue(self, Target* t) noexcept nogil
+    cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil
     cdef inline bint goes_aside(self, Msg* m) noexcept nogil:
         """Return whether a message takes the connection for large ones."""
         return self.bulk is not None and (m.size >= BULK_MIN or self.aside_until[class_of(m)] > self.aside_done)

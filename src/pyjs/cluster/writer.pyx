@@ -5,8 +5,8 @@ Invariant: a message leaves after the interest that was there before it, so that
 
 Large messages have a connection of their own, so that small ones need not wait for them. The order of one publisher
 stays: after a large message all of its messages take that connection, until the other side has taken them; and there
-FRAME_AFTER lets the reader wait for what the route had before. Publishers are told apart by a few bits of their address:
-those that share them go together.
+FRAME_AFTER lets the reader wait for what the route had before. Publishers are told apart by a few bits of their
+address: those that share them go together.
 
 Compiled: every message to another server (benchmarks/: 1-1 over a route).
 """
@@ -133,6 +133,12 @@ cdef class RouteWriter:
         self.last = NULL
         self.out.add(<const char*> &header, HEADER_SIZE)
         self.out.add(<const char*> &frames, 8)
+
+    cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil:
+        """Add the queue group of `t` to the frame of `m`; -1: it is not the last one any more."""
+        if self.last == m:
+            return self.add_queue(t)
+        return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
 
     cdef int add_queue(self, Target* t) noexcept nogil:
         """Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more."""

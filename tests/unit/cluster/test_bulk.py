@@ -135,3 +135,18 @@ def test_publishers_of_large_messages_are_slowed_down(net: SimNet) -> None:
     assert aside.pending_size <= a.node.settings.max_pending
     assert a.node.stalled_clients > 0
     assert aside.closed_reason == ""
+
+
+def test_a_route_with_a_backlog_does_not_run_a_turn_for_each_message(
+    net: SimNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, _ = three(net)
+    subscriber(net, b)
+    route_between(a, b).output_paused()
+    sender = a.client()
+    sender.send(b"".join(message(number, 1000) for number in range(1000)))
+    turns = []
+    relieve = a.node.relieve
+    monkeypatch.setattr(a.node, "relieve", lambda now_ns: (turns.append(now_ns), relieve(now_ns)))
+    sender.send(b"".join(message(number, 1000) for number in range(1000)))
+    assert 1 <= len(turns) <= 8
