@@ -4,7 +4,7 @@ A subscription of the other server stands in the account here with the RemoteAcc
 that publishing finds it as it finds any other. A message leaves once for each server, however many subscriptions it
 has there: `Msg.told` has one bit for each route. Of a queue group, one server is chosen, and the frame names the
 group. A message that came by a route goes to subscriptions here only, since every server has a route to every other.
-writer.pyx has the output.
+writer.pyx has the output. Long because every kind of frame is read and checked here.
 
 Compiled: every message between servers (benchmarks/: 1-1 over a route).
 """
