@@ -146,6 +146,8 @@ class Node(Host):
         for name, account_options in options.accounts.items():
             self.accounts[name].limits = account_options.limits
             self.accounts[name].trace_dest = account_options.msg_trace
+        for account in self.accounts.values():
+            self._name_api(account)
         self._share(self.options)
         self.system_account = self.accounts.get(options.system_account)
         self.authenticator = authenticator_from(options, self.rng)
@@ -206,6 +208,12 @@ class Node(Host):
                 self.events.account_added()
         return account
 
+    def _name_api(self, account: Account) -> None:
+        """Note the prefix with the domain, which status 503 leaves out; of several workers each one does."""
+        jetstream = self.options.jetstream
+        named = jetstream.enabled and jetstream.domain and self.options.jetstream_of(account.name) is not None
+        account.api_prefix = f"$JS.{jetstream.domain}.API.".encode() if named else b""
+
     def apply_account(self, options: AccountOptions, tag: str) -> None:
         """Add an account, or change its limits and JetStream; `tag` is its name for people."""
         account = self._add_account(options.name)
@@ -216,6 +224,7 @@ class Node(Host):
         if options.name == self.options.system_account:
             self.system_account = account
             options.jetstream = None  # it can have none
+        self._name_api(account)
         if self.jetstream is not None:
             self.jetstream.apply_account(account)
 
@@ -301,6 +310,8 @@ class Node(Host):
 
     def session_entered(self, session: ClientSession) -> None:
         """Report a session that was bound to a user."""
+        if self.cluster is not None:
+            self.cluster.clients_changed(session.account)
         if self.events is not None:
             self.events.entered(session)
 
@@ -316,6 +327,8 @@ class Node(Host):
             if not sessions:
                 sessions.clear()  # shrinks the table, which otherwise only grows
         self.closed.add(session)
+        if self.cluster is not None:
+            self.cluster.clients_changed(session.account)
         if self.events is not None:
             self.events.closed(session)
         of_account = self._closed_counters.setdefault(session.account.name, [0, 0, 0, 0])
@@ -344,24 +357,38 @@ class Node(Host):
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
         """Return (-ERR text, close reason) if the account has its max_connections already; None: accepted."""
         limits = account.limits
-        if isinstance(limits, AccountLimits) and 0 <= limits.max_connections <= len(
-            account.sessions - {session}
-        ):
-            return ACCOUNT_FULL
-        return None
+        if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
+            return None
+        others = len(account.sessions - {session}) + self._clients_elsewhere(account)
+        return ACCOUNT_FULL if others >= limits.max_connections else None
+
+    def _clients_elsewhere(self, account: Account) -> int:
+        return 0 if self.cluster is None else self.cluster.headcount.elsewhere(account)
+
+    def clients_came_elsewhere(self, account: Account) -> None:
+        """Close as many of the newest clients of `account` as the whole cluster has too many."""
+        limits = account.limits
+        if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
+            return
+        allowed = max(0, limits.max_connections - self._clients_elsewhere(account))
+        if allowed < len(account.sessions):
+            self._close_newest(account, allowed)
+
+    def _close_newest(self, account: Account, left: int) -> None:
+        oldest_first = sorted(
+            (session for session in self.sessions.values() if session.account is account),
+            key=attrgetter("cid"),
+        )
+        for session in oldest_first[left:]:
+            self.log.error(f"{session} - {ACCOUNT_FULL[0]}")
+            session.close(ACCOUNT_FULL[1], ACCOUNT_FULL[0])
 
     def enforce_account_limits(self) -> None:
         """After a reload, close surplus clients of accounts, newest first, and report surplus subscriptions."""
         for account in self.accounts.values():
             limits = account.limits
             if isinstance(limits, AccountLimits) and 0 <= limits.max_connections < len(account.sessions):
-                oldest_first = sorted(
-                    (session for session in self.sessions.values() if session.account is account),
-                    key=attrgetter("cid"),
-                )
-                for session in oldest_first[limits.max_connections :]:
-                    self.log.error(f"{session} - {ACCOUNT_FULL[0]}")
-                    session.close(ACCOUNT_FULL[1], ACCOUNT_FULL[0])
+                self._close_newest(account, limits.max_connections)
         for session in self.sessions.values():
             if session.num_subscriptions > session.subscriptions_max:  # it keeps them
                 self.log.error(f"{session} - {TOO_MANY_SUBSCRIPTIONS}")

@@ -117,7 +117,7 @@ def test_messages_reach_the_same_subscriptions(both: list[ThreeServers], layout:
         found = {name: [frame for frame in frames if frame[0] == mine] for name, frames in found.items()}
         return _by_group(found, LAYOUTS[layout])
 
-    _same(both, scene)
+    same(both, scene)
 
 
 def _by_group(found: dict[str, Any], layout: dict[str, list[tuple[str, str]]]) -> Any:
@@ -166,7 +166,7 @@ def test_messages_arrive_unchanged(both: list[ThreeServers], body: str) -> None:
         plain.fence()
         return found, plain.take()
 
-    _same(both, scene)
+    same(both, scene)
 
 
 # -- requests --------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_a_request_is_answered_from_another_server(both: list[ThreeServers], ask
             client.send(b"UNSUB i\r\n")
         return answers
 
-    _same(both, scene)
+    same(both, scene)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_request_without_a_service_is_refused(both: list[ThreeServers], before
                 return [frame[3] for frame in client.take()]
         return None
 
-    _same(both, scene)
+    same(both, scene)
 
 
 # -- accounts, permissions -------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_accounts_are_apart_on_every_server(
         taker.fence()
         return sorted((frame[0], frame[1]) for frame in taker.take())
 
-    _same(both, scene)
+    same(both, scene)
 
 
 @pytest.mark.parametrize(("asker", "server"), [("a", "a"), ("a", "b"), ("b", "c"), ("c", "a")])
@@ -278,7 +278,7 @@ def test_a_service_import_reaches_a_service_on_any_server(
             len(service.take()),
         )
 
-    _same(both, scene)
+    same(both, scene)
 
 
 @pytest.mark.parametrize("subject", ["open.x", "open.secret", "closed"])
@@ -294,7 +294,7 @@ def test_permissions_of_the_receiver_hold_for_messages_of_other_servers(
         found = servers.seen(sender, {"r": receiver})
         return found, receiver.errors
 
-    _same(both, scene)
+    same(both, scene)
 
 
 def test_allow_responses_permits_an_answer_to_another_server(both: list[ThreeServers]) -> None:
@@ -311,7 +311,7 @@ def test_allow_responses_permits_an_answer_to_another_server(both: list[ThreeSer
         client.wait_for_any()
         return [(f[0], f[4]) for f in client.take()], service.errors
 
-    _same(both, scene)
+    same(both, scene)
 
 
 @pytest.mark.parametrize("echo", [True, False])
@@ -327,7 +327,7 @@ def test_echo_concerns_the_own_connection_only(both: list[ThreeServers], echo: b
         sender.fence()
         return found, len([frame for frame in sender.take() if frame[0] == b"e.x"])
 
-    _same(both, scene)
+    same(both, scene)
 
 
 def test_unsub_max_counts_messages_of_all_servers(both: list[ThreeServers]) -> None:
@@ -340,7 +340,7 @@ def test_unsub_max_counts_messages_of_all_servers(both: list[ThreeServers]) -> N
             sender.fence()
         return counted(servers.seen(far, {"r": receiver}))
 
-    _same(both, scene)
+    same(both, scene)
 
 
 # -- the system account ----------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_every_server_answers_the_system_account(both: list[ThreeServers], subje
             json.loads(frame[4]).get("server", json.loads(frame[4])).get("name", "") for frame in found
         )
 
-    _same(both, scene)
+    same(both, scene)
 
 
 def test_events_of_clients_reach_every_server(both: list[ThreeServers]) -> None:
@@ -390,7 +390,7 @@ def test_events_of_clients_reach_every_server(both: list[ThreeServers]) -> None:
             found += [json.loads(frame[4])["client"].get("name") for frame in watcher.take()]
         return found.count("the new one")
 
-    _same(both, scene)
+    same(both, scene)
 
 
 # -- monitoring and INFO ---------------------------------------------------------------------------------------
@@ -403,10 +403,10 @@ def test_info_tells_the_cluster_and_all_addresses(both: list[ThreeServers]) -> N
         ports = {f"127.0.0.1:{servers.server(name).port}": name for name in NAMES}
         return info["cluster"], sorted(ports[url] for url in info["connect_urls"])
 
-    _same(both, scene)
+    same(both, scene)
 
 
-def test_the_fields_of_routez_are_the_same(both: list[ThreeServers]) -> None:
+def test_the_fields_of_routez_are_thesame(both: list[ThreeServers]) -> None:
     def scene(servers: ThreeServers) -> Any:
         receiver = servers.client("b")
         receiver.send(b"SUB routez.x 1\r\n")
@@ -419,7 +419,7 @@ def test_the_fields_of_routez_are_the_same(both: list[ThreeServers]) -> None:
             {each["remote_name"] for each in page["routes"]},
         )
 
-    _same(both, scene)
+    same(both, scene)
 
 
 def test_varz_tells_of_the_cluster(both: list[ThreeServers]) -> None:
@@ -433,10 +433,11 @@ def test_varz_tells_of_the_cluster(both: list[ThreeServers]) -> None:
             len(page["connect_urls"]),
         )
 
-    _same(both, scene)
+    same(both, scene)
 
 
-def _same(both: list[ThreeServers], scene: Scene) -> None:
+def same(both: list[ThreeServers], scene: Scene) -> None:
+    """Play a scene on both kinds of servers, and compare."""
     peers, ours = (_played(servers, scene) for servers in both)
     assert ours == peers
 

@@ -22,22 +22,14 @@ from tests.support.turns import commit_of_tree, is_chosen
 
 WORKERS = 2
 PLAYED_EVERY = 80  # one scenario in so many
-NO_CLIENT = "the audit of a request through another worker has no client"
-DOMAIN = "status 503 names the subject with the domain"
+LATER = "advisories of the first worker may come after the PONG of the second one"
 CLOSED = "the list has the connections that were opened to find the worker"
 REFUSED = "max_payload is more than a quarter of max_pending"
 DIFFERENT = {
-    "advisories/api_audit": NO_CLIENT,
-    "advisories/api_audit_errors": NO_CLIENT,
-    "advisories/api_audit_token": NO_CLIENT,
-    "advisories/api_audit_users_and_domain": NO_CLIENT,
-    "consumer/reset": NO_CLIENT,
-    "domain/api_prefix": DOMAIN,
-    "domain/no_responders": DOMAIN,
+    "advisories/api_audit_errors": LATER,
     "monitoring/connz_closed": CLOSED,
     "monitoring/connz": CLOSED,
     "monitoring/slow_consumer": REFUSED,
-    "restart/shutdown_status": "workers stop at once, so a waiting pull does not hear of the shutdown",
 }
 SCRIPTS = [
     script
@@ -71,7 +63,8 @@ def _played(script: Script, directory: Path) -> Recording:
     directory.mkdir()
     text = json.dumps(play(script, our_command(), directory, on_worker=WORKERS))
     for number in range(1, WORKERS + 1):
-        text = text.replace(f'"conformance-{number}"', '"conformance"')
+        for quote in ('"', '\\"'):  # in an answer that an advisory quotes too
+            text = text.replace(f"{quote}conformance-{number}{quote}", f"{quote}conformance{quote}")
     recording = json.loads(text)
     for answer in recording["http"]:
         if isinstance(answer.get("json"), dict):

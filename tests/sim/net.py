@@ -22,7 +22,8 @@ from pyjs.testing import RawClient
 SUBJECTS = ("a", "a.b", "a.c", "b", "c.d.e")
 FILTERS = ("a", "a.b", "a.*", "a.>", ">", "*", "b", "c.*.e", "*.b")
 GROUPS = ("", "", "", "g", "h")
-HEALED_S = 1.5  # the longest wait between two attempts, and two round trips
+HEALED_S = 1.0  # the longest wait between two attempts, and some round trips
+LARGE = 70_000  # bytes: messages of this size have a connection of their own
 LIVES = 4
 STEPS = 25
 
@@ -139,7 +140,7 @@ class ClusterWorld:
         self.number += 1
         subject = subject or self.rng.choice(SUBJECTS)
         self.subject_of[self.number] = subject
-        payload = b"%d" % self.number
+        payload = b"%*d" % (LARGE if self.rng.random() < 0.08 else 0, self.number)
         client.raw.send(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
         return self.number
 

@@ -258,6 +258,29 @@ def test_pull_ack_and_pull_of_a_missing_consumer_from_another_worker(start: Call
     assert b"503" in asked(two, b"$JS.API.CONSUMER.MSG.NEXT.S.none")[3]
 
 
+def test_a_client_of_another_worker_is_named_and_hears_of_the_shutdown(start: Callable[..., Workers]) -> None:
+    server = start('jetstream: {store_dir: "<<store>>", domain: hub}')
+    one = server.client(1)
+    two = server.client(2, name="far", lang="test")
+    one.send(b"SUB $JS.EVENT.ADVISORY.API a\r\n")
+    one.fence()
+    add_stream(two)
+    one.wait_for_any()
+    (audit,) = [json.loads(frame[4]) for frame in one.take()]
+    assert (audit["client"]["name"], audit["client"]["server"], audit["server"]) == ("far", "W-2", "W-1")
+    assert b"Subject: $JS.API.CONSUMER.MSG.NEXT.S.d\r" in asked(two, b"$JS.hub.API.CONSUMER.MSG.NEXT.S.d")[3]
+    body = {"stream_name": "S", "config": {"durable_name": "d", "ack_policy": "explicit"}}
+    requested(two, b"$JS.API.CONSUMER.DURABLE.CREATE.S.d", json.dumps(body).encode())
+    two.send(
+        b"SUB in 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.d in 24\r\n" + b'{"expires":600000000000}' + b"\r\n"
+    )
+    while json.loads(requested(two, b"$JS.API.CONSUMER.INFO.S.d"))["num_waiting"] < 1:
+        pass
+    server.process.signal("TERM")
+    two.wait_for_any()
+    assert two.take()[0][3].startswith(b"NATS/1.0 409 Server Shutdown")
+
+
 def test_a_large_backlog_for_another_worker_does_not_break_the_route(start: Callable[..., Workers]) -> None:
     """Consumers rest while much waits for a worker: 200 MB are more than may wait on a route, or for a client."""
     server = start(f"{JETSTREAM}\nmax_payload: 1MB\nmax_pending: 128MB", count=2)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from pyjs import __version__
+from pyjs.cluster.headcount import Headcount
 from pyjs.cluster.hello import MESSAGES, PULSE, BadHello, PeerInfo, read_urls
 from pyjs.cluster.interest import Interest
 from pyjs.cluster.mesh import Dial, Mesh
@@ -61,6 +62,7 @@ class Cluster:
         self._mesh = Mesh(self)
         self._ids = count(1)
         self.pulse = Pulse(self)
+        self.headcount = Headcount(self.routes)
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
@@ -86,6 +88,8 @@ class Cluster:
     def apply_options(self, options: ClusterOptions) -> None:
         """Apply changed routes and logins; existing routes stay, unless their address is gone."""
         self.options = options
+        for account in self.host.accounts.values():  # a reload may move clients to another one
+            self.clients_changed(account)
         for server_id in self._mesh.apply_routes(options.routes):
             route = self.routes.get(server_id)
             if route is not None and route.dial is not None:
@@ -124,8 +128,8 @@ class Cluster:
         """Return whether another server has a route to that one."""
         return any(server_id in told for told in self._told.values())
 
-    def me(self, dial: Dial | None = None) -> PeerInfo:
-        """Return the description of this server for its peers; for the address of `dial` with the login there."""
+    def me(self, route: Route) -> PeerInfo:
+        """Return the description of this server for its peers; on a dialed route with the login there."""
         options = self.options
         host, port = options.advertised or ("" if options.is_wildcard else options.host, self.port)
         info = PeerInfo(
@@ -137,11 +141,12 @@ class Cluster:
             self._own_urls(),
             bool(options.authorization.user),
             __version__,
+            rid=route.rid,
         )
+        dial = route.dial
         if dial is None:
             return info
-        purpose = PULSE if dial.pulse else MESSAGES
-        return replace(info, user=dial.user, password=dial.password, purpose=purpose)
+        return replace(info, user=dial.user, password=dial.password, purpose=dial.purpose, beside=dial.beside)
 
     def refusal(self, route: Route, info: PeerInfo) -> Refusal | None:
         """Return why there must be no route to that server; None: there may be one."""
@@ -159,8 +164,10 @@ class Cluster:
             self.host.log.error(f"{route} - Authorization Violation: the route has another user or password")
             return Refusal("Authentication Failure", "Authorization Violation")
         existing = self.routes.get(info.server_id)
-        if info.purpose == PULSE or (route.dial is not None and route.dial.pulse):
-            return None if existing is not None else Refusal("No Route", "there is no route for heartbeats")
+        if _purpose(route, info) != MESSAGES:
+            return (
+                None if self._main_of(route, info) is not None else Refusal("No Route", "no route beside it")
+            )
         ours = self.dials_made.get(info.server_id)
         first = ours is not None and ours is not route and self.host.server_id < info.server_id
         if existing is not None or (route.dial is None and first):
@@ -182,7 +189,7 @@ class Cluster:
     def connecting(self, route: Route, info: PeerInfo) -> None:
         """Note that CONNECT is on its way to a server."""
         route.info = info
-        if route.dial is not None and not route.dial.pulse:
+        if route.dial is not None and route.dial.purpose == MESSAGES:
             self.dials_made[info.server_id] = route
 
     def refused_by(self, route: Route, text: str) -> None:
@@ -200,9 +207,17 @@ class Cluster:
     def route_opened(self, route: Route, info: PeerInfo) -> None:
         """Open a route for frames: send all interest, and the addresses of the known servers."""
         self.greeting.discard(route)
-        if info.purpose == PULSE or (route.dial is not None and route.dial.pulse):
+        purpose = _purpose(route, info)
+        if purpose != MESSAGES:
+            main = self._main_of(route, info)
+            if main is None:  # it has ended meanwhile
+                route.close("No Route")
+                return
             route.open(info, 0)
-            self.pulse.opened(route)
+            if purpose == PULSE:
+                self.pulse.opened(route)
+            else:
+                route.serve(main)
             return
         if self.dials_made.get(info.server_id) is route:
             del self.dials_made[info.server_id]
@@ -210,13 +225,22 @@ class Cluster:
         route.open(info, self._free_bit())
         if route.dial is not None:
             self._mesh.connected(route.dial, info.server_id)
-            self._mesh.beside(route.dial)
+            self._mesh.beside(route.dial, info.rid)
         self._log(f'{route} - Route to the server "{info.server_name}" is open')
         self._peers[info.server_id] = info.client_urls
         self.host.turn_state.go_on(self._sync_steps(route))
         route.send_ping(self.host.clock.now_ns().to_bytes(8, "little"))
         self._tell_peers()
         self._urls_changed()
+
+    def _main_of(self, route: Route, info: PeerInfo) -> Route | None:
+        """Return the route that a connection for heartbeats or bulk belongs to; None: it has ended."""
+        main = self.routes.get(info.server_id)
+        if main is None or main.info is None:
+            return None
+        if route.dial is None:
+            return main if main.rid == info.beside else None
+        return main if main.info.rid == route.dial.beside else None
 
     def _free_bit(self) -> int:
         used = 0
@@ -232,6 +256,9 @@ class Cluster:
         self.greeting.discard(route)
         self.pulse.closed(route)
         info = route.info
+        main = None if info is None else self.routes.get(info.server_id)
+        if main is not None and main.aside is route:
+            main.close("Route Closed")  # large messages are lost
         if info is not None and self.dials_made.get(info.server_id) is route:
             del self.dials_made[info.server_id]
         if info is None or self.routes.get(info.server_id) is not route:
@@ -240,9 +267,9 @@ class Cluster:
             return
         del self.routes[info.server_id]
         self._closed_counters = _added(self._closed_counters, route)
-        pulse = self.pulse.connections.get(info.server_id)
-        if pulse is not None:
-            pulse.close("Route Closed")
+        for beside in (self.pulse.connections.get(info.server_id), route.aside):
+            if beside is not None:
+                beside.close("Route Closed")
         self._peers.pop(info.server_id, None)
         self._told.pop(info.server_id, None)
         self._log(f'{route} - Route to the server "{info.server_name}" is closed: {route.closed_reason}')
@@ -284,6 +311,15 @@ class Cluster:
             interest.take_changes()
             return
         self._changed.append(interest)
+        self._have_news()
+
+    def clients_changed(self, account: Account) -> None:
+        """Tell the other servers how many clients an account has."""
+        if self.routes:
+            self.headcount.note(account)
+            self._have_news()
+
+    def _have_news(self) -> None:
         if not self.host.turn_state.news:
             self.host.turn_state.news = True
             next(iter(self.routes.values())).wake()
@@ -291,6 +327,7 @@ class Cluster:
     def tell_interest(self) -> None:
         """Send the changes since the last call on every open route."""
         self.host.turn_state.news = False
+        self.headcount.tell()
         changed, self._changed = self._changed, []
         for interest in changed:
             for key in interest.take_changes():
@@ -307,6 +344,8 @@ class Cluster:
             route.send_synced()
 
     def _account_steps(self, route: Route, interest: Interest) -> Iterator[None]:
+        if interest.account.sessions and route.is_open:
+            route.send_clients(interest.account)
         for number, key in enumerate(list(interest.counts)):
             if number % SYNC_STEP == SYNC_STEP - 1:
                 yield
@@ -408,6 +447,11 @@ class Cluster:
         now_ns = self.host.clock.now_ns()
         if route.info is not None and 0 < sent_ns <= now_ns:
             self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)  # not of the heartbeats
+
+
+def _purpose(route: Route, info: PeerInfo) -> str:
+    """Return what a connection is for, as the side that has connected says."""
+    return info.purpose if route.dial is None else route.dial.purpose
 
 
 def _added(sums: tuple[int, int, int, int], route: Route) -> tuple[int, int, int, int]:

@@ -28,7 +28,7 @@ class Greeting:
         deadline_ns = host.clock.now_ns() + cluster.options.authorization.timeout_ns
         self._timer = host.timers.at(deadline_ns, self._timeout, route)
         if route.dial is None:
-            route.send_line(info_line(cluster.me()))
+            route.send_line(info_line(cluster.me(route)))
 
     def cancel(self) -> None:
         """Stop waiting."""
@@ -68,7 +68,7 @@ class Greeting:
             return
         self._info = info
         self._cluster.connecting(self._route, info)
-        self._route.send_line(connect_line(self._cluster.me(self._route.dial)))
+        self._route.send_line(connect_line(self._cluster.me(self._route)))
 
     def _open(self, info: PeerInfo) -> None:
         self.cancel()

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.core.auth.identity import Sender
+
 if TYPE_CHECKING:
     from typing import Any
 
 ROUTE_VERSION = 1
 MESSAGES = "messages"
 PULSE = "pulse"
+BULK = "bulk"
 LINE_MAX = 65536  # bytes
 URLS_MAX = 128
 URL_MAX = 300  # characters
@@ -43,6 +46,8 @@ class PeerInfo:
     user: str = ""  # of CONNECT
     password: str = ""
     purpose: str = MESSAGES  # of the connection, in CONNECT
+    rid: int = 0  # the number of the connection at that server
+    beside: int = 0  # in CONNECT: the other side's number of the route that a connection for bulk belongs to
 
     def fields(self) -> dict[str, object]:
         """Return the JSON fields, without the login."""
@@ -57,6 +62,8 @@ class PeerInfo:
             "auth_required": self.auth_required,
             "version": self.version,
             "purpose": self.purpose,
+            "rid": self.rid,
+            "beside": self.beside,
         }
 
 
@@ -121,8 +128,10 @@ def _peer_from(given: dict[str, Any]) -> PeerInfo:
         _text(given, "user"),
         _text(given, "pass"),
         _text(given, "purpose") or MESSAGES,
+        _number(given, "rid"),
+        _number(given, "beside"),
     )
-    if info.purpose not in (MESSAGES, PULSE):
+    if info.purpose not in (MESSAGES, PULSE, BULK):
         raise BadHello(f"a connection for {shown(info.purpose)} is not known here")
     if not info.server_id:
         raise BadHello("the field server_id is missing")
@@ -133,6 +142,13 @@ def _text(given: dict[str, Any], name: str) -> str:
     value = given.get(name, "")
     if not isinstance(value, str) or len(value) > TEXT_MAX or not value.isprintable():
         raise BadHello(f"the field {name} is no printable text of at most {TEXT_MAX} characters")
+    return value
+
+
+def _number(given: dict[str, Any], name: str) -> int:
+    value = given.get(name, 0)
+    if type(value) is not int or value < 0:
+        raise BadHello(f"the field {name} is no number")
     return value
 
 
@@ -150,6 +166,21 @@ def read_urls(given: object) -> tuple[str, ...]:
     ):
         raise BadHello(f"the field connect_urls is no list of at most {URLS_MAX} addresses")
     return tuple(urls)
+
+
+def read_sender(text: bytes) -> Sender:
+    """Return the client of another worker from JSON.
+
+    Raises:
+        BadHello: it is no object.
+    """
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadHello(f"the sender of a message is no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise BadHello("the sender of a message is no JSON object")
+    return Sender(fields)
 
 
 def shown(value: object) -> str:

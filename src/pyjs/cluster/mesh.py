@@ -9,10 +9,11 @@ halves grows together again even if no address of the configuration leads from o
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.base.clock import NS_PER_S
+from pyjs.cluster.hello import BULK, MESSAGES, PULSE
 
 if TYPE_CHECKING:
     from pyjs.base.timers import Timer
@@ -52,7 +53,8 @@ class Dial:
     lost_ns: int = 0  # when the failures began
     server_id: str = ""  # of the server that answered last
     timer: Timer | None = None
-    pulse: bool = False  # for heartbeats, beside a route
+    purpose: str = MESSAGES  # PULSE and BULK are beside a route
+    beside: int = 0  # the other side's number of that route
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -65,7 +67,7 @@ class Mesh:
         self._cluster = cluster
         self._host = cluster.host
         self._dials: dict[Address, Dial] = {}
-        self._pulses: dict[str, Dial] = {}  # the last one for the heartbeats of each server id
+        self._beside: dict[tuple[str, str], Dial] = {}  # the last one of each server id and purpose
         self._due: list[Dial] = []
         self._stopped = False
 
@@ -98,14 +100,17 @@ class Mesh:
             return
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
-    def beside(self, dial: Dial) -> None:
-        """Connect a second time to the server behind `dial`, for heartbeats, as long as there is a route to it."""
-        before = self._pulses.get(dial.server_id)
-        if before is not None:
-            self._drop(before)
-        beside = Dial(dial.host, dial.port, dial.user, dial.password, server_id=dial.server_id, pulse=True)
-        self._pulses[dial.server_id] = beside
-        self._dial(beside)
+    def beside(self, dial: Dial, rid: int) -> None:
+        """Connect for heartbeats and for bulk too, as long as there is the route that the other side calls `rid`."""
+        for purpose in (PULSE, BULK):
+            before = self._beside.get((dial.server_id, purpose))
+            if before is not None:
+                self._drop(before)
+            beside = replace(
+                dial, learned=False, state=DialState.WAITING, timer=None, purpose=purpose, beside=rid
+            )
+            self._beside[dial.server_id, purpose] = beside
+            self._dial(beside)
 
     def take_dials(self) -> list[Dial]:
         """Return the addresses to connect to now."""
@@ -116,7 +121,7 @@ class Mesh:
         """Note that no connection to the address was possible, and try again later."""
         if dial.state is not DialState.DIALING:
             return
-        if dial.pulse:
+        if dial.purpose != MESSAGES:
             self._wait(dial)
             return
         dial.failures += 1
@@ -148,14 +153,15 @@ class Mesh:
         for dial in list(self._dials.values()):
             if dial.server_id == server_id and dial.state in (DialState.CONNECTED, DialState.DIALING):
                 self._wait(dial)
-        pulse = self._pulses.pop(server_id, None)
-        if pulse is not None:
-            self._drop(pulse)
+        for purpose in (PULSE, BULK):
+            beside = self._beside.pop((server_id, purpose), None)
+            if beside is not None:
+                self._drop(beside)
 
     def stop(self) -> None:
         """Connect to nobody any more."""
         self._stopped = True
-        for dial in [*self._dials.values(), *self._pulses.values()]:
+        for dial in [*self._dials.values(), *self._beside.values()]:
             self._cancel(dial)
         self._due.clear()
 
@@ -191,7 +197,7 @@ class Mesh:
 
     def _dial(self, dial: Dial) -> None:
         dial.timer = None
-        if self._stopped or self._cluster.has_route(dial.server_id) != dial.pulse:
+        if self._stopped or self._cluster.has_route(dial.server_id) != (dial.purpose != MESSAGES):
             dial.state = DialState.CONNECTED
             return
         dial.state = DialState.DIALING

@@ -11,7 +11,13 @@ cdef class RemoteAccount(RemoteSink):
     cdef readonly Account account
     cdef RouteWriter writer
     cdef uint32_t number                # in frames that leave
+    cdef bint tells_senders             # to another worker, which has the streams
+    cdef public uint32_t clients        # of the account, at the other server
     cdef readonly dict subscriptions    # (subject, queue) -> Subscription
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
+    cdef int send(self, Msg* m, Target* t) noexcept nogil
+    cdef int send_with(self, Msg* m, Target* t, bytes headers) except -1
+    cdef int deliver_untraced(self, Msg* m, Target* t) noexcept
+    cdef void tell_sender(self, Msg* m) noexcept
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1

@@ -5,5 +5,6 @@ from pyjs.subjects.sublist import Subscription
 
 class RemoteAccount(Sink):
     account: Account
+    clients: int
     subscriptions: dict[tuple[bytes, bytes], Subscription]
     def __init__(self, writer: RouteWriter, account: Account, number: int, silent: bool) -> None: ...

@@ -2,6 +2,7 @@
 
 Compiled: every message to another server (benchmarks/: 1-1 over a route).
 """
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
 from pyjs.cluster.writer cimport RouteWriter
@@ -10,6 +11,14 @@ from pyjs.core.sink cimport RemoteSink
 from pyjs.subjects.routes cimport Target
 from pyjs.subjects.sublist cimport Subscription
 from pyjs.wire.ops cimport Msg
+from pyjs.wire.route_frames cimport FRAME_SENDER
+
+import orjson
+
+from pyjs.core.auth.identity import public_client_info
+from pyjs.core.tracing.request import with_hop, without_trace
+
+cdef bytes AUDIT = b"$JS.EVENT.ADVISORY.API"    # jetstream.api.audit.SUBJECT
 
 
 cdef class RemoteAccount(RemoteSink):
@@ -20,25 +29,78 @@ cdef class RemoteAccount(RemoteSink):
         self.account = account
         self.number = number
         self.doubts = silent
+        self.tells_senders = writer.cluster.options.local
         self.subscriptions = {}
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
+        if m.header_len and self.account.turn.trace is not None:
+            with gil:
+                return self.deliver_untraced(m, t)
+        return self.send(m, t)
+
+    cdef int send(self, Msg* m, Target* t) noexcept nogil:
+        """Send a message, unless the other server has it already."""
         if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open:
             return 0
         if m.told & self.writer.bit:
             if t.sub.queue_id == 0:
                 return 0                # it has the message already
-            if self.writer.last == m and self.writer.add_queue(t) == 0:
+            if self.writer.add_queue_to(m, t) == 0:
                 t.sub.delivered += 1
                 return 1
+        if self.tells_senders and m.subject[0] == c'$' and m.origin != NULL:
+            with gil:
+                self.tell_sender(m)
         if self.writer.send_msg(m, self.number, t) < 0:
             return 0
         m.told |= self.writer.bit
         t.sub.delivered += 1
         return 1
 
+    cdef int send_with(self, Msg* m, Target* t, bytes headers) except -1:
+        """As `send`, with other headers."""
+        cdef Msg sent = m[0]
+        cdef bytes body = headers + m.body[m.header_len:m.size]
+        cdef bytes tail = (m.reply[:m.reply_len] + b" " if m.reply_len else b"") + b"%d %d\r\n" % (
+            len(headers), len(body))
+        sent.body, sent.header_len, sent.size = body, <uint32_t> len(headers), <uint32_t> len(body)
+        sent.tail, sent.tail_len, sent.split, sent.whole = tail, <size_t> len(tail), True, NULL
+        if self.send(&sent, t) == 0:
+            return 0
+        m.told = sent.told
+        self.writer.last = m            # for more queue groups
+        return 1
+
+    cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:
+        """As deliver, for a message whose trace has ended before this account."""
+        try:
+            if m.told & self.writer.bit:
+                return self.send(m, t)
+            return self.send_with(m, t, without_trace(m.body[:m.header_len]))
+        except Exception as error:
+            self.account.turn.faulted.append((self.writer.route, error))
+            return 0
+
+    cdef void tell_sender(self, Msg* m) noexcept:
+        """Send the client of an API request before it, if an advisory will name it."""
+        cdef bytes subject = m.subject[:m.subject_len]
+        if not subject.startswith(b"$JS.") or subject.startswith(b"$JS.ACK.") or not self.account.has_interest(AUDIT):
+            return
+        try:
+            session = <object> <PyObject*> m.origin
+            fields = public_client_info(session, self.account.name, session.host.server_name)
+            way = self.writer.bulk if self.writer.goes_aside(m) else self.writer
+            way.send_frame(FRAME_SENDER, orjson.dumps(fields))
+        except Exception as error:
+            self.account.turn.faulted.append((self.writer.route, error))
+
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        return 1 if trace.only else self.deliver(m, t)
+        if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open or m.told & self.writer.bit:
+            return self.send(m, t)      # nothing, or another queue group for the server that has the message
+        route = self.writer.route
+        origin = "" if trace.account is self.account else trace.account.name
+        hop = trace.leave(route.rid, route.info.server_name)
+        return self.send_with(m, t, with_hop(m.body[:m.header_len], hop, origin))
 
     def set_weight(self, bytes subject, bytes queue, int64_t weight) -> None:
         """Add, change or remove the other server's subscriptions of `subject` and `queue`; weight 0: remove."""

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.cluster.writer cimport RouteWriter
+from pyjs.core.account cimport Account
 from pyjs.core.intake cimport Intake
 from pyjs.core.sink cimport Turn
 from pyjs.wire.ops cimport Msg
@@ -30,15 +31,24 @@ cdef class Route:
     cdef RouteState state
     cdef readonly dict remote           # account name -> RemoteAccount
     cdef list numbered                  # the other side's numbers of accounts -> RemoteAccount or Unknown
+    cdef object sender                  # core.auth.identity.Sender of the next message; None: not told
     cdef readonly str closed_reason     # "": open
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns
     cdef readonly uint64_t in_msgs, in_bytes
+    cdef uint64_t frames                # that were taken
+    cdef readonly Route main            # the route whose large messages this connection carries, None: it is a route
+    cdef readonly Route aside           # the connection for large messages, None: there is none
+    cdef uint64_t awaited               # frames of `main` that come before the next one here
     cdef readonly bint silent           # no heartbeat for a while
     cdef readonly bint synced           # the other side has sent all interest that there was
 
+    cdef bint must_wait(self) noexcept
+    cdef int go_on_later(self) except -1
+    cdef int wake_aside(self) except -1
     cdef bint parse(self, int64_t work) except -1
     cdef int64_t parse_read(self, int64_t left) except? -1
     cdef int64_t take_msg(self) except -1
+    cdef int deliver_traced(self, Msg* m, Account account, set queues, object trace) except -1
     cdef int64_t refuse_msg(self) except -1
     cdef int deliver_here(self, Msg* m, const char* queues, size_t n) except -1
     cdef int take_frame(self) except -1

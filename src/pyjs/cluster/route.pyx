@@ -4,7 +4,7 @@ A subscription of the other server stands in the account here with the RemoteAcc
 that publishing finds it as it finds any other. A message leaves once for each server, however many subscriptions it
 has there: `Msg.told` has one bit for each route. Of a queue group, one server is chosen, and the frame names the
 group. A message that came by a route goes to subscriptions here only, since every server has a route to every other.
-writer.pyx has the output.
+writer.pyx has the output. Long because every kind of frame is read and checked here.
 
 Compiled: every message between servers (benchmarks/: 1-1 over a route).
 """
@@ -16,22 +16,28 @@ from pyjs.cluster.remote cimport RemoteAccount
 from pyjs.cluster.writer cimport RouteWriter
 from pyjs.core.account cimport EVERYWHERE, Account
 from pyjs.core.intake cimport HELD, Intake
+from pyjs.core.tracing.fan_out cimport fan_out_to
+from pyjs.core.tracing.scan cimport asks_for_trace
 from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST, FRAME_MSG, FRAME_PING,
-    FRAME_PONG, FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader, InterestFixed, MsgFixed,
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_AFTER, FRAME_CLIENTS, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST,
+    FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_SENDER, FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader,
+    InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting
-from pyjs.cluster.hello import LINE_MAX, BadHello, shown
+from pyjs.cluster.hello import LINE_MAX, BadHello, read_sender, shown
+from pyjs.core.tracing.trace import ROUTER, decide_routed
 
 cdef enum:
     WORK_MAX = 32768
     WORK_MIN = 1024
+    TRACE_WORK = 512            # headers read in Python, events, one more message
     FRAME_WORK = 48             # a frame other than a message
     COPIED_BITS = 8
     PING_MAX = 64               # bytes that are sent back
+    CLIENTS_SIZE = 4
     ACCOUNTS_MAX = 1048576      # numbers of accounts that one server may give
 
 SLOW = "Slow Consumer (Pending Bytes)"
@@ -44,6 +50,7 @@ class Unknown:
     def __init__(self, name: str) -> None:
         self.name = name
         self.weights = {}       # (subject, queue) -> weight
+        self.clients = 0
 
 
 cdef class Route:
@@ -74,6 +81,12 @@ cdef class Route:
         self.greeting = None
         self.state = OPEN
 
+    def serve(self, Route main not None) -> None:
+        """Carry the large messages of a route."""
+        self.main, main.aside = main, self
+        self.numbered = main.numbered
+        main.writer.use_bulk(self.writer)
+
     def close(self, str reason, str error="") -> None:
         """End the route; the other side receives `error`. Its subscriptions end at once."""
         if self.state == CLOSED:
@@ -96,6 +109,7 @@ cdef class Route:
             remote.account.unsubscribe_all(subs)
         self.cluster.route_closed(self)
         self.remote, self.numbered = {}, []
+        self.main = self.aside = None
         self.writer.end()               # it holds this route: a cycle would outlive both
 
     def lose_link(self) -> None:
@@ -136,6 +150,9 @@ cdef class Route:
     cdef bint parse(self, int64_t work) except -1:
         cdef int64_t left = work
         cdef bytes data
+        if self.must_wait():
+            self.input.hold()
+            return True
         while self.input.reads:
             data = self.input.reads[0]
             if self.state == GREETING:
@@ -150,18 +167,42 @@ cdef class Route:
                 left = self.parse_read(left)
             if self.state == CLOSED:
                 return False
+            if self.aside is not None:
+                self.wake_aside()
             if self.input.begun:
                 self.turn.input_left -= work - left
-                self.input.queued = True
-                self.turn.inputs.append(self)
+                if self.must_wait():
+                    self.input.hold()
+                else:
+                    self.go_on_later()
                 return True
             self.input.reads.popleft()
+            if self.must_wait():
+                self.input.hold()
+                return True
         self.turn.input_left -= work - left
         if self.input.over:
             self.close("Client Closed")
             return False
         self.input.go_on(HELD)
         return True
+
+    cdef int wake_aside(self) except -1:
+        """Let the connection for large messages go on, if it has waited for frames of this one."""
+        if self.aside is not None and self.aside.input.waits and not self.aside.must_wait():
+            self.aside.go_on_later()
+        return 0
+
+    cdef bint must_wait(self) noexcept:
+        """Return whether the route must take frames before this connection goes on."""
+        return self.main is not None and self.awaited > self.main.frames
+
+    cdef int go_on_later(self) except -1:
+        """Parse the rest in this turn or the next one."""
+        if not self.input.queued:
+            self.input.queued = True
+            self.turn.inputs.append(self)
+        return 0
 
     def greet(self, bytes data) -> bytes:
         """Take the lines of the greeting; return the rest, which is frames."""
@@ -193,6 +234,7 @@ cdef class Route:
                 self.host.log.error(f"{self} - a frame that is none")
                 self.close(PROTOCOL, "a frame has a wrong header")
                 return left
+            self.frames += 1
             if self.reader.header.kind == FRAME_MSG:
                 self.turn.extra_work = 0
                 left -= self.take_msg() + self.turn.extra_work
@@ -203,7 +245,7 @@ cdef class Route:
             else:
                 left -= FRAME_WORK
                 self.take_frame()
-            if self.state == CLOSED:
+            if self.state == CLOSED or self.must_wait():
                 return left
         return left
 
@@ -240,7 +282,14 @@ cdef class Route:
         m.body = m.tail + m.tail_len - 2 - m.size
         self.in_msgs += 1
         self.in_bytes += m.size
+        if self.main is not None:
+            self.main.in_msgs += 1
+            self.main.in_bytes += m.size
+        if self.sender is not None:
+            self.turn.sender, self.sender = self.sender, None
         receivers = self.deliver_here(&m, queues, fixed.queues_len)
+        if self.turn.sender is not None:
+            self.turn.sender = None
         return 1 + receivers * <int64_t> (1 + (m.size >> COPIED_BITS))
 
     cdef int deliver_here(self, Msg* m, const char* queues, size_t n) except -1:
@@ -249,8 +298,27 @@ cdef class Route:
         cdef object remote = self.numbered[number] if number < <uint32_t> len(self.numbered) else None
         if not isinstance(remote, RemoteAccount):
             return 0
+        if m.header_len and asks_for_trace(m.body, m.header_len):
+            decision = decide_routed(self.host, (<RemoteAccount> remote).account, m.body[:m.header_len], m.size)
+            if decision.dropped:
+                return 0
+            if decision.trace is not None:
+                return self.deliver_traced(m, (<RemoteAccount> remote).account, names_of(queues, n), decision.trace)
         return (<RemoteAccount> remote).account.deliver_routed(
             m, self.reader.header.flags & FLAG_PLAIN != 0, queues, n)
+
+    cdef int deliver_traced(self, Msg* m, Account account, set queues, object trace) except -1:
+        """As deliver_here, and publish the trace of this server."""
+        cdef int receivers
+        self.turn.extra_work += TRACE_WORK
+        trace.arrive(m.subject[:m.subject_len], ROUTER, self.rid, self.info.server_name)
+        self.turn.trace = trace
+        try:
+            receivers = fan_out_to(account, m, trace, self.reader.header.flags & FLAG_PLAIN != 0, queues)
+        finally:
+            self.turn.trace = None
+        self.host.send_trace(trace)
+        return receivers
 
     cdef int64_t refuse_msg(self) except -1:
         self.host.log.error(f"{self} - a message with wrong lengths, or an invalid subject")
@@ -268,10 +336,18 @@ cdef class Route:
                 self.take_account(self.reader.header.account, body)
             elif kind == FRAME_PING:
                 self.writer.send_frame(FRAME_PONG, body[:PING_MAX])
+            elif kind == FRAME_PONG and self.main is not None:
+                self.main.writer.note_taken(number_of(body))
             elif kind == FRAME_PONG:
                 self.cluster.pong(self, body)
+            elif kind == FRAME_AFTER:
+                self.awaited = number_of(body)
             elif kind == FRAME_INFO:
                 self.cluster.peer_says(self, body)
+            elif kind == FRAME_SENDER:
+                self.sender = read_sender(body) if self.cluster.options.local else None
+            elif kind == FRAME_CLIENTS:
+                self.take_clients(self.reader.header.account, body)
             elif kind == FRAME_SYNCED:
                 self.synced = True
                 self.cluster.route_synced(self)
@@ -313,11 +389,21 @@ cdef class Route:
         else:
             remote.weights.pop((subject, queue), None)
 
+    def take_clients(self, uint32_t number, bytes body) -> None:
+        """Note the number of clients that an account has at the other side."""
+        if number >= <uint32_t> len(self.numbered) or len(body) != CLIENTS_SIZE:
+            raise BadHello(f"clients of account number {number}, which has no name, or no number of them")
+        remote = self.numbered[number]
+        before, remote.clients = remote.clients, int.from_bytes(body, "little")
+        if isinstance(remote, RemoteAccount) and remote.clients > before:
+            self.host.clients_came_elsewhere(remote.account)
+
     def account_added(self, Account account) -> None:
         """Apply the other side's interest in an account from before the account existed here."""
         for number, each in enumerate(self.numbered):
             if isinstance(each, Unknown) and each.name == account.name:
                 remote = self.numbered[number] = self.remote_account(account)
+                remote.clients = each.clients
                 for (subject, queue), weight in each.weights.items():
                     remote.set_weight(subject, queue, weight)
 
@@ -339,6 +425,11 @@ cdef class Route:
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
         body = (<char*> &fixed)[:INTEREST_FIXED_SIZE] + subject + queue
         self.writer.send_frame(FRAME_INTEREST, body, remote.number)
+
+    def send_clients(self, Account account) -> None:
+        """Send the number of clients that an account has here."""
+        cdef RemoteAccount remote = self.remote_account(account)
+        self.writer.send_frame(FRAME_CLIENTS, len(account.sessions).to_bytes(CLIENTS_SIZE, "little"), remote.number)
 
     def send_line(self, bytes line) -> None:
         """Queue a line of the greeting."""
@@ -410,17 +501,17 @@ cdef class Route:
     @property
     def pending_size(self) -> int:
         """The number of bytes that wait for the other side, here and in the transport."""
-        return self.writer.pending_size
+        return self.writer.pending_size + (0 if self.aside is None else self.aside.pending_size)
 
     @property
     def out_msgs(self) -> int:
         """The number of messages that were sent."""
-        return self.writer.out_msgs
+        return self.writer.out_msgs + (0 if self.aside is None else self.aside.out_msgs)
 
     @property
     def out_bytes(self) -> int:
         """The bytes of their headers and payloads."""
-        return self.writer.out_bytes
+        return self.writer.out_bytes + (0 if self.aside is None else self.aside.out_bytes)
 
     @property
     def num_subscriptions(self) -> int:
@@ -478,6 +569,25 @@ cdef bint is_tail(Msg* m) noexcept nogil:
     n = end + 2 - digits
     return (m.tail_len == at + n + m.size + 2 and memcmp(m.tail + at, digits, n) == 0
             and m.tail[m.tail_len - 2] == c'\r' and m.tail[m.tail_len - 1] == c'\n')
+
+
+cdef object number_of(bytes body):
+    """Return the number in a frame."""
+    if len(body) != 8:
+        raise BadHello(f"a number of {len(body)} bytes")
+    return int.from_bytes(body, "little")
+
+
+cdef set names_of(const char* at, size_t left):
+    """Return the queue groups of a frame; are_queues has checked it."""
+    cdef set names = set()
+    cdef uint32_t n = 0
+    while left:
+        memcpy(&n, at, 4)
+        names.add(at[4:4 + n])
+        at += 4 + <size_t> n
+        left -= 4 + <size_t> n
+    return names
 
 
 cdef bint are_queues(const char* at, size_t left) noexcept nogil:

@@ -6,6 +6,14 @@ from pyjs.core.sink cimport Turn
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
+cdef enum:
+    BULK_MIN = 65536            # bytes of a large message
+    PUBLISHERS = 64             # classes of publishers; those of one class go aside together
+
+cdef inline size_t class_of(Msg* m) noexcept nogil:
+    """Return the class of the publisher: sessions are far apart in memory."""
+    return (<size_t> m.origin >> 10) % PUBLISHERS
+
 cdef class RouteWriter:
     cdef object route                   # whose output it is: the turn flushes it; None: the route has ended
     cdef object cluster                 # cluster.cluster.Cluster
@@ -20,11 +28,25 @@ cdef class RouteWriter:
     cdef Msg* last                      # the message written last, while it is being published; NULL: another frame
     cdef size_t frame_start, frame_size     # of its frame in `out`, which may get more queue groups
     cdef readonly uint64_t out_msgs, out_bytes
+    cdef uint64_t frames                # all that were queued
+    cdef RouteWriter bulk               # of the connection for large messages, None: there is none
+    cdef uint64_t aside_until[PUBLISHERS]   # by class of publisher: bulk.out_msgs after its last message there
+    cdef uint64_t aside_done            # messages of `bulk` that the other side has taken
+    cdef bint is_bulk
+    cdef uint64_t asked                 # of a bulk connection: out_msgs at the last question what was taken
+    cdef uint64_t after                 # of a bulk connection: frames of the route before its last message
 
     # Write a message, for the plain subscriptions or for the queue group of `t`; -1: there is no room.
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil
     # Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more.
     cdef int add_queue(self, Target* t) noexcept nogil
+    cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil
+    cdef inline bint goes_aside(self, Msg* m) noexcept nogil:
+        """Return whether a message takes the connection for large ones."""
+        return self.bulk is not None and (m.size >= BULK_MIN or self.aside_until[class_of(m)] > self.aside_done)
+
+    cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil
+    cdef void send_after(self, uint64_t frames) noexcept nogil
     cdef void tell_news(self) noexcept
     cdef void mark_dirty(self) noexcept nogil
     cdef int write_out(self) except -1

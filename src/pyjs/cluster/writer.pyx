@@ -3,22 +3,26 @@
 A message is written once, and the queue groups that get it are added to its frame while it is the last one.
 Invariant: a message leaves after the interest that was there before it, so that an answer finds its way back.
 
+Large messages have a connection of their own, so that small ones need not wait for them. The order of one publisher
+stays: after a large message all of its messages take that connection, until the other side has taken them; and there
+FRAME_AFTER lets the reader wait for what the route had before. Publishers are told apart by a few bits of their
+address: those that share them go together.
+
 Compiled: every message to another server (benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from pyjs.core.outbuf cimport OutBuf
+from pyjs.core.outbuf cimport FLUSH_AT, OutBuf
 from pyjs.core.session cimport ClientSession
 from pyjs.core.sink cimport Turn
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_MSG, HEADER_SIZE, MSG_FIXED_SIZE, FrameHeader, MsgFixed,
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_AFTER, FRAME_MSG, FRAME_PING, HEADER_SIZE, MSG_FIXED_SIZE, FrameHeader, MsgFixed,
 )
 
 cdef enum:
-    FLUSH_AT = 262144           # queued bytes that force a partial turn, as for clients
     JAMMED_PART = 8             # consumers rest when more than this part of `stall_at` waits
 
 
@@ -40,8 +44,18 @@ cdef class RouteWriter:
         self.bit = bit
         self.is_open = True
 
+    def use_bulk(self, RouteWriter bulk not None) -> None:
+        """Send large messages by another connection."""
+        bulk.is_bulk = True
+        self.bulk = bulk
+
+    def note_taken(self, uint64_t count) -> None:
+        """Note how many messages of the bulk connection the other side has taken."""
+        self.aside_done = count
+
     def end(self) -> None:
         """Take nothing more; the other side and the route are not needed any more."""
+        self.bulk = None
         self.is_open = False
         self.route = None
 
@@ -58,6 +72,8 @@ cdef class RouteWriter:
         if self.turn.news:
             with gil:
                 self.tell_news()
+        if self.goes_aside(m):
+            return self.send_aside(m, account, t)
         out = self.out.reserve(HEADER_SIZE + size)
         if out == NULL:
             self.mark_dirty()
@@ -86,16 +102,43 @@ cdef class RouteWriter:
         self.out.len += HEADER_SIZE + size
         self.frame_size = HEADER_SIZE + size
         self.last = m
+        self.frames += 1
         self.out_msgs += 1
         self.out_bytes += m.size
         if not self.dirty:
             self.mark_dirty()
-        if self.out.queued() > FLUSH_AT:
+        if self.out.queued() > self.out.relief_at:
             self.turn.pressure = True
+        if self.out.queued() > FLUSH_AT:
             self.turn.jammed = self.turn.jammed or self.out.unwritten() > self.out.stall_at // JAMMED_PART
             if self.out.unwritten() > self.out.stall_at and m.origin != NULL:
                 (<ClientSession> m.origin).slow_down()
         return 0
+
+    cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
+        """Write a message to the connection for large ones."""
+        self.last = NULL
+        if self.bulk.after != self.frames:
+            self.bulk.send_after(self.frames)
+        if self.bulk.send_msg(m, account, t) < 0:
+            return -1
+        self.aside_until[class_of(m)] = self.bulk.out_msgs
+        return 0
+
+    cdef void send_after(self, uint64_t frames) noexcept nogil:
+        """Let the other side take what follows after so many frames of the route."""
+        cdef FrameHeader header
+        header.size, header.account, header.kind, header.flags, header.reserved = 8, 0, FRAME_AFTER, 0, 0
+        self.after = frames
+        self.last = NULL
+        self.out.add(<const char*> &header, HEADER_SIZE)
+        self.out.add(<const char*> &frames, 8)
+
+    cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil:
+        """Add the queue group of `t` to the frame of `m`; -1: it is not the last one any more."""
+        if self.last == m:
+            return self.add_queue(t)
+        return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
 
     cdef int add_queue(self, Target* t) noexcept nogil:
         """Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more."""
@@ -123,6 +166,7 @@ cdef class RouteWriter:
         header.size, header.account, header.kind = <uint32_t> len(body), account, kind
         header.flags = header.reserved = 0
         self.last = NULL
+        self.frames += 1
         self.out.add(<const char*> &header, HEADER_SIZE)
         self.out.add(body, len(body))
         self.mark_dirty()
@@ -154,11 +198,16 @@ cdef class RouteWriter:
 
     def flush(self) -> None:
         """Write all queued frames, unless the transport's buffer is full."""
+        if self.is_bulk and self.asked < self.out_msgs:
+            self.asked = self.out_msgs
+            self.send_frame(FRAME_PING, self.asked.to_bytes(8, "little"))
+            self.dirty = False
         if self.lost:
             self.out.clear()
         elif not self.paused and self.out.queued():
             self.write_out()
             self.out.unsent = self.link.pending_size()
+        self.out.note_flush()
 
     def finish(self) -> None:
         """Write all queued frames, even if the transport's buffer is full."""

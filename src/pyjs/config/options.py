@@ -469,6 +469,16 @@ class Options:
         """Whether this process has the streams: of several workers only the first one."""
         return self.jetstream.enabled and (self.worker is None or self.worker.number == 1)
 
+    def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
+        """Return the JetStream limits of an account; None: it has no JetStream."""
+        configured = self.accounts.get(account)
+        if configured is not None and configured.jetstream is not None:
+            return configured.jetstream
+        if self.operator_keys or account != GLOBAL_ACCOUNT:  # accounts are those of tokens
+            return None
+        others = [each for each in self.accounts if each not in (GLOBAL_ACCOUNT, self.system_account)]
+        return None if others else AccountJetStreamOptions()
+
     @property
     def operator_keys(self) -> tuple[str, ...]:
         """The keys that may sign accounts; (): accounts and users are those of the file."""

@@ -17,6 +17,7 @@ cdef class Account:
     cdef readonly Turn turn
     cdef uint64_t random_state
     cdef public object jetstream        # the account's JetStream (jetstream.engine), None: not enabled
+    cdef public bytes api_prefix        # of API subjects with a domain, b"": there is no domain, or no JetStream
     cdef public Mappings mappings       # of published subjects, None: there are none
     cdef char* mapped                   # the last mapped subject of a client, NULL: none
     cdef public object exchange         # core.exchange.account_exchange.AccountExchange, None: imports nothing

@@ -13,6 +13,7 @@ class Account:
     subs: Sublist
     turn: Turn
     jetstream: object
+    api_prefix: bytes
     mappings: Mappings | None
     exchange: object
     interest: object

@@ -50,6 +50,7 @@ cdef class Account:
         self.random_state = seed | 1
         self.sessions = set()
         self.watched = {}
+        self.api_prefix = b""
 
     def __dealloc__(self):
         free(self.mapped)
@@ -202,8 +203,8 @@ cdef class Account:
         cdef uint32_t i
         for i in range(r.n):
             if r.targets[i].sink == sink and not r.targets[i].sub.closed:
-                if self.jetstream is not None:
-                    subject = self.jetstream.plain_subject(subject)
+                if self.api_prefix and subject.startswith(self.api_prefix):
+                    subject = b"$JS.API." + subject[len(self.api_prefix):]
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
                 return b"HMSG %b %b %d %d\r\n%b\r\n" % (
                     m.reply[:m.reply_len], r.targets[i].sub.sid[:r.targets[i].sub.sid_len], len(status), len(status),

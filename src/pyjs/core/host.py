@@ -112,6 +112,10 @@ class Host(ABC):
         """Return (-ERR text, close reason) if `account` takes no more clients; None: accepted."""
 
     @abstractmethod
+    def clients_came_elsewhere(self, account: Account) -> None:
+        """Enforce the limit of `account` after another server accepted a client of it."""
+
+    @abstractmethod
     def apply_account(self, options: AccountOptions, tag: str) -> None:
         """Add an account, or change its limits and JetStream; `tag` is its name for people."""
 

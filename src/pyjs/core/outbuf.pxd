@@ -2,6 +2,7 @@
 from cpython.object cimport PyObject
 
 cdef enum:
+    FLUSH_AT = 262144           # bytes between two partial turns: a larger buffer does not fit in the L2 cache
     BACKLOG_MAX = 33554432      # bytes that may wait for slow writes, all together; publishers of more are slowed
 
 
@@ -17,11 +18,16 @@ cdef class OutBuf:
     cdef public size_t limit           # max_pending: more sets `overflow`
     cdef size_t stall_at        # pending bytes from which publishers are slowed down
     cdef size_t unsent          # bytes in the transport after the last write to it
+    cdef size_t relief_at       # queued bytes that force a partial turn
     cdef public bint overflow
 
     cdef inline size_t queued(self) noexcept nogil:
         """Return the number of bytes that wait for the transport."""
         return self.pieces_len + self.len
+
+    cdef inline void note_flush(self) noexcept nogil:
+        """Force no partial turn before FLUSH_AT more bytes are queued: the transport took what it could."""
+        self.relief_at = self.pieces_len + self.len + FLUSH_AT
 
     cdef inline size_t unwritten(self) noexcept nogil:
         """Return the number of bytes here, plus those in the transport after the last write to it."""

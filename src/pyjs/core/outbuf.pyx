@@ -27,6 +27,7 @@ cdef class OutBuf:
 
     def __cinit__(self, size_t limit=67108864):
         self.set_limit(limit)
+        self.relief_at = FLUSH_AT
         self.pieces = []
 
     def __dealloc__(self):

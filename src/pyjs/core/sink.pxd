@@ -19,6 +19,7 @@ cdef class Turn:
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn
     cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
     cdef public object trace            # core.tracing.trace.Trace of the message that is being published; None: none
+    cdef object sender                  # core.auth.identity.Sender of a request from another worker; None: none
     cdef int64_t extra_work             # work of the current delivery, besides 1 for each receiver
     cdef readonly object inputs         # deque of ClientSessions with input left, longest waiting first
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
@@ -53,7 +54,7 @@ cdef class Request:
     cdef readonly bytes reply           # b"": none
     cdef readonly bytes headers         # b"" or the whole NATS/1.0 block
     cdef readonly bytes payload
-    cdef readonly object session        # the ClientSession that published, None: the server itself
+    cdef readonly object session        # the ClientSession that published, or a Sender; None: the server itself
 
 cdef class PySink(Sink):
     """A sink that copies the message; the turn calls `handler` with the copy as a Request."""

@@ -161,7 +161,7 @@ cdef class PySink(Sink):
         return 0 if trace.only else self.deliver(m, t)
 
     cdef int copy_out(self, Msg* m) except -1:
-        cdef object session = None if m.origin == NULL else <object> <PyObject*> m.origin
+        cdef object session = self.turn.sender if m.origin == NULL else <object> <PyObject*> m.origin
         self.turn.extra_work += COPY_OUT_WORK
         self.turn.requests.append(Request(
             self.handler, m.subject[:m.subject_len], m.reply[:m.reply_len], m.body[:m.header_len],

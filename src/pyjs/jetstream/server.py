@@ -274,13 +274,8 @@ class JetStreamServer:
 
     def _limits_of(self, name: str) -> AccountJetStreamOptions | None:
         """Return the JetStream limits of an account, or None if it has no JetStream."""
-        configured = self._host.options.accounts.get(name)
-        if configured is not None and configured.jetstream is not None:
-            return configured.jetstream
-        system = self._host.options.system_account
-        others = [each for each in self._host.options.accounts if each not in (GLOBAL_ACCOUNT, system)]
-        if self._host.options.operator_keys:
-            return None  # all accounts are those of tokens
-        if name == GLOBAL_ACCOUNT and (not others or name in self.accounts):
-            return AccountJetStreamOptions()
-        return None
+        options = self._host.options
+        limits = options.jetstream_of(name)
+        if limits is None and name == GLOBAL_ACCOUNT and name in self.accounts and not options.operator_keys:
+            return AccountJetStreamOptions()  # it keeps its streams when a reload brings other accounts
+        return limits

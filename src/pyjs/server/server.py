@@ -12,7 +12,7 @@ import enum
 import os
 import sys
 import warnings
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 RECOVERY_S = 0.01  # of recovery between two iterations of the loop
 MEET_S = 3.0  # that a worker which replaces another one waits for the others
 FETCHERS = 4  # threads that ask an account server
+FIRST_WORKER = 1  # has the streams
+STREAMS_S = 10.0  # that another worker waits for them to close
 CLOSING_S = 1.0  # time for connections to take their last output when the server stops
 
 
@@ -103,6 +105,7 @@ class Server:
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
         self._stands_in = False
+        self.stops_with_all = False  # a worker other than the first: that one stops too
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self._pid = 0  # of the process that started it
@@ -487,7 +490,9 @@ class Server:
         jetstream_stopped = asyncio.Event()
         self._jetstream.stop(jetstream_stopped.set)
         await jetstream_stopped.wait()
+        await self._hear_first_worker()
         attempt(self.log, self.node.stop)
+        self._leave_cluster()
         self.driver.stop()
         await self._workers.finish()
         await self._close_connections()
@@ -517,7 +522,19 @@ class Server:
         if self._monitoring is not None:
             self._monitoring.pages.listener.close()
         if self._routes is not None:
-            self._routes.stop()
+            self._routes.close_port()
+
+    def _leave_cluster(self) -> None:
+        """Close the routes, after everything that clients of other servers must hear."""
+        if self._routes is not None:
+            attempt(self.log, self._routes.stop)
+
+    async def _hear_first_worker(self) -> None:
+        """Pass on what the streams of the first worker say at their end, if that worker stops as well."""
+        if self.stops_with_all and self._routes is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STREAMS_S):
+                    await self._routes.wait_left(FIRST_WORKER)
 
     async def _close_connections(self) -> None:
         """Wait until every connection has sent its last output; drop those that take too long."""
@@ -560,5 +577,6 @@ class Server:
         attempt(self.log, self._jetstream.abort)
         if not self.loop.is_closed():
             attempt(self.log, self.node.stop)
+            self._leave_cluster()
             for connection in self.connections:
                 connection.abort()

@@ -149,7 +149,8 @@ class SystemEvents(SessionEvents):
     def traced(self, trace: Trace) -> None:
         """Publish a trace, after the PubAck if a stream stores the message."""
         request: dict[str, object] = {"header": dict(sorted(trace.headers.items())), "msgsize": trace.size}
-        body = self._answers().event({}, {"request": request, "events": trace.events})
+        hops = {"hops": trace.hops} if trace.hops else {}
+        body = self._answers().event({}, {"request": request, **hops, "events": trace.events})
         headers, body = encoded(body, trace.encoding)
         if trace.later is None:
             trace.account.send(trace.dest, body, headers)

@@ -14,7 +14,7 @@ cdef enum:
 
 
 cdef inline bint is_valid(FrameHeader* header) noexcept nogil:
-    if header.kind < FRAME_ACCOUNT or header.kind > FRAME_SYNCED or header.reserved:
+    if header.kind < FRAME_ACCOUNT or header.kind > FRAME_AFTER or header.reserved:
         return False
     return header.size <= (<uint32_t> FRAME_MAX if header.kind == FRAME_MSG else <uint32_t> CONTROL_MAX)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pyjs.cluster.hello import BadHello, PeerInfo, connect_line, info_line, read_hello, shown
+from pyjs.cluster.hello import BadHello, PeerInfo, connect_line, info_line, read_hello, read_sender, shown
 
 ME = PeerInfo("NID", "name", "EAST", "", 6222, ("10.0.0.1:4222",), True, "0.1.0")
 
@@ -41,6 +41,8 @@ def test_the_login_is_only_in_connect() -> None:
         ({"cluster": "EAST\r"}, "the field cluster is no printable text"),
         ({"purpose": "tea"}, "a connection for 'tea' is not known here"),
         ({"server_id": ""}, "the field server_id is missing"),
+        ({"rid": -1}, "the field rid is no number"),
+        ({"beside": True}, "the field beside is no number"),
     ],
 )
 def test_a_wrong_field_is_named(change: dict[str, object], text: str) -> None:
@@ -51,3 +53,13 @@ def test_a_wrong_field_is_named(change: dict[str, object], text: str) -> None:
 
 def test_what_the_other_side_sent_is_shown_short_and_printable() -> None:
     assert shown(b"\x1b[31m\xff" + b"x" * 1000) == "'\\x1b[31m\\\\xff" + "x" * 91 + "'"
+
+
+def test_a_sender_is_a_json_object() -> None:
+    assert read_sender(b'{"user":"u"}').fields == {"user": "u"}
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b'"u"'])
+def test_a_sender_that_is_no_object_is_refused(text: bytes) -> None:
+    with pytest.raises(BadHello, match="the sender of a message is no JSON"):
+        read_sender(text)

@@ -5,6 +5,7 @@ Source: fields and their order probed on nats-server 2.15.1 (tests/conformance/t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import quoted, time_text
@@ -56,6 +57,13 @@ def public_client_info(session: ClientSession, account: str, server: str) -> dic
     fields = client_info(session, account, server)
     fields.pop("jwt", None)
     return fields
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sender:
+    """A client of another worker that has sent a request."""
+
+    fields: dict[str, object]  # as public_client_info
 
 
 def log_label(session: ClientSession) -> str:

@@ -4,3 +4,5 @@ from pyjs.wire.ops cimport Msg
 
 # As Account.publish, with the result of each subscription in `trace`; returns the number of receivers.
 cdef int fan_out(Account account, Msg* m, object trace) except -1
+# The same for plain subscriptions if `plain`, and for the queue groups in `queues`; None: for all.
+cdef int fan_out_to(Account account, Msg* m, object trace, bint plain, object queues) except -1

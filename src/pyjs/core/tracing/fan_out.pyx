@@ -20,14 +20,18 @@ cdef enum:
 
 
 cdef int fan_out(Account account, Msg* m, object trace) except -1:
+    return fan_out_to(account, m, trace, True, None)
+
+
+cdef int fan_out_to(Account account, Msg* m, object trace, bint plain, object queues) except -1:
     cdef Subscription sub
     cdef int receivers = 0
     cdef dict groups = {}
     cdef list members
-    for sub in account.subs.match(m.subject[:m.subject_len]):
-        if sub.queue:
+    for sub in account.subs.match(m.found_by[:m.found_by_len] if m.aliased else m.subject[:m.subject_len]):
+        if sub.queue and (queues is None or sub.queue in queues):
             groups.setdefault(sub.queue, []).append(sub)
-        else:
+        elif plain and not sub.queue:
             receivers += deliver(sub, m, trace)
     for members in groups.values():
         receivers += deliver_group(account, members, m, trace)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 DEST = "Nats-Trace-Dest"
 ONLY = "Nats-Trace-Only"
-ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # of an older protocol
+HOP = "Nats-Trace-Hop"  # the way of a message through servers
+ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # of a message that changed its account, between servers
 DISABLED = (
     "trace disabled"  # a destination that is not a subject: a server before this one decided against a trace
 )
@@ -75,6 +76,13 @@ def _is_sampled(parent: str) -> bool:
         return False
     flags = int(parts[3], 16)
     return flags < 128 and flags & 1 == 1  # nats-server reads a signed byte
+
+
+def with_hop(block: bytes, hop: str, origin: str = "") -> bytes:
+    """Return a header block for another server; `origin`: the account of the publisher, if it is another one."""
+    kept = [line for line in block[:-4].split(b"\r\n") if not line.startswith(HOP.encode() + b":")]
+    added = [f"{ORIGIN_ACCOUNT}: {origin}".encode()] if origin else []
+    return b"\r\n".join([*kept, *added, f"{HOP}: {hop}".encode(), b"", b""])
 
 
 def without_trace(block: bytes) -> bytes:

@@ -14,59 +14,69 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import quoted, time_text
 from pyjs.core.auth.violations import publish_violation
-from pyjs.core.tracing.request import DEST, ORIGIN_ACCOUNT, TraceRequest, read_request, without_trace
+from pyjs.core.tracing.request import DEST, HOP, ORIGIN_ACCOUNT, TraceRequest, read_request, without_trace
 from pyjs.subjects.tokens import is_valid_literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjs.core.account import Account
+    from pyjs.core.host import Host
     from pyjs.core.session import ClientSession
     from pyjs.subjects.sublist import Subscription
 
 CLIENT = 0  # kind of a connection
+ROUTER = 1
 ALL = 100  # percent of the messages with a traceparent
 
 
 class Trace:
-    """The trace of one message from a client."""
+    """The trace of one message from a client, or from another server."""
 
     __slots__ = (
-        "_session",
+        "_host",
         "account",
         "dest",
         "encoding",
         "events",
         "headers",
+        "hop",
+        "hops",
+        "ingress",
         "later",
         "only",
         "size",
         "stream",
     )
 
-    def __init__(
-        self, session: ClientSession, request: TraceRequest, dest: str, subject: bytes, size: int
-    ) -> None:
-        self._session = session
-        self.account: Account = session.account
+    def __init__(self, host: Host, account: Account, request: TraceRequest, dest: str, size: int) -> None:
+        self._host = host
+        self.account = account  # it is published there
+        self.ingress = account  # where the message came in
         self.dest = dest.encode()
         self.only = request.only  # deliver and store nothing
         self.encoding = request.first("Accept-Encoding")
         self.headers = request.headers
+        self.hop = ""  # of this server; "": the client is here
+        self.hops = 0  # servers that the message went on to
         self.size = size
         self.stream: dict[str, object] | None = None  # the event of the stream that took the message
         self.later: Callable[[bytes, bytes, bytes], None] | None = (
             None  # publishes when the message is written
         )
         self.events: list[dict[str, object]] = []
-        self._add(
-            "in",
-            kind=CLIENT,
-            cid=session.cid,
-            **_named(session),
-            acc=session.account.name,
-            subj=_text(subject),
-        )
+
+    def arrive(self, subject: bytes, kind: int, cid: int, name: str) -> None:
+        """Record the arrival from a client or a server."""
+        named = {"name": name} if name else {}
+        self._add("in", kind=kind, cid=cid, **named, acc=self.ingress.name, subj=_text(subject))
+
+    def leave(self, cid: int, name: str) -> str:
+        """Record the passage to another server; return the hop of that server."""
+        self.hops += 1
+        hop = f"{self.hop}.{self.hops}" if self.hop else str(self.hops)
+        self._add("eg", kind=ROUTER, cid=cid, name=name, hop=hop)
+        return hop
 
     def fail(self, error: str) -> None:
         """Record that the message was refused on arrival."""
@@ -75,7 +85,7 @@ class Trace:
     def egress(self, session: ClientSession, sub: Subscription, error: str = "") -> None:
         """Record the delivery to a subscription of a client, or the reason against it."""
         fields: dict[str, object] = {"kind": CLIENT, "cid": session.cid, **_named(session)}
-        if session.account is not self.account:
+        if session.account is not self.ingress:
             fields["acc"] = session.account.name
         fields["sub"] = _text(sub.subject)
         if sub.queue:
@@ -84,7 +94,7 @@ class Trace:
 
     def service(self, subject: bytes, dest: bytes) -> None:
         """Record a request that the server answers through the system account."""
-        system = self._session.host.system_account
+        system = self._host.system_account
         self._add("si", acc="" if system is None else system.name, **{"from": _text(subject)}, to=_text(dest))
 
     def imported(self, account: str, subject: bytes, to: bytes) -> None:
@@ -119,7 +129,7 @@ class Trace:
         return self.stream is not None and "error" in self.stream
 
     def _add(self, event_type: str, **fields: object) -> dict[str, object]:
-        event = {"type": event_type, "ts": time_text(self._session.host.clock.now_ns()), **fields}
+        event = {"type": event_type, "ts": time_text(self._host.clock.now_ns()), **fields}
         self.events.append(event)
         return event
 
@@ -159,7 +169,29 @@ def decide(session: ClientSession, subject: bytes, block: bytes, size: int) -> D
     if not _may_trace_to(session, dest.encode()):
         session.report(publish_violation(dest.encode()))
         return Decision(dropped=True)
-    return Decision(Trace(session, request, dest, subject, size))
+    trace = Trace(session.host, session.account, request, dest, size)
+    trace.arrive(subject, CLIENT, session.cid, session.options.name)
+    return Decision(trace)
+
+
+def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Decision:
+    """Decide whether a message from another server is traced here; that server has checked the request."""
+    request = read_request(block)
+    if request is None:
+        return Decision()
+    origin = request.first(ORIGIN_ACCOUNT)
+    publisher = host.accounts.get(origin) if origin else account
+    if publisher is None:
+        return Decision(dropped=request.only)
+    dest = request.first(DEST)
+    if request.external:
+        if publisher.trace_dest is None or not publisher.trace_dest.dest:
+            return Decision()
+        dest = publisher.trace_dest.dest
+    trace = Trace(host, publisher, request, dest, size)
+    trace.ingress = account
+    trace.hop = request.first(HOP)
+    return Decision(trace)
 
 
 def _is_sampled(session: ClientSession, sampling: int) -> bool:

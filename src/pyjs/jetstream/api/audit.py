@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.core.account import Account
-from pyjs.core.auth.identity import public_client_info
+from pyjs.core.auth.identity import Sender, public_client_info
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Request
 from pyjs.jetstream import advisories
@@ -42,7 +42,7 @@ def client_of(account: Account, shared: Shared, request: Request) -> JsonDict | 
     """Return the fields that describe the client of a request; None: the server itself sent it."""
     if isinstance(request.session, ClientSession):
         return public_client_info(request.session, account.name, shared.server_name)
-    return None
+    return request.session.fields if isinstance(request.session, Sender) else None
 
 
 def _plain(subject: str, domain: str) -> str:

@@ -141,12 +141,6 @@ class JetStream:
         """The stored streams that a newer server wrote, by name."""
         return {} if self._files is None else self._files.offline
 
-    def plain_subject(self, subject: bytes) -> bytes:
-        """Return an API subject without its domain; other subjects are returned unchanged."""
-        prefix = b"$JS.%b.API." % self.options.domain.encode()
-        is_alias = bool(self.options.domain) and subject.startswith(prefix)
-        return b"$JS.API." + subject[len(prefix) :] if is_alias else subject
-
     def num_consumers(self) -> int:
         """Return the number of consumers of all streams."""
         return sum(len(stream.consumers) for stream in self.streams.values())

@@ -23,6 +23,8 @@ from pyjs.server.tls.port import TlsPort
 from pyjs.server.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.cluster.cluster import Cluster
     from pyjs.cluster.mesh import Dial
     from pyjs.cluster.route import Route
@@ -112,16 +114,29 @@ class RoutePort:
 
     async def wait_met(self, count: int) -> None:
         """Wait until the interest of `count` other servers is known."""
-        met = asyncio.Event()
+        await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
+
+    async def wait_left(self, number: int) -> None:
+        """Wait until the worker `number` has closed its route."""
+        await self._wait(
+            lambda: all(
+                route.info is None or route.info.route_port != number
+                for route in self.cluster.routes.values()
+            )
+        )
+
+    async def _wait(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds after a turn."""
+        held = asyncio.Event()
 
         def look() -> None:
-            if sum(route.synced for route in self.cluster.routes.values()) >= count:
-                met.set()
+            if holds():
+                held.set()
 
         self.driver.after_turn.append(look)
         try:
             look()
-            await met.wait()
+            await held.wait()
         finally:
             self.driver.after_turn.remove(look)
 
@@ -146,12 +161,15 @@ class RoutePort:
         """Stop the thread; call it after all connections are closed."""
         await self._tls.close()
 
-    def stop(self) -> None:
-        """Accept nobody, connect to nobody, and close all routes."""
+    def close_port(self) -> None:
+        """Accept nobody, and connect to nobody."""
         self._stopped = True
         self.listener.close()
         for task in self._dialing:
             task.cancel()
+
+    def stop(self) -> None:
+        """Close all routes."""
         self.cluster.stop()
 
     def _dial_due(self) -> None:

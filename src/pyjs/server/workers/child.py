@@ -45,7 +45,7 @@ class Overseer:
         self._pages: Pages | None = None
         self._loaded_ns = 0  # when the configuration was read last
         self._first: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._channel = Channel(self._taken, self.stop)
+        self._channel = Channel(self._taken, self._stop_with_all)
 
     async def connect(self, fd: int) -> Message:
         """Return the first message."""
@@ -85,13 +85,19 @@ class Overseer:
         elif hasattr(self, "_server"):
             self._server.request_stop()
 
+    def _stop_with_all(self) -> None:
+        """Stop, as all workers do; those without streams let the first one end before."""
+        if hasattr(self, "_server") and self._server.options.worker is not None:
+            self._server.stops_with_all = self._server.options.worker.number != 1
+        self.stop()
+
     def _taken(self, message: Message, body: bytes) -> None:
         if not self._first.done():
             self._first.set_result(message)
             return
         do = message["do"]
         if do == "stop":
-            self.stop()
+            self._stop_with_all()
         elif do == "lame_duck":
             self._server.start_lame_duck()
         elif do == "reload":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjs.core.tracing.request import disabled_in_place, read_request, without_trace
+from pyjs.core.tracing.request import disabled_in_place, read_request, with_hop, without_trace
 
 PARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-"
 
@@ -75,3 +75,9 @@ def test_a_stored_message_asks_for_no_trace_later() -> None:
     )
     assert disabled_in_place(block(b"Nats-Trace-Dest:t")) == block(b"Nats-Trace-Dest:trace disabled")
     assert disabled_in_place(block(b"k: v")) == block(b"k: v", b"Nats-Trace-Dest: trace disabled")
+
+
+def test_the_hop_of_another_server_replaces_the_own_one() -> None:
+    assert with_hop(block(b"Nats-Trace-Dest: t", b"Nats-Trace-Hop: 1", b"k: v"), "1.2", "A") == block(
+        b"Nats-Trace-Dest: t", b"k: v", b"Nats-Trace-Origin-Account: A", b"Nats-Trace-Hop: 1.2"
+    )

@@ -1,0 +1,38 @@
+"""The clients of each account at the other servers, for the limit that an account has in the whole cluster.
+
+A server tells the others how many clients an account has, once a turn if that changed. Two clients that log in at two
+servers at the same time may both be accepted; each server then closes its newest ones, as nats-server does
+(tests/conformance/test_cluster_limits.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjs.cluster.route import Route
+    from pyjs.core.account import Account
+
+
+class Headcount:
+    """The numbers that this server tells, and those that it was told."""
+
+    def __init__(self, routes: dict[str, Route]) -> None:
+        self._routes = routes
+        self._changed: dict[Account, None] = {}  # an ordered set
+
+    def note(self, account: Account) -> None:
+        """Tell the others of the clients of an account, with the next `tell`."""
+        self._changed[account] = None
+
+    def tell(self) -> None:
+        """Send the changed numbers on every open route."""
+        changed, self._changed = self._changed, {}
+        for account in changed:
+            for route in self._routes.values():
+                route.send_clients(account)
+
+    def elsewhere(self, account: Account) -> int:
+        """Return the number of clients that an account has at the other servers."""
+        remotes = (route.remote.get(account.name) for route in self._routes.values())
+        return sum(remote.clients for remote in remotes if remote is not None)
