@@ -48,7 +48,8 @@ class Batch:
     sent: int = 0
     committed: bool = False  # the commit was sent
     refused: bool = False
-    seq: int = 0  # of the last message, as told
+    seq: int = 0  # of the message `last`, as told
+    last: int = 0
     told: dict[int, int] = field(default_factory=dict)  # acknowledged messages, and when that was told
 
 
@@ -154,13 +155,14 @@ class Batches:
             demand(self.world.faults or code in SURE_REFUSALS, f"batch #{batch.number}: {body}")
             batch.refused = code in SURE_REFUSALS
             return
-        demand(body["count"] == batch.total, f"batch #{batch.number} of {batch.total}: {body}")
+        demand(body.get("count") == batch.total, f"batch #{batch.number} of {batch.total}: {body}")
         if batch.expected is not None:
             first = body["seq"] - batch.total + 1
             demand(
                 first == batch.expected + 1, f"batch #{batch.number}: expected {batch.expected}, got {body}"
             )
-        batch.seq = self.last_told = body["seq"]
+        batch.seq, batch.last = body["seq"], batch.total
+        self.last_told = batch.seq
         batch.told = dict.fromkeys(range(1, batch.total + 1), self.world.moment())
 
     def heard(self, frame: Frame) -> None:
@@ -178,7 +180,7 @@ class Batches:
             demand(body["count"] <= batch.sent, f"fast batch #{batch.number}: {body} of {batch.sent}")
             self._tell(batch, body["count"])
             if body["count"]:
-                batch.seq = body["seq"]
+                batch.seq, batch.last = body["seq"], body["count"]
         elif "error" in body:
             code = body["error"]["err_code"]
             demand(self.world.faults or code == 10208, f"fast batch #{batch.number}: {body}")
@@ -198,8 +200,7 @@ class Batches:
                 batch.told = {
                     number: told_ns for number, told_ns in batch.told.items() if told_ns <= since_ns
                 }
-                if not batch.told:
-                    batch.seq = 0
+                batch.seq = batch.seq if batch.last in batch.told else 0
 
     # -- what must hold --------------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ class Batches:
     def _audit(self, name: str, messages: list[StoredMessage]) -> None:
         seqs: dict[int, dict[int, int]] = {}  # batch -> number in it -> sequence
         for message in messages:
-            number, at, total, _ = message.payload.split(b".", 3)
+            number, at, _ = message.payload.split(b".", 2)
             batch = self.batches[name].get(int(number))
             demand(batch is not None and int(at) <= batch.sent, f"{name}: {message.seq} was not sent")
             there = seqs.setdefault(int(number), {})
@@ -237,9 +238,9 @@ class Batches:
     def _check_told(self, name: str, batch: Batch, there: dict[int, int]) -> None:
         for at in batch.told:
             demand(at in there, f"{name}: {at} of #{batch.number} was acknowledged and is gone")
-        if batch.told and batch.seq:
-            last = there[max(batch.told)]
-            demand(last == batch.seq, f"{name}: #{batch.number} was told {batch.seq}, and is at {last}")
+        if batch.seq:
+            found = there[batch.last]
+            demand(found == batch.seq, f"{name}: #{batch.number} was told {batch.seq}, and is at {found}")
 
     def _check_whole(self, batch: Batch, there: dict[int, int]) -> None:
         text = f"{ATOMIC}: #{batch.number} of {batch.total}"

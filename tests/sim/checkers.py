@@ -107,6 +107,7 @@ class ConsumerModel:
     waiting: list[tuple[str, Publish]] = field(default_factory=list)  # ack subjects not used yet
     start_seq: int = 0  # what is before the last reset need not be delivered
     resetting: bool = False  # a reset is not answered yet
+    resets: int = 0
 
     def wants(self, publish: Publish) -> bool:
         """Whether the filter matches."""

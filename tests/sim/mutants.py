@@ -16,6 +16,7 @@ from tests.sim.process import Process, SimClient, SimSwitch, SimThread
 from tests.sim.world import World
 
 import pyjs.jetstream.manage.consumers as consumers
+from pyjs.jetstream.consumer.reset import reset_seq
 
 
 class EarlyThread(SimThread):
@@ -220,14 +221,19 @@ class LeakyBatches(_EditedWorld):
 
 
 class ForgetfulResets(World):
-    """Answers resets, and does nothing."""
+    """Resets to the ack floor, whatever was asked for and is told."""
 
     def run(self) -> None:
-        done, consumers.start_again = consumers.start_again, lambda consumer, seq: None
+        start_again = consumers.start_again
+
+        def forget(consumer: Any, seq: int) -> None:
+            start_again(consumer, reset_seq(consumer, 0))
+
+        consumers.start_again = forget
         try:
             super().run()
         finally:
-            consumers.start_again = done
+            consumers.start_again = start_again
 
 
 class CountsTwice(_EditedWorld):

@@ -23,9 +23,14 @@ def reset_consumer(world: World, at: int, model: StreamModel) -> None:
     if model.config["retention"] != "limits" or not there:
         return
     consumer = world.rng.choice(there)
-    wanted = world.rng.randrange(1, model.max_seq + 3) if world.rng.random() < 0.7 else 0
+    wanted, chance = 0, world.rng.random()
+    delivered = [seq for seq, publish in model.at.items() if publish.number in consumer.delivered]
+    if chance < 0.5 and delivered:
+        wanted = world.rng.choice(delivered)
+    elif chance < 0.8:
+        wanted = world.rng.randrange(1, model.max_seq + 3)
     consumer.confirmed, consumer.waiting = {}, []
-    consumer.resetting = True
+    consumer.resetting, consumer.resets = True, consumer.resets + 1
     consumer.start_seq = max(consumer.start_seq, wanted)
 
     def answered(body: dict[str, Any]) -> None:

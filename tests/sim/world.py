@@ -312,7 +312,7 @@ class World:
             self._update_stream(at, model)
         elif chance < 0.752:
             self._delete_stream(at, model)
-        elif chance < 0.76:
+        elif chance < 0.78:
             reset_consumer(self, at, model)
         elif chance < 0.87:
             self._pull(at, model)
@@ -731,9 +731,10 @@ class World:
         for number in covered:
             consumer.acked[number] = self.moment()
         self.say(f"{consumer.name} {what.decode() or 'ack'} {publish}")
+        resets = consumer.resets
 
         def answered(frame: Frame) -> None:
-            if frame.headers or frame.payload:
+            if frame.headers or frame.payload or resets != consumer.resets:
                 return
             self.say(f"{consumer.name} {what.decode() or 'ack'} {publish} is confirmed")
             for number in covered:
