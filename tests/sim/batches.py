@@ -220,20 +220,21 @@ class Batches:
     def _audit(self, name: str, messages: list[StoredMessage]) -> None:
         seqs: dict[int, dict[int, int]] = {}  # batch -> number in it -> sequence
         for message in messages:
-            number, at, _ = message.payload.split(b".", 2)
-            batch = self.batches[name].get(int(number))
-            demand(batch is not None and int(at) <= batch.sent, f"{name}: {message.seq} was not sent")
-            there = seqs.setdefault(int(number), {})
-            demand(int(at) not in there, f"{name}: {int(at)} of #{int(number)} is there twice")
-            there[int(at)] = message.seq
-        for number, batch in self.batches[name].items():
-            there = seqs.get(number, {})
-            self._check_told(name, batch, there)
+            fields = message.payload.split(b".", 2)
+            number, at = int(fields[0]), int(fields[1])
+            batch = self.batches[name].get(number)
+            demand(batch is not None and at <= batch.sent, f"{name}: {message.seq} was not sent")
+            there = seqs.setdefault(number, {})
+            demand(at not in there, f"{name}: {at} of #{number} is there twice")
+            there[at] = message.seq
+        for each in self.batches[name].values():
+            there = seqs.get(each.number, {})
+            self._check_told(name, each, there)
             if name == ATOMIC:
-                self._check_whole(batch, there)
+                self._check_whole(each, there)
             else:
                 order = [there[at] for at in sorted(there)]
-                demand(order == sorted(order), f"{name}: #{number} is out of order: {there}")
+                demand(order == sorted(order), f"{name}: #{each.number} is out of order: {there}")
 
     def _check_told(self, name: str, batch: Batch, there: dict[int, int]) -> None:
         for at in batch.told:

@@ -224,16 +224,17 @@ class ForgetfulResets(World):
     """Resets to the ack floor, whatever was asked for and is told."""
 
     def run(self) -> None:
-        start_again = consumers.start_again
+        names = vars(consumers)
+        start_again = names["start_again"]
 
         def forget(consumer: Any, seq: int) -> None:
             start_again(consumer, reset_seq(consumer, 0))
 
-        consumers.start_again = forget
+        names["start_again"] = forget
         try:
             super().run()
         finally:
-            consumers.start_again = start_again
+            names["start_again"] = start_again
 
 
 class CountsTwice(_EditedWorld):

@@ -78,19 +78,19 @@ cdef class SegmentWriter:
         # A start would not believe a longer one, nor a higher sequence.
         if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX:
             return 0
-        if s.n and not (self.batching or self.parted) and self.outgrown(s, length, ts):
+        if s.n and not (self.batching or self.part_at) and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
                 return 0
             s = index_last(&self.catalogue.index)
-        p = NULL if self.parted else self.stage(length)     # parts are in the file
-        if p == NULL and not self.parted:
+        p = NULL if self.part_at else self.stage(length)     # parts are in the file
+        if p == NULL and not self.part_at:
             return 0
         e = self.catalogue.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts)
         if e == NULL:
             return 0
         e.offset = <uint32_t> s.end
         s.end += length
-        if self.parted:
+        if self.part_at:
             return self.catalogue.last_seq
         if self.batching:
             self.last_at, self.chain_before_last = self.staged, self.chain
@@ -156,14 +156,13 @@ cdef class SegmentWriter:
         self.batching = False
         if self.staged and self.write_staged() != 0:
             return -1
-        self.parted = True
         self.part_at, self.part_chain = self.written, self.chain
         return 0
 
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
         cdef size_t length = RECORD_SIZE_MIN + m.subject_len + m.size
         cdef char* p = NULL
-        if self.parted and length <= RECORD_SIZE_MAX and not self.condition.refuses():
+        if self.part_at and length <= RECORD_SIZE_MAX and not self.condition.refuses():
             p = self.stage(length)
         if p == NULL:
             return -1
@@ -171,24 +170,24 @@ cdef class SegmentWriter:
         return 0
 
     cdef int flush_parts(self) noexcept nogil:
-        if not self.parted or self.condition.refuses():
+        if not self.part_at or self.condition.refuses():
             return -1
         return self.write_staged() if self.staged else 0
 
     cdef void end_parts(self) noexcept nogil:
-        self.parted = False
+        self.part_at = 0
         self.state_due = True           # as in end_batch
 
     cdef void drop_parts(self) noexcept nogil:
-        if self.parted:
+        if self.part_at:
             with gil:
                 self.take_back_parts()
 
     cdef void take_back_parts(self) noexcept:
         """Remove the records of a batch that is not whole."""
-        self.parted = False
         self.staged = 0
         self.written, self.chain, self.chain_written = self.part_at, self.part_chain, self.part_chain
+        self.part_at = 0
         if self.encryption is None:
             try:
                 self.cut()
