@@ -44,7 +44,7 @@ cdef class SegmentWriter:
     cdef size_t batch_at, last_at           # in `staging`: where the batch begins, and its last record so far
     cdef uint64_t batch_chain, chain_before_last        # checksums before both
     cdef uint64_t batch_from                # the first sequence of the batch
-    cdef uint64_t part_at, part_chain       # in the file: where parts begin, and the checksum before; 0: there are none
+    cdef uint64_t part_at, part_chain       # where parts begin, 0: there are none; checksum before
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file

@@ -207,13 +207,17 @@ cdef class SegmentScan:
                 if self.batch_at:
                     self.part_end = next_at
                     return 1
-                self.torn = True
+                if not self.torn:       # else it is another hole of the same batch
+                    self.torn, self.part_end = True, at
             self.report(at, next_at - at, b"damaged bytes between records")
             self.c.lost_bytes += next_at - at
             self.after_damage = max(<size_t> 1, (next_at - at) // (RECORD_SIZE_MIN + 1))
             memcpy(&self.c.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
             self.adrift = True
             at = next_at
+        if self.torn:                   # of a batch without its end: the next records take its place
+            at = self.part_end
+            memcpy(&self.c.chain, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
         self.c.end = at
         return self.fill_gap(self.torn_seq + 1) if self.torn_seq >= self.c.base_seq + self.c.n else 0
 
@@ -235,7 +239,8 @@ cdef class SegmentScan:
 
     cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil:
         """Whether the message belongs to a batch that began before the hole; its headers tell the last one."""
-        cdef const char* headers = record + RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0) + h.subject_len
+        cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
+        cdef const char* headers = record + fixed + h.subject_len
         return h.flags & FLAG_UNFINISHED or memmem(headers, h.header_len, b"\nNats-Batch-Id:", 15) != NULL
 
     cdef bint accept(self, size_t at) noexcept nogil:

@@ -128,3 +128,18 @@ def test_of_a_batch_with_a_hole_nothing_counts(tmp_path: Path) -> None:
             # then
             assert found.messages in sums, f"sectors {low}..{high}: {found.messages}, {found.problems}"
             assert found.problems or found.messages == 71
+
+
+def test_what_is_written_after_a_batch_with_holes_and_no_end_takes_its_place(tmp_path: Path) -> None:
+    # given
+    store = killed_store(tmp_path / "store", (b"a", b"b"), b"", (3, 40))
+    data = bytearray((store / SEGMENT).read_bytes())
+    begin, end = data.index(b"s.b.2") // SECTOR + 1, data.rindex(b"s.b.40") - 32
+    for sector in (begin, begin + 4):
+        data[sector * SECTOR : (sector + 1) * SECTOR] = bytes(SECTOR)
+    data[end:] = bytes(len(data) - end)
+    # when
+    found = scan_segment(bytes(data))
+    # then
+    assert found.messages == 1 + 3
+    assert found.end < begin * SECTOR

@@ -1,8 +1,8 @@
 """The commit of an atomic batch: its messages are checked, then all are stored or none.
 
 A small batch is committed where its last message arrives. A large one is committed in steps of bounded work over
-several turns: the checks; the bytes, which the store takes in parts; and last the index, so that no reader sees a
-message before all of them are there. Meanwhile publishes of the stream are held, in order, and its other commits wait.
+several turns: the checks; the bytes, which the store takes in parts; last the index, so that no reader sees a message
+before all of them are there. Meanwhile publishes of the stream are held, in order, and its other commits wait.
 Whatever else changes the stream calls `finish` first. If many publishes are held, each further one does a part of
 the work itself.
 
