@@ -196,3 +196,27 @@ def updates(victim: Victim) -> None:
     subject = f"$JS.API.STREAM.UPDATE.{STREAM}"
     body = '{"name":"%s","subjects":["load.>","x.%d"],"max_msgs":%d,"allow_direct":true}'
     ask(victim, [_call(subject, (body % (STREAM, n, 50_000 + n)).encode()) for n in range(500)])
+
+
+def _batch(number: int, inbox: bytes) -> bytes:
+    """Return an atomic batch of 60 MB, whose commit is answered at `inbox`."""
+    lines = []
+    for seq in range(1, 1_001):
+        head = b"NATS/1.0\r\nNats-Batch-Id: b%d\r\nNats-Batch-Sequence: %d\r\n" % (number, seq)
+        head += b"Nats-Batch-Commit: 1\r\n\r\n" if seq == 1_000 else b"\r\n"
+        reply = b"%s.b " % inbox if seq == 1_000 else b""
+        sizes = b"%d %d" % (len(head), len(head) + 60_000)
+        lines.append(b"HPUB big %s%s\r\n%s%s\r\n" % (reply, sizes, head, bytes(60_000)))
+    return b"".join(lines)
+
+
+@attack("4 atomic batches of 60 MB", setup=lambda v: v.stream("BIG", ["big"], allow_atomic=True))
+def large_batches(victim: Victim) -> None:
+    client = victim.client()
+    for number in range(4):
+        before = client.count
+        client.queue(_batch(number, client.inbox))
+        client.run(lambda before=before: client.count > before)  # type: ignore[misc]
+        if client.messages and b'"count"' not in client.messages[-1][2]:
+            victim.note(client.messages[-1][2][:200].decode(errors="replace"))
+    victim.count(4, client.count)

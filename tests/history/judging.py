@@ -17,6 +17,11 @@ from tests.history.playing import Player, Seen
 
 SETTLE_S = 3.0  # until limits, acknowledgements and removals have taken effect on both
 PLAYS = 3  # a history differs if each of them does
+# Histories in which nats-server is wrong in a way that no rule of making.py can leave out.
+KNOWN = {
+    271: "after a refused batch, nats-server tells 4 as the last sequence of a stream whose last is 3",
+    641: "after a reset, nats-server counts a message in num_pending that was deleted right after its publish",
+}
 CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }\n'
 
 
@@ -128,12 +133,12 @@ def both_servers() -> Iterator[Pair]:
 
 
 def run(seeds: range, say: Callable[[str], None]) -> list[int]:
-    """Play the histories of `seeds`; return those that differ. Each is told in its shortest form."""
+    """Play the histories of `seeds` but the known ones; return those that differ, each told in its shortest form."""
     failed = []
     with both_servers() as pair:
         for seed in seeds:
             history = make(seed)
-            if (found := pair.steady(history)) is not None:
+            if seed not in KNOWN and (found := pair.steady(history)) is not None:
                 failed.append(seed)
                 say(told(*pair.shortest(history, found)))
     return failed

@@ -106,6 +106,12 @@ def make(seed: int) -> History:
     return _Maker(rng, kind).history(seed)
 
 
+def without_last_id(publish: Publish) -> Publish:
+    """Leave out Nats-Expected-Last-Msg-Id: where it is wrong, a fast batch of nats-server may not end."""
+    lines = tuple(line for line in publish.headers if line[0] != "Nats-Expected-Last-Msg-Id")
+    return Publish(publish.subject, publish.payload, lines)
+
+
 class _Maker:
     def __init__(self, rng: random.Random, kind: Kind) -> None:
         self.rng = rng
@@ -127,6 +133,8 @@ class _Maker:
             made += self._step()
         if self.config.get("allow_msg_ttl") and self.rng.random() < 0.03:
             made += [Publish("ttl", "x", (("Nats-TTL", "1"),)), Gone()]
+        # nats-server may count a message in num_pending that was deleted at once, until the next pull.
+        made += [Fetch(consumer, 1) for consumer in self.consumers]
         return History(seed, self.kind, self.config, tuple(made))
 
     # -- streams -----------------------------------------------------------------------------------------------
@@ -300,7 +308,7 @@ class _Maker:
             operation = 0 if number == 1 else rng.choice((1, 1, 1, 1, 4))
             if number == count:
                 operation = rng.choice((2, 2, 3, operation))
-            parts.append((sequence, operation, self._publish()))
+            parts.append((sequence, operation, without_last_id(self._publish())))
         return FastBatch(self.batches, rng.choice((1, 2, 5, 0)), rng.choice(("fail", "ok")), tuple(parts))
 
     def _removal(self) -> Operation:

@@ -105,6 +105,9 @@ class ConsumerModel:
     confirmed: dict[int, int] = field(default_factory=dict)  # answered: when
     adopted_ns: int = 0  # when a start found it that nobody had been told of; 0: somebody was
     waiting: list[tuple[str, Publish]] = field(default_factory=list)  # ack subjects not used yet
+    start_seq: int = 0  # what is before the last reset need not be delivered
+    resetting: bool = False  # a reset is not answered yet
+    resets: int = 0
 
     def wants(self, publish: Publish) -> bool:
         """Whether the filter matches."""
@@ -503,7 +506,7 @@ class StreamModel:
         assert isinstance(delivered, dict)
         for seq, publish in self.present.items():
             if (
-                seq <= floor["stream_seq"]
+                consumer.start_seq <= seq <= floor["stream_seq"]
                 and consumer.wants(publish)
                 and publish.number not in consumer.acked
             ):

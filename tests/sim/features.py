@@ -1,7 +1,7 @@
 """Counters and schedules in a simulation: two streams of their own, and what must hold for them.
 
 COUNT: each message of a subject has the sum of the one before and its own increment; nobody's increment counts twice;
-what was acknowledged is there, with the value that was told.
+what was acknowledged is there, with the value that was told; of an atomic batch all increments count, or none.
 
 SCHED: a product belongs to a schedule that was sent, is not earlier than its schedule and than the time that the one
 before announced, and comes after neither a replacement nor an ending; a schedule of one time has one product, and a
@@ -33,7 +33,7 @@ NS_PER_S = 1_000_000_000
 LATE_NS = 2 * NS_PER_S  # how late a confirmed schedule may be while the process runs
 COUNT, SCHED = "COUNT", "SCHED"
 CONFIGS: dict[str, dict[str, Any]] = {
-    COUNT: {"name": COUNT, "subjects": ["COUNT.*"], "allow_msg_counter": True, "allow_direct": True},
+    COUNT: {"name": COUNT, "subjects": ["COUNT.*"], "allow_msg_counter": True, "allow_atomic": True},
     SCHED: {"name": SCHED, "subjects": ["SCHED.>"], "allow_msg_schedules": True, "allow_direct": True},
 }
 KEYS = ("a", "b", "c")
@@ -53,6 +53,7 @@ class Sent:
     told_ns: int = 0  # 0: nobody promised anything
     sent_ns: int = 0
     products: list[StoredMessage] = field(default_factory=list)
+    batch: list[Sent] = field(default_factory=list)  # of the last message of one: all of it
 
 
 class Features:
@@ -91,9 +92,16 @@ class Features:
             demand(self.world.faults, f"{name} not created: {body}")
 
     def _count(self, at: int) -> None:
-        sent = self._next(COUNT)
-        sent.amount = self.rng.choice((1, -1, 7, 10**20))
-        self._publish(at, COUNT, sent, f"COUNT.{sent.key}", b"", f"Nats-Incr: {sent.amount}")
+        batch = [self._next(COUNT) for _ in range(self.rng.choice((1, 1, 1, 2, 9)))]
+        for number, sent in enumerate(batch, 1):
+            sent.amount = self.rng.choice((1, -1, 7, 10**20))
+            lines = [f"Nats-Incr: {sent.amount}"]
+            if len(batch) > 1:
+                lines += [f"Nats-Batch-Id: b{batch[0].number}", f"Nats-Batch-Sequence: {number}"]
+                if number == len(batch):
+                    sent.batch = batch
+                    lines.append("Nats-Batch-Commit: 1")
+            self._publish(at, COUNT, sent, f"COUNT.{sent.key}", b"", *lines)
 
     def _schedule(self, at: int) -> None:
         sent, chance = self._next(SCHED), self.rng.random()
@@ -120,7 +128,7 @@ class Features:
         block = "\r\n".join(["NATS/1.0", *lines, f"Own: {sent.number}", "", ""]).encode()
 
         def answered(frame: Frame) -> None:
-            if frame.headers:
+            if frame.headers or not frame.payload:
                 return
             body = json.loads(frame.payload)
             self.world.say(f"#{sent.number} of {name}: {frame.payload.decode()}")
@@ -130,7 +138,12 @@ class Features:
                 )  # the schedule is over, and its product is there
                 demand(self.world.faults or wrong_end, f"#{sent.number} of {name}: {body}")
                 return
-            sent.seq, sent.value, sent.told_ns = body["seq"], body.get("val", ""), self.world.moment()
+            for back, each in enumerate(reversed(sent.batch or [sent])):
+                each.seq, each.value, each.told_ns = (
+                    body["seq"] - back,
+                    body.get("val", ""),
+                    self.world.moment(),
+                )
 
         self.world._request(at, subject, payload, answered, block)
 
@@ -177,10 +190,12 @@ class Features:
             if sent.told_ns:
                 told = f"#{sent.number} was told {sent.seq}, {sent.value}"
                 demand(
-                    (sent.seq, sent.value) == (message.seq, value),
+                    (sent.seq, sent.value or value) == (message.seq, value),
                     f"COUNT: {told}, not {message.seq}, {value}",
                 )
         for sent in self.sent[COUNT].values():
+            there = [each.number in seen for each in sent.batch]
+            demand(all(there) or not any(there), f"COUNT: the batch of #{sent.number} is there in part")
             demand(
                 not sent.told_ns or sent.number in seen, f"COUNT: #{sent.number} was acknowledged and is gone"
             )

@@ -15,6 +15,9 @@ from tests.sim.disk import Directory, File, SimDisk
 from tests.sim.process import Process, SimClient, SimSwitch, SimThread
 from tests.sim.world import World
 
+import pyjs.jetstream.manage.consumers as consumers
+from pyjs.jetstream.consumer.reset import reset_seq
+
 
 class EarlyThread(SimThread):
     """Gives each job for done before it has run."""
@@ -137,6 +140,22 @@ class StubbornClient(EditingClient):
     replacement = b"Nats-Scheduler: SCHED.no."
 
 
+class LeakyClient(EditingClient):
+    """Second messages of atomic batches are stored at once. The header keeps its size."""
+
+    pattern = rb"Nats-Batch-Id:(.*\r\nNats-Batch-Sequence: 2\r\n)"
+    replacement = rb"Xats-Batch-Id:\1"
+
+
+class DoublingClient(SimClient):
+    """Increments arrive twice."""
+
+    def send(self, data: bytes) -> None:
+        super().send(data)
+        if data.startswith(b"HPUB COUNT."):
+            super().send(data)
+
+
 def _one_less(match: re.Match[bytes]) -> bytes:
     digits = len(match[2])
     return match[1] + b"%0*d" % (digits, max(0, int(match[2]) - 1))
@@ -164,7 +183,7 @@ class TermingClient(EditingClient):
 
 
 class _EditedWorld(World):
-    client_class: type[EditingClient]
+    client_class: type[SimClient]
 
     def _begin(self, crash_in: int | None = None) -> None:
         self.process_class = type("EditedProcess", (Process,), {"client_class": self.client_class})
@@ -193,6 +212,35 @@ class EndlessSchedules(_EditedWorld):
     """Goes on after the end of a schedule."""
 
     client_class = StubbornClient
+
+
+class LeakyBatches(_EditedWorld):
+    """Stores a part of a batch."""
+
+    client_class = LeakyClient
+
+
+class ForgetfulResets(World):
+    """Resets to the ack floor, whatever was asked for and is told."""
+
+    def run(self) -> None:
+        names = vars(consumers)
+        start_again = names["start_again"]
+
+        def forget(consumer: Any, seq: int) -> None:
+            start_again(consumer, reset_seq(consumer, 0))
+
+        names["start_again"] = forget
+        try:
+            super().run()
+        finally:
+            names["start_again"] = start_again
+
+
+class CountsTwice(_EditedWorld):
+    """Adds each increment twice."""
+
+    client_class = DoublingClient
 
 
 class NoDedupe(_EditedWorld):
@@ -311,4 +359,7 @@ MUTANTS: dict[str, type[World]] = {
     "fires early": EarlySchedules,
     "does not fire": SilentSchedules,
     "ends ignored": EndlessSchedules,
+    "half a batch": LeakyBatches,
+    "counts twice": CountsTwice,
+    "reset forgotten": ForgetfulResets,
 }

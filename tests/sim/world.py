@@ -17,10 +17,13 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from tests.sim.batches import CONFIGS as BATCH_CONFIGS
+from tests.sim.batches import Batches
 from tests.sim.checkers import ConsumerModel, Publish, Removal, StreamModel, demand
 from tests.sim.disk import SimDisk
 from tests.sim.features import CONFIGS, Features
 from tests.sim.process import Process, SimClient
+from tests.sim.resets import reset_consumer
 from tests.support.disk import Crash
 
 import pyjs.jetstream.consumer.record as consumer_record
@@ -71,6 +74,7 @@ class World:
         self.digest = 0
         self.draining = False
         self.features = Features(self)
+        self.batches = Batches(self)
 
     def say(self, text: str) -> None:
         """Add a line to the trace."""
@@ -192,6 +196,7 @@ class World:
                 break
             self._died(rng.choice(("power", "kill")))
         self.say(f"life {self.lives} begins")
+        self.batches.begin()
         self._check_log()
         self.clients = [self.process.client() for _ in range(3)]
         for at, client in enumerate(self.clients):
@@ -225,6 +230,7 @@ class World:
             else:
                 model.renew(since)
         self.features.died(how, since)
+        self.batches.died(how, since)
         if how == "power":
             self.disk.lose_power()
         else:
@@ -282,6 +288,9 @@ class World:
         if self.features.rng.random() < 0.12:
             self.features.act(at)
             return
+        if self.batches.rng.random() < 0.12:
+            self.batches.act(at)
+            return
         models = [model for model in self.streams.values() if model.exists]
         if not models or (len(models) < 2 and rng.random() < 0.05):
             self._create_stream(at)
@@ -303,6 +312,8 @@ class World:
             self._update_stream(at, model)
         elif chance < 0.752:
             self._delete_stream(at, model)
+        elif chance < 0.78:
+            reset_consumer(self, at, model)
         elif chance < 0.87:
             self._pull(at, model)
         else:
@@ -340,6 +351,8 @@ class World:
                 self._delivered(frame)
             elif frame.subject in self.waiting:
                 self.waiting.pop(frame.subject)(frame)
+            elif frame.subject.endswith(b".$FI"):
+                self.batches.heard(frame)
 
     # -- streams -------------------------------------------------------------------------------------------
 
@@ -435,7 +448,7 @@ class World:
             self._adopt_limits(model, served[model.name])
             model.latest_ns = max(model.latest_ns, self.now())
             self._adopt_consumers(model, served[model.name])
-        back = set(served) - set(self.streams) - set(CONFIGS)
+        back = set(served) - set(self.streams) - set(CONFIGS) - set(BATCH_CONFIGS)
         demand(not back, f"streams are back: {back}")
 
     def _adopt_limits(self, model: StreamModel, stream: Any) -> None:
@@ -459,7 +472,7 @@ class World:
             if consumer.deleting:  # it was gone for the stream, which let go of what it wanted
                 consumer.number = self.number
             consumer.exists, consumer.deleting = True, False
-            consumer.waiting = []
+            consumer.waiting, consumer.resetting = [], False
         demand(set(stream.consumers) <= set(model.consumers), f"consumers are back: {set(stream.consumers)}")
 
     def audit(self, restarted: bool = False) -> None:
@@ -472,6 +485,7 @@ class World:
             if model.name in served and model.exists:
                 self._audit_stream(model, served[model.name], restarted)
         self.features.audit(served)
+        self.batches.audit(served)
         if restarted:
             self.power_lost = False
 
@@ -717,9 +731,10 @@ class World:
         for number in covered:
             consumer.acked[number] = self.moment()
         self.say(f"{consumer.name} {what.decode() or 'ack'} {publish}")
+        resets = consumer.resets
 
         def answered(frame: Frame) -> None:
-            if frame.headers or frame.payload:
+            if frame.headers or frame.payload or resets != consumer.resets:
                 return
             self.say(f"{consumer.name} {what.decode() or 'ack'} {publish} is confirmed")
             for number in covered:
@@ -754,7 +769,7 @@ class World:
                 for publish in model.present.values():
                     if consumer.wants(publish) and consumer.exists:
                         done = publish.number in consumer.delivered or publish.number in consumer.acked
-                        done = done or bool(model.excuse(publish))
+                        done = done or publish.seq < consumer.start_seq or bool(model.excuse(publish))
                         demand(done, f"{publish} was never delivered to {consumer.name} of {model.name}")
 
     def _deliveries(self) -> int:

@@ -1,7 +1,13 @@
 """The store of memory streams."""
 from pyjs.store.index.sequences cimport Segment
 from pyjs.store.store cimport StreamStore
+from pyjs.wire.ops cimport Msg
 
 cdef class MemStore(StreamStore):
     """Messages in memory, lost when the process ends."""
+    cdef char** parts                   # bodies of a batch that are not in the index yet
+    cdef size_t n_parts, parts_room
+    cdef size_t part_at                 # the next one that `append` takes
+
     cdef Segment* begin_segment(self) noexcept nogil
+    cdef char* body_of(self, Msg* m) noexcept nogil

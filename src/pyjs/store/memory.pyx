@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from pyjs.base.grow cimport grow
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.sequences cimport index_find, index_last, index_push, is_dead, segment_new
 from pyjs.store.store cimport Record, fill_record
@@ -22,6 +23,10 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 cdef class MemStore(StreamStore):
     def __cinit__(self):
         self.catalogue = Catalogue(16)
+
+    def __dealloc__(self):
+        self.drop_parts()
+        free(self.parts)
 
     cdef Segment* tail(self) noexcept nogil:
         cdef Segment* s = index_last(&self.catalogue.index)
@@ -49,16 +54,47 @@ cdef class MemStore(StreamStore):
             s = self.begin_segment()            # times inside a segment are in order
         if s == NULL:
             return 0
-        body = <char*> malloc(m.subject_len + m.size + 1)
+        body = self.body_of(m)
         if body == NULL:
             return 0
-        memcpy(body, m.subject, m.subject_len)
-        memcpy(body + m.subject_len, m.body, m.size)
         if self.catalogue.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts) == NULL:
             free(body)
             return 0
         s.bodies[s.n - 1] = body
         return self.catalogue.last_seq
+
+    cdef char* body_of(self, Msg* m) noexcept nogil:
+        """Return a copy of a message, or the part that is one; NULL: no memory."""
+        cdef char* body
+        if self.part_at < self.n_parts:
+            body, self.parts[self.part_at] = self.parts[self.part_at], NULL
+            self.part_at += 1
+            return body
+        body = <char*> malloc(m.subject_len + m.size + 1)
+        if body != NULL:
+            memcpy(body, m.subject, m.subject_len)
+            memcpy(body + m.subject_len, m.body, m.size)
+        return body
+
+    cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
+        if grow(<void**> &self.parts, &self.parts_room, self.n_parts + 1, sizeof(char*)) != 0:
+            return -1
+        self.part_at = self.n_parts         # so that body_of makes a copy
+        self.parts[self.n_parts] = self.body_of(m)
+        if self.parts[self.n_parts] == NULL:
+            return -1
+        self.n_parts += 1
+        self.part_at = 0
+        return 0
+
+    cdef void end_parts(self) noexcept nogil:
+        self.drop_parts()
+
+    cdef void drop_parts(self) noexcept nogil:
+        cdef size_t i
+        for i in range(self.n_parts):
+            free(self.parts[i])
+        self.n_parts = self.part_at = 0
 
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
         cdef Segment* s = index_find(&self.catalogue.index, seq)

@@ -127,6 +127,21 @@ cdef class StreamStore:
     cdef void drop_batch(self) noexcept nogil:
         pass
 
+    cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
+        return 0
+
+    cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
+        return 0
+
+    cdef int flush_parts(self) noexcept nogil:
+        return 0
+
+    cdef void end_parts(self) noexcept nogil:
+        pass
+
+    cdef void drop_parts(self) noexcept nogil:
+        pass
+
     cdef int commit(self) noexcept nogil:
         return 0
 

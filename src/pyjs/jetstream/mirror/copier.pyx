@@ -19,7 +19,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from pyjs.base.grow cimport grow
 from pyjs.jetstream.stream.limits cimport (
-    ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, SEALED,
+    ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, SEALED,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
@@ -168,7 +168,7 @@ cdef class Copier(StreamConsumer):
         if self.origin is None and not self.owner.find_origin(self):
             return
         self.active_ns = self.target.turn.now
-        if self.target.turn.copies_left <= 0 or self.origin.store.changing:
+        if self.target.turn.copies_left <= 0 or self.origin.store.changing or self.target.limits.features & HOLDS:
             self.queued = True
             self.target.turn.held.append(self)
             return

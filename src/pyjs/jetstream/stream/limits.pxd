@@ -15,6 +15,8 @@ cdef enum Feature:
     REMOVES_ACKNOWLEDGED = 128               # interest or workqueue retention: acknowledged messages are removed
     COUNTS = 256                # a message adds to the last value of its subject
     SCHEDULES = 512             # messages may be schedules
+    HOLDS = 1024                # publishes wait for the end of a large batch; no option
+    IN_STEPS = 2048             # commits wait too: its steps have begun
 
 cdef class StreamLimits:
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 is unlimited

@@ -94,6 +94,7 @@ cdef class Stream(Sink):
     cdef tell_consumers(self)
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1
     cdef ask_for_sync(self)
+    cdef finish_batch(self)
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil
     cdef bint makes_room(self) noexcept nogil

@@ -23,8 +23,8 @@ from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport (
-    ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK,
-    REMOVES_ACKNOWLEDGED, SCHEDULES, SEALED, StreamLimits, Usage, UsageShare,
+    ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, IN_STEPS, KEEPS_INTEREST,
+    NO_ACK, REMOVES_ACKNOWLEDGED, SCHEDULES, SEALED, StreamLimits, Usage, UsageShare,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
 from pyjs.jetstream.stream.retention cimport remove_unneeded
@@ -102,6 +102,7 @@ cdef class Stream(Sink):
 
     def configure(self, config) -> None:
         """Apply `config`; the next commit evicts messages beyond lowered limits."""
+        self.finish_batch()
         self.config = config
         cdef int64_t max_age_ns = self.limits.max_age_ns
         self.limits.read(config)
@@ -134,6 +135,7 @@ cdef class Stream(Sink):
         cdef bytes subject = m.subject[:m.subject_len]
         if self.closed:
             return 0
+        self.finish_batch()
         from pyjs.core.tracing.request import disabled_in_place  # imported lazily, as in tracing/publish.pyx
         self.mark_dirty()
         trace.enter_stream(self.name)
@@ -167,9 +169,8 @@ cdef class Stream(Sink):
 
     cdef int ingest(self, Msg* m) noexcept nogil:
         cdef uint64_t seq
-        if self.limits.features & SEALED:
-            self.refuse(m, 10109, 0)
-            return 0
+        if self.limits.features & (SEALED | HOLDS):
+            return self.special.deliver(m, NULL) if self.limits.features & HOLDS else self.refuse(m, 10109, 0)
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
             return self.special.deliver(m, NULL)
         if m.header_len:
@@ -457,6 +458,11 @@ cdef class Stream(Sink):
         with gil:
             self.turn.streams.append(self)
 
+    cdef finish_batch(self):
+        """Have a batch that is committed in steps come to its end: the stream is about to change."""
+        if self.limits.features & HOLDS:
+            self.special.finish()
+
     def note_change(self) -> None:
         """Commit in this turn."""
         self.mark_dirty()
@@ -470,7 +476,7 @@ cdef class Stream(Sink):
         """Write the batch, then send answers, report removals to consumers and wake those that wait."""
         self.dirty = False
         self.staged_bytes = 0
-        if self.closed:                         # closed in this turn, after it was queued
+        if self.closed or self.limits.features & IN_STEPS:      # closed in this turn, after it was queued
             return
         if self.store.commit() != 0:
             self.commit_failed()
@@ -601,6 +607,7 @@ cdef class Stream(Sink):
         Raises:
             StoreFailed: the change is not written.
         """
+        self.finish_batch()
         was_dirty = self.dirty
         self.commit()
         self.dirty = was_dirty
@@ -634,7 +641,8 @@ cdef class Stream(Sink):
         """Remove some expired messages; return whether there are more."""
         self.mark_dirty()
         cdef bint leaves_markers = self.limits.marker_ttl_ns != 0
-        return not self.closed and self.aging.drop_some(self, self.wall(), self.limits.max_age_ns, leaves_markers)
+        return not self.closed and (self.limits.features & HOLDS != 0 or self.aging.drop_some(
+            self, self.wall(), self.limits.max_age_ns, leaves_markers))
 
     def leave_marker(self, bytes subject, uint64_t expired) -> None:
         """Store the marker of a subject whose last message, `expired`, is removed."""

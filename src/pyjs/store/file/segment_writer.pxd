@@ -44,6 +44,7 @@ cdef class SegmentWriter:
     cdef size_t batch_at, last_at           # in `staging`: where the batch begins, and its last record so far
     cdef uint64_t batch_chain, chain_before_last        # checksums before both
     cdef uint64_t batch_from                # the first sequence of the batch
+    cdef uint64_t part_at, part_chain       # where parts begin, 0: there are none; checksum before
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file
@@ -57,6 +58,13 @@ cdef class SegmentWriter:
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
     cdef void end_batch(self) noexcept nogil
     cdef void drop_batch(self) noexcept nogil
+    cdef void encode(self, char* p, Msg* m, size_t length, uint64_t seq, int64_t ts, int flags) noexcept nogil
+    cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
+    cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil
+    cdef int flush_parts(self) noexcept nogil
+    cdef void end_parts(self) noexcept nogil
+    cdef void drop_parts(self) noexcept nogil
+    cdef void take_back_parts(self) noexcept
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil
     cdef Segment* tail(self) noexcept nogil
     cdef int jump_to(self, uint64_t seq) noexcept nogil

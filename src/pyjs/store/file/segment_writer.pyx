@@ -75,41 +75,46 @@ cdef class SegmentWriter:
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
         cdef size_t length = RECORD_SIZE_MIN + m.subject_len + m.size
         cdef Segment* s = self.tail()
-        cdef RecordHeader* h
         cdef Entry* e
         cdef char* p
         # A start would not believe a longer one, nor a higher sequence.
         if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX:
             return 0
-        if s.n and not self.batching and self.outgrown(s, length, ts):
+        if s.n and not (self.batching or self.part_at) and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
                 return 0
             s = index_last(&self.catalogue.index)
-        p = self.stage(length)
-        if p == NULL:
+        p = NULL if self.part_at else self.stage(length)     # parts are in the file
+        if p == NULL and not self.part_at:
             return 0
         e = self.catalogue.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts)
         if e == NULL:
             return 0
-        h = <RecordHeader*> p
+        e.offset = <uint32_t> s.end
+        s.end += length
+        if self.part_at:
+            return self.catalogue.last_seq
+        if self.batching:
+            self.last_at, self.chain_before_last = self.staged, self.chain
+        self.encode(p, m, length, self.catalogue.last_seq, ts, FLAG_UNFINISHED if self.batching else 0)
+        if self.staged_from == 0:
+            self.staged_from = self.catalogue.last_seq
+        return self.catalogue.last_seq
+
+    cdef void encode(self, char* p, Msg* m, size_t length, uint64_t seq, int64_t ts, int flags) noexcept nogil:
+        """Write the record of a message at `p`, the end of the staging buffer."""
+        cdef RecordHeader* h = <RecordHeader*> p
         h.length = <uint32_t> length
         h.kind = KIND_MSG
-        h.flags = FLAG_UNFINISHED if self.batching else 0
+        h.flags = flags
         h.subject_len = m.subject_len
-        h.seq = self.catalogue.last_seq
+        h.seq = seq
         h.ts = ts
         h.header_len = m.header_len
         memcpy(p + RECORD_HEADER_SIZE, m.subject, m.subject_len)
         memcpy(p + RECORD_HEADER_SIZE + m.subject_len, m.body, m.size)
-        if self.batching:
-            self.last_at, self.chain_before_last = self.staged, self.chain
         self.chain = seal_record(p, length, self.chain)
-        e.offset = <uint32_t> s.end
-        s.end += length
         self.staged += length
-        if self.staged_from == 0:
-            self.staged_from = self.catalogue.last_seq
-        return self.catalogue.last_seq
 
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
         cdef uint64_t length = size + count * RECORD_SIZE_MIN
@@ -126,6 +131,8 @@ cdef class SegmentWriter:
     cdef void end_batch(self) noexcept nogil:
         cdef RecordHeader* h
         self.batching = False
+        if self.catalogue.last_seq > self.batch_from:
+            self.state_due = True       # a record behind the batch: damage of its last message is no torn write
         if self.last_at != NO_RECORD and self.staged > self.last_at:
             h = <RecordHeader*> (self.staging + self.last_at)
             h.flags = 0                 # with it the batch is whole
@@ -144,6 +151,53 @@ cdef class SegmentWriter:
         if self.staged_from >= self.batch_from:
             self.staged_from = 0
         self.state_due = True           # the sequences stay used
+
+    cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
+        if self.begin_batch(count, size, ts) != 0:
+            return -1
+        self.batching = False
+        if self.staged and self.write_staged() != 0:
+            return -1
+        self.part_at, self.part_chain = self.written, self.chain
+        return 0
+
+    cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
+        cdef size_t length = RECORD_SIZE_MIN + m.subject_len + m.size
+        cdef char* p = NULL
+        if self.part_at and length <= RECORD_SIZE_MAX and not self.condition.refuses():
+            p = self.stage(length)
+        if p == NULL:
+            return -1
+        self.encode(p, m, length, seq, ts, 0 if last else FLAG_UNFINISHED)
+        return 0
+
+    cdef int flush_parts(self) noexcept nogil:
+        if not self.part_at or self.condition.refuses():
+            return -1
+        return self.write_staged() if self.staged else 0
+
+    cdef void end_parts(self) noexcept nogil:
+        self.part_at = 0
+        self.state_due = True           # as in end_batch
+
+    cdef void drop_parts(self) noexcept nogil:
+        if self.part_at:
+            with gil:
+                self.take_back_parts()
+
+    cdef void take_back_parts(self) noexcept:
+        """Remove the records of a batch that is not whole."""
+        self.staged = 0
+        self.written, self.chain, self.chain_written = self.part_at, self.part_chain, self.part_chain
+        self.part_at = 0
+        if self.encryption is None:
+            try:
+                self.cut()
+                self.allocated = self.written
+                return
+            except OSError as error:        # the next start drops them
+                self.files.log.warn(f"{self.growing_path()} keeps a part of a batch: {error}")
+        self.leave_tail()
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
         """Whether a record of `length` bytes needs the next segment: no room, too old, or the time went back."""
@@ -350,6 +404,7 @@ cdef class SegmentWriter:
         reason = StoreFailed(self.files.directory, error.strerror or str(error))
         self.condition.worsen(STORE_FULL if resumable else STORE_FAILED, reason)
         self.mended = True
+        self.drop_parts()
         self.forget_staged()
         self.files.log.error(f"Store of {self.files.directory} refuses messages: {error}; "
                              + ("it goes on when there is room again" if resumable else "restart to recover it"))
@@ -363,6 +418,7 @@ cdef class SegmentWriter:
             return
         reason = StoreFailed(directory, f"sync failed: {error}; what it held may be lost")
         self.condition.worsen(STORE_SYNC_LOST, reason)
+        self.drop_parts()
         self.forget_staged()
         self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
 

@@ -132,6 +132,21 @@ cdef class FileStore(StreamStore):
     cdef void drop_batch(self) noexcept nogil:
         self.writer.drop_batch()
 
+    cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
+        return self.writer.begin_parts(count, size, ts)
+
+    cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
+        return self.writer.put_part(m, seq, ts, last)
+
+    cdef int flush_parts(self) noexcept nogil:
+        return self.writer.flush_parts()
+
+    cdef void end_parts(self) noexcept nogil:
+        self.writer.end_parts()
+
+    cdef void drop_parts(self) noexcept nogil:
+        self.writer.drop_parts()
+
     cdef Segment* tail(self) noexcept nogil:
         return self.writer.tail()
 

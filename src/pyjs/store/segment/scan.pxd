@@ -18,6 +18,11 @@ cdef class SegmentScan:
     cdef Table by_name                  # name -> place of the subject + 1
     cdef uint32_t latest                # place of the subject of the last message
     cdef size_t batch_at                # where the batch begins whose last message is still to come; 0: none
+    cdef dict parts                     # batches with a hole: where one begins -> the next record after the hole
+    cdef bint has_parts
+    cdef size_t part_end                # of the last one that was found
+    cdef bint torn                      # the last damage was a hole: what comes next may be the rest of a batch
+    cdef uint64_t torn_seq              # of the last message of such a rest
     cdef bint begun_adrift              # the header was damaged
     cdef bint adrift                    # damage took the checksum that the next record is chained to
     cdef size_t after_damage            # bytes before the next record were unreadable: of so many messages at most
@@ -26,7 +31,11 @@ cdef class SegmentScan:
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size)
     cdef SegmentContents behind(self, SegmentHeader* header, const char* p, size_t size)
     cdef SegmentContents without_batch(self, SegmentHeader* header)
+    cdef SegmentContents without_part(self, SegmentHeader* header)
     cdef int records(self) noexcept nogil
+    cdef size_t end_of_part(self, size_t at) noexcept nogil
+    cdef bint is_hole(self, size_t at, size_t end) noexcept nogil
+    cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil
     cdef bint accept(self, size_t at) noexcept nogil
     cdef int put_right(self, size_t at, size_t length) noexcept nogil
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil

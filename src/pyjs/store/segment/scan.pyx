@@ -6,7 +6,8 @@ If a record does not fit, there are three cases:
 - A record that fits follows later: the bytes between are damage; the scan continues with that record.
 - No record that fits follows: the last write was torn and never acknowledged. A complete record there is damage.
 
-A batch whose last message is missing at the end was cut short too: none of it counts.
+A batch whose last message is missing at the end was cut short too: none of it counts. Nor does any of a batch with a
+hole, sectors of zeros that a power loss left where a page was not written, whose other pages were.
 
 One damaged byte in a short record of removals, which may be their only record, is corrected.
 
@@ -26,6 +27,9 @@ from pyjs.store.format.record cimport (
 )
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
 from pyjs.store.segment.contents cimport ERASED_BIT, NO_PLACE, SubjectRow
+
+cdef extern from "string.h" nogil:
+    const void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
 cdef enum:
     GAP_MAX = 2097152           # sequences of one segment without a message; more are damage
@@ -107,6 +111,7 @@ cdef bint sendable(const char* subject, size_t n) noexcept nogil:
 cdef class SegmentScan:
     def __cinit__(self):
         self.c = SegmentContents()
+        self.parts = {}
 
     def __dealloc__(self):
         table_free(&self.by_name)
@@ -130,12 +135,14 @@ cdef class SegmentScan:
         c.base_seq, c.incarnation, c.number = header.base_seq, header.incarnation, header.number
         c.chain = header.checksum
         self.p, self.size, self.begun_adrift = p, size, self.adrift
-        self.bad_before = bad_pages()
+        self.bad_before, self.has_parts = bad_pages(), bool(self.parts)
         table_init(&self.by_name, 8)
         with nogil:
             failed = self.records()
-        if failed:
+        if failed < 0:
             raise MemoryError
+        if failed:
+            return self.without_part(header)
         return self.without_batch(header) if self.batch_at and not c.sealed else c
 
     cdef SegmentContents without_batch(self, SegmentHeader* header):
@@ -143,6 +150,7 @@ cdef class SegmentScan:
         cdef SegmentScan scan = SegmentScan()
         cdef size_t end = end_of_bytes(self.p, self.batch_at, self.size)
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
+        scan.parts = self.parts
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
         scan.behind(header, self.p, self.batch_at)
         if self.c.end_damaged:          # the missing message may have been acknowledged: no sequence is used again
@@ -156,15 +164,24 @@ cdef class SegmentScan:
         scan.report(self.batch_at, end - self.batch_at, b"the last batch was cut short; it was never acknowledged")
         return scan.c
 
+    cdef SegmentContents without_part(self, SegmentHeader* header):
+        """Scan again, and take the part of a batch before a hole for damage too."""
+        cdef SegmentScan scan = SegmentScan()
+        scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
+        scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
+        scan.parts = {**self.parts, self.batch_at: self.part_end}
+        return scan.behind(header, self.p, self.size)
+
     # -- records -----------------------------------------------------------------------------------------------
     cdef int records(self) noexcept nogil:
-        """Take record after record."""
+        """Take record after record; 1: a batch has a hole up to `part_end`, -1: no memory."""
         cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
         cdef int taken
         self.effort = self.size * EFFORT_PART
         while at < self.size and not self.c.sealed:
-            if self.accept(at):
+            next_at = self.end_of_part(at)
+            if next_at == 0 and self.accept(at):
                 if self.take(at, self.p + at) != 0:
                     return -1
                 memcpy(&length, self.p + at, 4)
@@ -175,7 +192,8 @@ cdef class SegmentScan:
             used = max(at, end)
             if used == at:
                 break
-            next_at = self.resync(at + 1)
+            if next_at == 0:
+                next_at = self.resync(at + 1)
             taken = self.put_right(at, next_at - at if next_at else used - at)
             if taken < 0:
                 return -1
@@ -185,14 +203,45 @@ cdef class SegmentScan:
             if next_at == 0:
                 self.judge_end(at, used)
                 break
+            if self.is_hole(at, next_at):
+                if self.batch_at:
+                    self.part_end = next_at
+                    return 1
+                if not self.torn:       # else it is another hole of the same batch
+                    self.torn, self.part_end = True, at
             self.report(at, next_at - at, b"damaged bytes between records")
             self.c.lost_bytes += next_at - at
             self.after_damage = max(<size_t> 1, (next_at - at) // (RECORD_SIZE_MIN + 1))
             memcpy(&self.c.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
             self.adrift = True
             at = next_at
+        if self.torn:                   # of a batch without its end: the next records take its place
+            at = self.part_end
+            memcpy(&self.c.chain, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
         self.c.end = at
-        return 0
+        return self.fill_gap(self.torn_seq + 1) if self.torn_seq >= self.c.base_seq + self.c.n else 0
+
+    cdef size_t end_of_part(self, size_t at) noexcept nogil:
+        """Return where the damage ends that begins with the batch at `at`; 0: it is none with a hole."""
+        if not self.has_parts:
+            return 0
+        with gil:
+            return self.parts.get(at, 0)
+
+    cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
+        """Whether a sector between two records is all zeros."""
+        cdef size_t first = (at + self.shift + SECTOR_SIZE - 1) // SECTOR_SIZE * SECTOR_SIZE - self.shift
+        while first + SECTOR_SIZE <= end:
+            if self.p[first] == 0 and memcmp(self.p + first, self.p + first + 1, SECTOR_SIZE - 1) == 0:
+                return True
+            first += SECTOR_SIZE
+        return False
+
+    cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil:
+        """Whether the message belongs to a batch that began before the hole; its headers tell the last one."""
+        cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
+        cdef const char* headers = record + fixed + h.subject_len
+        return h.flags & FLAG_UNFINISHED or memmem(headers, h.header_len, b"\nNats-Batch-Id:", 15) != NULL
 
     cdef bint accept(self, size_t at) noexcept nogil:
         """Whether the record at `at` fits; the chain then continues with its checksum."""
@@ -327,6 +376,12 @@ cdef class SegmentScan:
         cdef uint64_t[2] state
         cdef int failed = 0
         memcpy(&h, record, RECORD_HEADER_SIZE)
+        if self.torn and h.kind == KIND_MSG and self.is_rest(record, &h):
+            self.torn, self.torn_seq = h.flags & FLAG_UNFINISHED != 0, h.seq
+            self.after_damage += 1
+            self.report(at, h.length, b"of a batch whose begin was never written: not taken")
+            return 0
+        self.torn = False
         if h.kind != KIND_MSG or not h.flags & FLAG_UNFINISHED:
             self.batch_at = 0
         elif self.batch_at == 0:

@@ -1,7 +1,4 @@
-"""A flipped byte in acknowledged batches costs the message that has it, and the loss is told.
-
-The last message of a file is another matter: without it a batch at the end is taken for one that was cut short.
-"""
+"""A flipped byte in acknowledged batches costs the message that has it, and the loss is told."""
 
 from __future__ import annotations
 
@@ -14,10 +11,12 @@ from typing import Any
 import pytest
 from tests.support.node import options_with_store
 
+from pyjs.store.segment.scan import scan_segment
 from pyjs.testing import RawClient, VirtualNode
 
 BATCH = 6
-EVERY = 7  # a byte of so many is flipped
+EVERY = 23  # a byte of so many is flipped for a whole start
+SECTOR = 512
 SEGMENT = Path("$G/streams/S/msgs/00000001.seg")
 
 
@@ -26,11 +25,11 @@ def ask(client: RawClient, subject: str, body: object = None) -> dict[str, Any]:
     return dict(json.loads(client.request(f"$JS.API.{subject}".encode(), data).payload))
 
 
-def publish_batch(client: RawClient, name: bytes, count: int = BATCH, *, commits: bool = True) -> None:
+def publish_batch(client: RawClient, name: bytes, count: int) -> None:
     """Publish a batch, and wait for the answer to its commit."""
     for number in range(1, count + 1):
         head = b"NATS/1.0\r\nNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (name, number)
-        head += b"Nats-Batch-Commit: 1\r\n" if number == count and commits else b""
+        head += b"Nats-Batch-Commit: 1\r\n" if number == count else b""
         answer = client.request(b"s.%b.%d" % (name, number), b"payload %d" % number * 5, head + b"\r\n")
     assert b'"count":%d' % count in answer.payload
 
@@ -40,17 +39,20 @@ def subjects(client: RawClient) -> set[str]:
     return set(info["state"].get("subjects", {}))
 
 
-def killed_store(directory: Path, batches: tuple[bytes, ...], last: bytes) -> Path:
-    """Return the store of a node that ended without a word after these batches and a message `last`."""
+def killed_store(
+    directory: Path, batches: tuple[bytes, ...], last: bytes, counts: tuple[int, ...] = ()
+) -> Path:
+    """Return the store of a node that ended without a word after these batches and a message `last`, b"": none."""
     node = VirtualNode(options_with_store(directory))
     node.node.start_jetstream()
     client = node.client()
     ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_atomic": True})
     client.request(b"s.first", b"x")
-    for name in batches:
+    for name, count in zip(batches, counts or [BATCH] * len(batches), strict=True):
         node.clock.advance(1000)
-        publish_batch(client, name)
-    client.request(last, b"x")
+        publish_batch(client, name, count)
+    if last:
+        client.request(last, b"x")
     copy = directory.with_name("killed")
     shutil.copytree(directory, copy)
     node.node.stop()
@@ -69,14 +71,15 @@ def after_damage(store: Path, data: bytes) -> tuple[set[str], dict[str, Any]]:
     return found, state
 
 
+@pytest.mark.parametrize("last", [b"", b"s.last"])
 @pytest.mark.timeout(300)
-def test_a_flipped_byte_costs_one_message_of_a_batch(tmp_path: Path) -> None:
+def test_a_flipped_byte_costs_one_message_of_a_batch(tmp_path: Path, last: bytes) -> None:
     # given
-    store = killed_store(tmp_path / "store", (b"a", b"b"), b"s.last")
+    store = killed_store(tmp_path / "store", (b"a", b"b"), last)
     whole = (store / SEGMENT).read_bytes()
     begin, end = whole.index(b"s.a.1"), len(whole.rstrip(b"\0"))
     everything, _ = after_damage(store, whole)
-    assert len(everything) == 2 + 2 * BATCH
+    assert len(everything) == 1 + 2 * BATCH + bool(last)
     losses = 0
     for at in range(begin, end, EVERY):
         data = bytearray(whole)
@@ -90,3 +93,53 @@ def test_a_flipped_byte_costs_one_message_of_a_batch(tmp_path: Path) -> None:
             assert state["lost"], f"byte {at}"
             losses += 1
     assert losses > BATCH
+
+
+@pytest.mark.parametrize("last", [b"", b"s.last"])
+def test_a_scan_finds_all_but_one_message_whatever_byte_is_flipped(tmp_path: Path, last: bytes) -> None:
+    # given
+    store = killed_store(tmp_path / "store", (b"a", b"b"), last)
+    whole = (store / SEGMENT).read_bytes()
+    total = scan_segment(whole).messages
+    for at in range(whole.index(b"s.a.1"), len(whole.rstrip(b"\0"))):
+        data = bytearray(whole)
+        data[at] ^= 1 << random.Random(at).randrange(8)
+        # when
+        found = scan_segment(bytes(data))
+        # then
+        assert total - 1 <= found.messages <= total, f"byte {at}"
+        assert found.problems or found.messages == total, f"byte {at}"
+
+
+def test_of_a_batch_with_a_hole_nothing_counts(tmp_path: Path) -> None:
+    # given
+    counts = (10, 20, 40)
+    store = killed_store(tmp_path / "store", (b"a", b"b", b"c"), b"", counts)
+    whole = (store / SEGMENT).read_bytes()
+    size = len(whole.rstrip(b"\0"))
+    sums = {first + a + b + c for first in (0, 1) for a in (0, 10) for b in (0, 20) for c in (0, 40)}
+    first_sector = whole.index(b"s.a.1") // SECTOR + 1
+    for low in range(first_sector, size // SECTOR + 1):
+        for high in range(low + 1, min(low + 12, size // SECTOR + 2)):
+            data = bytearray(whole)
+            data[low * SECTOR : high * SECTOR] = bytes((high - low) * SECTOR)
+            # when
+            found = scan_segment(bytes(data[: len(whole)]))
+            # then
+            assert found.messages in sums, f"sectors {low}..{high}: {found.messages}, {found.problems}"
+            assert found.problems or found.messages == 71
+
+
+def test_what_is_written_after_a_batch_with_holes_and_no_end_takes_its_place(tmp_path: Path) -> None:
+    # given
+    store = killed_store(tmp_path / "store", (b"a", b"b"), b"", (3, 40))
+    data = bytearray((store / SEGMENT).read_bytes())
+    begin, end = data.index(b"s.b.2") // SECTOR + 1, data.rindex(b"s.b.40") - 32
+    for sector in (begin, begin + 4):
+        data[sector * SECTOR : (sector + 1) * SECTOR] = bytes(SECTOR)
+    data[end:] = bytes(len(data) - end)
+    # when
+    found = scan_segment(bytes(data))
+    # then
+    assert found.messages == 1 + 3
+    assert found.end < begin * SECTOR

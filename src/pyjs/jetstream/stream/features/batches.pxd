@@ -17,6 +17,7 @@ cdef struct StagedMessage:
     uint32_t header_len
     uint32_t size               # headers and payload
     bint special                # a header needs a check, or has an effect
+    bint skipped                # nobody wants it, so it is not stored
 
 cdef void scan_batch_headers(const char* headers, size_t n, BatchHeaders* out) noexcept nogil
 
@@ -24,6 +25,8 @@ cdef class BatchUsage:
     cdef public int64_t count           # open atomic batches
     cdef public int64_t bytes           # staged by them
     cdef public int64_t bytes_max
+    cdef public size_t at_once_max      # bytes of a batch that is committed in one turn
+    cdef public size_t part_size        # bytes of a larger one that one step stores
     cdef public int64_t fast_count      # open fast batches, which hold no messages
 
 cdef class AtomicBatch:

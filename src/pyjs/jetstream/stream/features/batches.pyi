@@ -10,6 +10,8 @@ def scan(headers: bytes) -> tuple[bytes, int, bytes | None, bool]: ...
 class BatchUsage:
     count: int
     bytes: int
+    at_once_max: int
+    part_size: int
 
 class AtomicBatch:
     id: bytes

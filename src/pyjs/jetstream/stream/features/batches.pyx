@@ -27,6 +27,8 @@ from pyjs.jetstream.stream.features.headers import added, without
 
 ID_SIZE_MAX = 64
 STAGED_BYTES_MAX = 64 << 20  # of all open batches of the server
+AT_ONCE_MAX = 1 << 20  # bytes that are committed in one turn: about a millisecond
+PART_SIZE = 512 << 10  # bytes of a larger batch that one step stores
 COMMIT, LEVEL = b"Nats-Batch-Commit", b"Nats-Required-Api-Level"
 TIMEOUT, LARGE, INCOMPLETE, UNSUPPORTED = "timeout", "large", "incomplete", "unsupported"  # reasons of an end
 
@@ -110,6 +112,7 @@ cdef class BatchUsage:
 
     def __cinit__(self) -> None:
         self.bytes_max = STAGED_BYTES_MAX
+        self.at_once_max, self.part_size = AT_ONCE_MAX, PART_SIZE
 
 
 cdef class AtomicBatch:

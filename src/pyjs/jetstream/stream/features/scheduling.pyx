@@ -10,7 +10,7 @@ Source: ADR-51, probed on nats-server 2.15.1 (tests/conformance/scenarios/schedu
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.jetstream.stream.aging cimport Lifetimes
-from pyjs.jetstream.stream.limits cimport SCHEDULES, SEALED
+from pyjs.jetstream.stream.limits cimport HOLDS, SCHEDULES, SEALED
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport StreamStore
@@ -137,6 +137,8 @@ cdef class Scheduling:
         if self.stream.closed or not self.stream.limits.features & SCHEDULES \
                 or self.stream.limits.features & SEALED:
             return False
+        if self.stream.limits.features & HOLDS:
+            return True
         self.stream.mark_dirty()
         self.stream.makes_room()            # what ended in this turn must not fire
         while left:

@@ -2,7 +2,8 @@
 from libc.stdint cimport uint64_t
 
 from pyjs.core.sink cimport Sink
-from pyjs.jetstream.stream.features.batches cimport AtomicBatch, AtomicBatches, BatchHeaders
+from pyjs.jetstream.stream.features.batch_commits cimport BatchCommits
+from pyjs.jetstream.stream.features.batches cimport AtomicBatches, BatchHeaders
 from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream cimport Stream
@@ -12,6 +13,7 @@ cdef class SpecialPublishes(Sink):
     cdef Stream stream
     cdef object server              # engine.Shared
     cdef AtomicBatches batches
+    cdef readonly BatchCommits commits
     cdef readonly object scheduling         # scheduling.Scheduling
     cdef FastPublishes fast
     cdef char* scratch              # a message of a counter while it is composed
@@ -22,13 +24,6 @@ cdef class SpecialPublishes(Sink):
     cdef void batched(self, Msg* m, bint special) noexcept nogil
     cdef void take_batched(self, Msg* m, BatchHeaders* h, bint special) except *
     cdef void answer_staged(self, Msg* m) noexcept nogil
-    cdef void commit_batch(self, Msg* m, AtomicBatch batch) except *
-    cdef void check_batch(self, AtomicBatch batch) except *
-    cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil
-    cdef uint64_t append_batch(self, AtomicBatch batch) except? 0
-    cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil
-    cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil
-    cdef uint64_t keep(self, Msg* m) noexcept nogil
     cdef void scheduled(self, Msg* m) except *
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef void store_sum(self, Msg* m, PubHeaders* h, size_t size) noexcept nogil

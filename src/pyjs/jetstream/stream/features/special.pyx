@@ -15,34 +15,27 @@ from libc.string cimport memcmp, memcpy
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch, AtomicBatches, BatchHeaders, scan_batch_headers
 from pyjs.base.fast cimport write_digits
 from pyjs.base.grow cimport grow
+from pyjs.jetstream.stream.features.batch_commits cimport BatchCommits
 from pyjs.jetstream.stream.features.fast_batches cimport FastBatches
 from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.features.increments cimport (
     PAYLOAD_SIZE_MAX, is_only_increment, small_number, small_value, write_payload,
 )
 from pyjs.jetstream.stream.answers cimport LONG_ACK, REFUSAL
-from pyjs.jetstream.stream.limits cimport (
-    ALLOW_ROLLUP, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, KEEPS_INTEREST, NO_ACK, SCHEDULES,
-)
+from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, HOLDS, NO_ACK, SCHEDULES
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
-from pyjs.store.store cimport Record, StreamStore
+from pyjs.store.store cimport Record
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
-import orjson
-
 from pyjs.base.errors import NotNow
 from pyjs.jetstream import advisories, errcodes
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.stream.features.batch_checks import HEADERS_SIZE_MAX, BatchChecks, Staged
 from pyjs.jetstream.stream.features.counting import counted
 from pyjs.jetstream.stream.features.schedule import ended_by, with_rollup
 from pyjs.jetstream.stream.features.scheduling import Scheduling
-from pyjs.jetstream.stream.publish_errors import store_error
-
-cdef uint32_t HEADER_LEN_MAX = HEADERS_SIZE_MAX
 
 cdef enum:
     ACK_SIZE_MAX = 1280         # the head of a PubAck, a sequence and a small value
@@ -63,6 +56,7 @@ cdef class SpecialPublishes(Sink):
         self.server = server
         self.scheduling = Scheduling(stream, timer)
         self.batches = AtomicBatches(server.options.limits.batch, server.batches, server.timers, self.tell_abandoned)
+        self.commits = BatchCommits(stream, self, server.batches)
         self.fast = FastPublishes(
             stream, self, FastBatches(server.options.limits.batch, server.batches, server.timers))
 
@@ -70,8 +64,10 @@ cdef class SpecialPublishes(Sink):
         free(self.scratch)
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
-        """Take, stage or refuse one message; `t` is not used."""
+        """Take, stage, hold or refuse one message; `t` is not used."""
         cdef PubHeaders h
+        if self.stream.limits.features & HOLDS:
+            return self.commits.hold(m)
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
             return self.fast.deliver(m, t)
         scan_pub_headers(m.body, m.header_len, &h)
@@ -130,115 +126,16 @@ cdef class SpecialPublishes(Sink):
         if batch is None:
             self.answer_staged(m)
         else:
-            self.commit_batch(m, batch)
+            self.commits.commit(m, batch)
 
     cdef void answer_staged(self, Msg* m) noexcept nogil:
         """Queue the answer to a staged message, which is empty."""
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             self.stream.answers.add(m, REFUSAL, 0, NULL, 0)
 
-    cdef void commit_batch(self, Msg* m, AtomicBatch batch) except *:
-        """Check all messages of a batch, and store them; the PubAck of the last one is that of the batch."""
-        cdef uint64_t seq
-        if self.stream.limits.features & DISCARD_NEW:
-            self.stream.makes_room()            # evictions of this turn count no more
-        self.check_batch(batch)
-        seq = self.append_batch(batch)
-        shown = orjson.dumps(batch.id.decode("utf-8", "replace"))
-        self.answer(m, seq, b',"batch":%b,"count":%d' % (shown, batch.n))
-
-    cdef void check_batch(self, AtomicBatch batch) except *:
-        """Check the messages in order, and replace those that are stored with other headers.
-
-        Messages after the last one with a special header need no Python object, unless an option of the stream
-        concerns every message.
-
-        Raises:
-            ApiError: the first failure; nothing is stored.
-        """
-        cdef size_t i, n_checked = self.count_to_check(batch)
-        cdef uint64_t size = 0
-        cdef bint all_special = self.stream.limits.features & (COUNTS | SCHEDULES) != 0
-        cdef Msg m
-        checks = BatchChecks(self) if n_checked else None
-        for i in range(batch.n):
-            if i < n_checked:
-                batch.view(i, &m)
-                message = Staged(m.subject[:m.subject_len], m.body[:m.header_len], m.body[m.header_len:m.size])
-                if all_special or batch.messages[i].special:
-                    changed = checks.checked(message)
-                    if changed is not message:
-                        batch.replace(i, changed.subject, changed.headers, changed.payload)
-                else:
-                    checks.plain(message)
-            elif batch.messages[i].header_len > HEADER_LEN_MAX:
-                raise errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.error()
-            size += batch.messages[i].subject_len + batch.messages[i].size
-        usage, share = self.stream.usage.account, batch.n * self.stream.store.catalogue.overhead
-        errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size + share)
-
-    cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
-        """Return how many messages, from the first one, need the checks in Python."""
-        cdef size_t n = batch.n
-        if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
-            return n
-        while n and not batch.messages[n - 1].special:
-            n -= 1
-        return n
-
-    cdef uint64_t append_batch(self, AtomicBatch batch) except? 0:
-        """Append messages so that a crash leaves all of them or none; return the last sequence."""
-        cdef StreamStore store = self.stream.store
-        cdef uint64_t first = store.catalogue.last_seq + 1
-        cdef uint64_t seq = self.append_all(batch)
-        if seq == 0:
-            while store.catalogue.last_seq >= first:
-                store.drop(first, False)
-                first += 1
-            raise store_error(store.error)
-        self.note_batch(batch, first)
-        return seq
-
-    cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil:
-        """Append the messages as one batch of the store; 0: refused, some of them may be in the index."""
-        cdef uint64_t seq = 0, size = 0
-        cdef size_t i
-        cdef Msg m
-        for i in range(batch.n):
-            size += batch.messages[i].subject_len + batch.messages[i].size
-        if self.stream.store.begin_batch(batch.n, size, self.stream.wall()) != 0:
-            return 0
-        for i in range(batch.n):
-            batch.view(i, &m)
-            seq = self.keep(&m)
-            if seq == 0:
-                self.stream.store.drop_batch()
-                return 0
-        self.stream.store.end_batch()
-        return seq
-
-    cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil:
-        """Apply the headers of the messages from sequence `first` on, just appended."""
-        cdef PubHeaders h
-        cdef size_t i
-        cdef Msg m
-        self.stream.dedupe.last_id_len = 0
-        for i in range(batch.n):
-            if batch.messages[i].special:
-                batch.view(i, &m)
-                scan_pub_headers(m.body, m.header_len, &h)
-                self.stream.note_headers(&m, &h, first + i)
-        if batch.n and not batch.messages[batch.n - 1].special:
-            self.stream.dedupe.last_id_len = 0
-
-    cdef uint64_t keep(self, Msg* m) noexcept nogil:
-        """Append one message of a batch, whose limits are checked."""
-        if self.stream.limits.features & KEEPS_INTEREST and not self.stream.interest.wanted(m.subject, m.subject_len):
-            return self.stream.store.skip()
-        if self.stream.republisher is None:
-            return self.stream.keep(m)
-        with gil:
-            return self.stream.keep_and_republish(m)
+    def finish(self) -> None:
+        """Commit at once what is left of a batch, and take the publishes that wait for it."""
+        self.commits.finish()
 
     def drop_disabled(self) -> None:
         """Forget the open batches of the kinds that the stream's configuration does not allow."""
@@ -253,6 +150,8 @@ cdef class SpecialPublishes(Sink):
 
     def close(self) -> None:
         """Forget open batches and schedules, which refer to the stream: a cycle would outlive it."""
+        self.commits.finish()
+        self.commits.state = None
         self.batches.drop_all()
         self.fast.batches.close_all()
         self.batches.tell = self.fast.state = None

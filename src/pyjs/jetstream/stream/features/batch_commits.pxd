@@ -1,0 +1,44 @@
+"""The commits of atomic batches of one stream."""
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.jetstream.stream.features.batches cimport AtomicBatch, BatchUsage
+from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.wire.ops cimport Msg
+
+cdef class BatchCommits:
+    cdef Stream stream
+    cdef object state                   # what batch_checks.BatchChecks reads
+    cdef BatchUsage usage
+    cdef AtomicBatch batch              # the one that is committed in steps; None: none
+    cdef bytes reply                    # of its last message
+    cdef object checks                  # batch_checks.BatchChecks of it
+    cdef int phase                      # what the next step does
+    cdef bint stepping                  # a step runs
+    cdef size_t at                      # the next message of the phase
+    cdef size_t last_wanted             # the last message that is stored
+    cdef int64_t first_ts               # the time of the first message, the others follow a nanosecond apart
+    cdef list held                      # publishes that came meanwhile: (subject, reply, body, header_len)
+    cdef size_t held_size
+
+    cdef void commit(self, Msg* m, AtomicBatch batch) except *
+    cdef int hold(self, Msg* m) noexcept nogil
+    cdef void begin(self, Msg* m, AtomicBatch batch) except *
+    cdef void step(self) except *
+    cdef void do_step(self) except *
+    cdef void enter(self) except *
+    cdef void check_some(self) except *
+    cdef void begin_parts(self) except *
+    cdef void put_some(self) except *
+    cdef void add_all(self) except *
+    cdef void leave(self) except *
+    cdef void release(self) except *
+    cdef void replay(self, bytes subject, bytes reply, bytes body, size_t header_len) except *
+    cdef void check(self, AtomicBatch batch, size_t first, size_t end, size_t n_checked) except *
+    cdef void check_room(self, AtomicBatch batch) except *
+    cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil
+    cdef uint64_t append_batch(self, AtomicBatch batch) except? 0
+    cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil
+    cdef bint is_wanted(self, Msg* m) noexcept nogil
+    cdef uint64_t keep_wanted(self, Msg* m) noexcept nogil
+    cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil
+    cdef void answer(self, Msg* m, AtomicBatch batch, uint64_t seq) except *

@@ -1,0 +1,346 @@
+"""The commit of an atomic batch: its messages are checked, then all are stored or none.
+
+A small batch is committed where its last message arrives. A large one is committed in steps of bounded work over
+several turns: the checks; the bytes, which the store takes in parts; last the index, so that no reader sees a message
+before all of them are there. Meanwhile publishes of the stream are held, in order, and its other commits wait.
+Whatever else changes the stream calls `finish` first. If many publishes are held, each further one does a part of
+the work itself.
+
+Compiled because every message of a batch passes here (benchmarks/batches.py: atomic).
+Source: ADR-50; order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from pyjs.jetstream.stream.answers cimport LONG_ACK
+from pyjs.jetstream.stream.limits cimport (
+    COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, IN_STEPS, KEEPS_INTEREST, NO_ACK, SCHEDULES,
+)
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.store.store cimport StreamStore
+from pyjs.wire.compose cimport compose
+
+import orjson
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.stream.features.batch_checks import HEADERS_SIZE_MAX, BatchChecks, Staged
+from pyjs.jetstream.stream.publish_errors import store_error
+
+cdef uint32_t HEADER_LEN_MAX = HEADERS_SIZE_MAX
+cdef int64_t STEP_NS = 1000000000   # as in stream.pyx: the wall clock was set
+
+cdef enum:
+    CHECKED_STEP = 128          # messages that one step checks
+    HELD_MAX = 2097152          # bytes of held publishes, beyond which they do a part of the work
+    HELD_OVERHEAD = 512         # what a held publish counts besides its bytes
+    STEP_WORK = 8192            # of the input of a turn that a step costs
+
+cdef enum Phase:
+    ENTER
+    CHECK
+    PUT
+
+
+cdef class BatchCommits:
+    """The commits of one stream's atomic batches, one at a time."""
+
+    def __init__(self, Stream stream not None, state, BatchUsage usage not None) -> None:
+        self.stream = stream
+        self.state = state
+        self.usage = usage
+        self.held = []
+
+    cdef void commit(self, Msg* m, AtomicBatch batch) except *:
+        """Commit a closed batch, whose last message is `m`: its PubAck is that of the batch.
+
+        Raises:
+            ApiError: the first failed check, or the store refuses; nothing is stored.
+        """
+        cdef uint64_t seq
+        if batch.used > self.usage.at_once_max and not self.stream.store.changing:
+            self.begin(m, batch)
+            return
+        if self.stream.limits.features & DISCARD_NEW:
+            self.stream.makes_room()            # evictions of this turn count no more
+        self.check(batch, 0, batch.n, self.count_to_check(batch))
+        self.check_room(batch)
+        seq = self.append_batch(batch)
+        self.answer(m, batch, seq)
+
+    # -- in steps ----------------------------------------------------------------------------------------------
+    cdef void begin(self, Msg* m, AtomicBatch batch) except *:
+        """Hold the stream, and queue the steps."""
+        self.batch, self.reply = batch, m.reply[:m.reply_len]
+        self.phase, self.at, self.last_wanted = ENTER, 0, batch.n
+        self.usage.bytes += batch.bytes
+        self.stream.limits.features |= HOLDS
+        self.stream.turn.go_on(self.steps(batch))
+
+    def steps(self, AtomicBatch batch not None):
+        """Yield after each step of a batch."""
+        while self.batch is batch:
+            self.step()
+            yield None
+
+    def finish(self) -> None:
+        """Do all steps that are left, and take the held publishes: the stream is about to change."""
+        while self.batch is not None and not self.stepping:
+            self.step()
+
+    cdef int hold(self, Msg* m) noexcept nogil:
+        """Keep a publish until the batch is stored."""
+        cdef size_t size = m.subject_len + m.reply_len + m.size
+        cdef size_t due = size // self.usage.part_size + 1
+        with gil:
+            self.held.append((m.subject[:m.subject_len], m.reply[:m.reply_len], m.body[:m.size], m.header_len))
+            self.held_size += size + HELD_OVERHEAD
+            while due and self.held_size > HELD_MAX and self.batch is not None and not self.stepping:
+                due -= 1
+                self.stream.turn.extra_work += STEP_WORK
+                try:
+                    self.step()
+                except BaseException as error:
+                    self.stream.turn.faulted.append((self.stream, error))
+        return 1
+
+    cdef void step(self) except *:
+        """Do a step; an error ends the batch."""
+        cdef Msg m
+        cdef bytes reply
+        self.stepping = True
+        try:
+            self.do_step()
+        except ApiError as error:
+            compose(&m, NULL, 0, NULL, 0, 0)
+            reply = self.reply
+            m.reply, m.reply_len = reply, <uint32_t> len(reply)
+            self.stream.refuse_with(&m, error)
+            self.leave()
+        except Exception as error:          # the stream's state may be wrong
+            self.stream.turn.faulted.append((self.stream, error))
+            self.leave()
+        finally:
+            self.stepping = False
+        if self.batch is None:
+            self.release()
+
+    cdef void do_step(self) except *:
+        if self.phase == ENTER:
+            self.enter()
+        elif self.phase == CHECK:
+            self.check_some()
+        else:
+            self.put_some()
+
+    cdef void enter(self) except *:
+        """Commit what came before; the commits of later turns wait."""
+        if self.stream.dirty:
+            self.stream.commit()
+        self.stream.limits.features |= IN_STEPS
+        self.phase = CHECK
+
+    cdef void check_some(self) except *:
+        """Check some messages; after the last one have the store begin."""
+        cdef AtomicBatch batch = self.batch
+        cdef size_t end = min(self.at + CHECKED_STEP, batch.n)
+        self.check(batch, self.at, end, self.count_to_check(batch))
+        self.at = end
+        if end == batch.n:
+            self.check_room(batch)
+            self.at, self.phase = 0, PUT
+            self.begin_parts()
+
+    cdef void begin_parts(self) except *:
+        """Settle which messages are stored, and their times."""
+        cdef StreamStore store = self.stream.store
+        cdef AtomicBatch batch = self.batch
+        cdef uint64_t size = 0
+        cdef size_t i
+        cdef Msg m
+        for i in range(batch.n):
+            batch.view(i, &m)
+            batch.messages[i].skipped = not self.is_wanted(&m)
+            if not batch.messages[i].skipped:
+                self.last_wanted = i
+                size += m.subject_len + m.size
+        self.first_ts = self.stream.wall()
+        if self.first_ts <= store.catalogue.last_ts < self.first_ts + STEP_NS:
+            self.first_ts = store.catalogue.last_ts + 1
+        if store.begin_parts(batch.n, size, self.first_ts) != 0:
+            raise store_error(store.error)
+
+    cdef void put_some(self) except *:
+        """Have the store take some messages; after the last one add all of them to the index."""
+        cdef StreamStore store = self.stream.store
+        cdef AtomicBatch batch = self.batch
+        cdef size_t size = 0
+        cdef int failed = 0
+        cdef Msg m
+        while self.at < batch.n and size < self.usage.part_size and failed == 0:
+            if not batch.messages[self.at].skipped:
+                batch.view(self.at, &m)
+                failed = store.put_part(&m, store.catalogue.last_seq + 1 + self.at, self.first_ts + <int64_t> self.at,
+                                        self.at == self.last_wanted)
+                size += m.subject_len + m.size
+            self.at += 1
+        if failed != 0 or store.flush_parts() != 0:
+            raise store_error(store.error)
+        if self.at == batch.n:
+            self.add_all()
+
+    cdef void add_all(self) except *:
+        """Add the messages to the index, and answer."""
+        cdef AtomicBatch batch = self.batch
+        cdef uint64_t first = self.stream.store.catalogue.last_seq + 1, seq = 0
+        cdef bytes reply = self.reply
+        cdef size_t i
+        cdef Msg m
+        for i in range(batch.n):
+            batch.view(i, &m)
+            self.stream.stamp = self.first_ts + <int64_t> i
+            seq = self.stream.store.skip() if batch.messages[i].skipped else self.keep_wanted(&m)
+            if seq == 0:
+                break
+        self.stream.stamp = 0
+        self.stream.store.end_parts()
+        if seq == 0:                        # out of memory: the records are there, and the index has some of them
+            raise MemoryError
+        self.note_batch(batch, first)
+        compose(&m, NULL, 0, NULL, 0, 0)
+        m.reply, m.reply_len = reply, <uint32_t> len(reply)
+        self.answer(&m, batch, seq)
+        self.leave()
+
+    cdef void leave(self) except *:
+        """End the batch; the stream commits again."""
+        self.stream.store.drop_parts()
+        self.stream.limits.features &= ~<unsigned int> (HOLDS | IN_STEPS)
+        self.usage.bytes -= self.batch.bytes
+        self.batch = self.checks = None
+        self.stream.note_change()
+
+    cdef void release(self) except *:
+        """Take the held publishes; those after the end of another large batch are held again."""
+        held, self.held, self.held_size = self.held, [], 0
+        for subject, reply, body, header_len in held:
+            self.replay(subject, reply, body, header_len)
+
+    cdef void replay(self, bytes subject, bytes reply, bytes body, size_t header_len) except *:
+        cdef Msg m
+        compose(&m, subject, len(subject), body, header_len, len(body))
+        m.reply, m.reply_len = reply, <uint32_t> len(reply)
+        self.stream.ingest(&m)
+
+    # -- checks ------------------------------------------------------------------------------------------------
+    cdef void check(self, AtomicBatch batch, size_t first, size_t end, size_t n_checked) except *:
+        """Check the messages first .. end in order, and replace those that are stored with other headers.
+
+        Messages after the first `n_checked` need no Python object.
+
+        Raises:
+            ApiError: the first failure.
+        """
+        cdef size_t i
+        cdef bint all_special = self.stream.limits.features & (COUNTS | SCHEDULES) != 0
+        cdef Msg m
+        if first == 0:
+            self.checks = BatchChecks(self.state) if n_checked else None
+        for i in range(first, end):
+            if i < n_checked:
+                batch.view(i, &m)
+                message = Staged(m.subject[:m.subject_len], m.body[:m.header_len], m.body[m.header_len:m.size])
+                if all_special or batch.messages[i].special:
+                    changed = self.checks.checked(message)
+                    if changed is not message:
+                        batch.replace(i, changed.subject, changed.headers, changed.payload)
+                else:
+                    self.checks.plain(message)
+            elif batch.messages[i].header_len > HEADER_LEN_MAX:
+                raise errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.error()
+
+    cdef void check_room(self, AtomicBatch batch) except *:
+        """Raise ApiError if the account has no room for the batch."""
+        cdef uint64_t size = batch.n * self.stream.store.catalogue.overhead
+        cdef size_t i
+        for i in range(batch.n):
+            size += batch.messages[i].subject_len + batch.messages[i].size
+        usage = self.stream.usage.account
+        errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size)
+
+    cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
+        """Return how many messages, from the first one, need the checks in Python.
+
+        After the last one with a special header none does, unless an option of the stream concerns every message.
+        """
+        cdef size_t n = batch.n
+        if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
+            return n
+        while n and not batch.messages[n - 1].special:
+            n -= 1
+        return n
+
+    # -- storing -----------------------------------------------------------------------------------------------
+    cdef uint64_t append_batch(self, AtomicBatch batch) except? 0:
+        """Append messages so that a crash leaves all of them or none; return the last sequence."""
+        cdef StreamStore store = self.stream.store
+        cdef uint64_t first = store.catalogue.last_seq + 1
+        cdef uint64_t seq = self.append_all(batch)
+        if seq == 0:
+            while store.catalogue.last_seq >= first:
+                store.drop(first, False)
+                first += 1
+            raise store_error(store.error)
+        self.note_batch(batch, first)
+        return seq
+
+    cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil:
+        """Append the messages as one batch of the store; 0: refused, some of them may be in the index."""
+        cdef uint64_t seq = 0, size = 0
+        cdef size_t i
+        cdef Msg m
+        for i in range(batch.n):
+            size += batch.messages[i].subject_len + batch.messages[i].size
+        if self.stream.store.begin_batch(batch.n, size, self.stream.wall()) != 0:
+            return 0
+        for i in range(batch.n):
+            batch.view(i, &m)
+            seq = self.keep_wanted(&m) if self.is_wanted(&m) else self.stream.store.skip()
+            if seq == 0:
+                self.stream.store.drop_batch()
+                return 0
+        self.stream.store.end_batch()
+        return seq
+
+    cdef bint is_wanted(self, Msg* m) noexcept nogil:
+        """Return whether the stream stores the message: nobody wants some of those in interest streams."""
+        return not self.stream.limits.features & KEEPS_INTEREST \
+            or self.stream.interest.wanted(m.subject, m.subject_len)
+
+    cdef uint64_t keep_wanted(self, Msg* m) noexcept nogil:
+        """Append one message of a batch, whose limits are checked."""
+        if self.stream.republisher is None:
+            return self.stream.keep(m)
+        with gil:
+            return self.stream.keep_and_republish(m)
+
+    cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil:
+        """Apply the headers of the messages from sequence `first` on, just appended."""
+        cdef PubHeaders h
+        cdef size_t i
+        cdef Msg m
+        self.stream.dedupe.last_id_len = 0
+        for i in range(batch.n):
+            if batch.messages[i].special:
+                batch.view(i, &m)
+                scan_pub_headers(m.body, m.header_len, &h)
+                self.stream.note_headers(&m, &h, first + i)
+        if batch.n and not batch.messages[batch.n - 1].special:
+            self.stream.dedupe.last_id_len = 0
+
+    cdef void answer(self, Msg* m, AtomicBatch batch, uint64_t seq) except *:
+        """Queue the PubAck of a batch."""
+        cdef bytes body
+        if m.reply_len and not self.stream.limits.features & NO_ACK:
+            shown = orjson.dumps(batch.id.decode("utf-8", "replace"))
+            body = b'%b%d,"batch":%b,"count":%d}' % (self.stream.answers.head, seq, shown, batch.n)
+            self.stream.answers.add(m, LONG_ACK, seq, body, len(body))
