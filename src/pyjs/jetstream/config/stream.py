@@ -1,6 +1,6 @@
 """The configuration of a stream: its options, each declared once.
 
-A StreamConfig is a value, not changed after its creation: the compiled Stream copies the options it needs when it is
+A StreamConfig never changes after its creation: the compiled Stream copies the options it needs when it is
 created and updated. (It is not frozen, because `same_as` edits its own copies.) Knows nothing of limits and conflicts
 (jetstream/rules/stream.py) or of request bodies (jetstream/config/stream_requests.py).
 
@@ -61,7 +61,7 @@ class ConsumerLimits:
 
 @dataclass(repr=False, slots=True)
 class SubjectTransformConfig:
-    """The transform from published to stored subjects; an empty source means all, an empty destination none."""
+    """The transform from published to stored subjects. An empty source matches all; both empty mean no transform."""
 
     src: str = option(STRING, "The subjects to transform.", always=True)
     dest: str = option(STRING, "The subject that replaces them.", always=True)
@@ -86,7 +86,7 @@ class ExternalStream:
 
 @dataclass(repr=False, slots=True)
 class SourceConsumer:
-    """An existing consumer of the origin; checked like nats-server does, then refused."""
+    """An existing consumer of the origin: checked as on nats-server, then refused."""
 
     name: str = option(STRING, "The name of the consumer.")
     deliver_subject: str = option(STRING, "The subject that it delivers to.")

@@ -19,7 +19,7 @@ class StoreProbe:
         self._timer: Timer | None = None
 
     def failed(self, now_ns: int) -> None:
-        """Begin to probe, unless the store needs a restart in any case."""
+        """Begin to probe, unless the store cannot recover without a restart."""
         if self._store.resumable and self._timer is None:
             self._timer = self._timers.at(now_ns + PROBE_NS, self._due)
 

@@ -48,10 +48,10 @@ _LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max
 
 
 def check_create(config: StreamConfig, unsupported: tuple[str, ...] = ()) -> None:
-    """Refuse options that only an existing stream may have; `check` refuses the `unsupported` ones.
+    """Refuse options that are only allowed for an existing stream; `check` refuses the `unsupported` ones.
 
     Raises:
-        with the fault.
+        ApiError: the first fault.
     """
     errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.raise_if("\\" in config.name or "/" in config.name)
     errcodes.refuse_config(config.sealed, "stream configuration for create can not be sealed")
@@ -74,7 +74,7 @@ def check(
     `overlapping` is the result of `first_overlap` for the valid subjects.
 
     Raises:
-        with the fault.
+        ApiError: the first fault.
     """
     _check_texts(config)
     config = _with_limits(config, pedantic)
@@ -116,7 +116,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """Return the configuration that replaces `old`; `new` has passed `check`.
 
     Raises:
-        names the option that cannot be changed.
+        ApiError: the option that cannot be changed.
     """
     check_single_server(new)
     if new.storage != old.storage:

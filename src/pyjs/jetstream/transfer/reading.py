@@ -42,7 +42,7 @@ class Part(Enum):
 
 
 class ArchiveBuilder:
-    """Takes the decoded bytes of an archive, and builds a stream."""
+    """Reads the decoded bytes of an archive, and builds a stream."""
 
     def __init__(self, build: StreamBuild) -> None:
         self._build = build

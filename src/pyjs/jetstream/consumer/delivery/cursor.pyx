@@ -23,7 +23,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 cdef int read_number(const uint8_t* data, size_t size, size_t* at, uint64_t* number) noexcept nogil:
-    """Read the number at `at`; return -1 if it has no end or is too large."""
+    """Read the number at `at`; return -1 if it is incomplete or too large."""
     cdef uint64_t value = 0
     cdef int shift = 0
     while at[0] < size and shift < 64:
@@ -101,7 +101,7 @@ cdef class DeliveryCursor:
         self.end_seq = 0
 
     def begin(self, uint64_t seq, Skips skips not None, uint64_t skips_end) -> None:
-        """Set the position to `seq`; the `skips` come first, and no other message up to `skips_end`."""
+        """Set the position to `seq`; first deliver the `skips`, and no other message up to `skips_end`."""
         self.next_seq, self.skips, self.skips_end = seq, skips, skips_end
 
     def reset(self, uint64_t seq) -> None:
@@ -111,7 +111,7 @@ cdef class DeliveryCursor:
         self.stale = True
 
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
-        """Accept a count: `unread` matches are between the cursor, at the first message, and `counted_to`.
+        """Take over a count: there are `unread` matches from the first message, at the cursor, to `counted_to`.
 
         No message was removed since the count; removals that `dropped` will still report are not part of it.
         """
@@ -119,7 +119,7 @@ cdef class DeliveryCursor:
             self.unread, self.counted_to, self.stale = unread, counted_to, False
 
     def num_pending(self) -> int:
-        """Return num_pending: how many messages will be delivered for the first time."""
+        """Return num_pending: the number of messages still to be delivered for the first time."""
         self.refresh()
         assert self.stale or self.skips.left or self.unread <= self.catalogue.msgs
         return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
@@ -130,7 +130,7 @@ cdef class DeliveryCursor:
         self.next_seq = max(self.next_seq, first_seq)
 
     cpdef uint64_t find(self) noexcept nogil:
-        """Return the sequence of the next first delivery, 0: none now."""
+        """Return the sequence of the next first delivery, or 0 if there is none now."""
         cdef uint64_t seq
         if self.skips.left:
             return self.skips.seq
@@ -144,7 +144,7 @@ cdef class DeliveryCursor:
         return seq
 
     cpdef void pass_by(self, uint64_t seq) noexcept nogil:
-        """Move after `seq`, a match."""
+        """Advance past the match `seq`."""
         self.next_seq = seq + 1
         if self.unread:
             self.unread -= 1
@@ -188,6 +188,6 @@ cdef class DeliveryCursor:
             self.unread -= 1
 
     cpdef void fit(self, uint64_t last) noexcept nogil:
-        """Move into the range of the stream: at most after `last`, at least to the first message."""
+        """Clamp the position to the stream: from its first message to just after `last`."""
         self.next_seq = max(min(self.next_seq, last + 1), self.catalogue.first_seq)
         self.skips_end = min(self.skips_end, last)

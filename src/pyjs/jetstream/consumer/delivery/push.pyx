@@ -51,7 +51,7 @@ cdef class FlowControl:
         self.asked = self.pending
 
     def confirm(self, bytes reply) -> bool:
-        """Handle a confirmation; False: it answers another request."""
+        """Handle a confirmation; return False if it answers another request."""
         if self.state != FLOW_ASKED or reply != self.reply:
             return False
         assert 0 <= self.asked <= self.pending
@@ -74,7 +74,7 @@ cdef class PushSubject:
         self.heartbeat_ns = heartbeat_ns
 
     def look(self, Account account not None, int64_t now) -> None:
-        """Update `bound`: whether the subject has interest; a wildcard that matches it does not count."""
+        """Update `bound`: whether the subject has interest. A wildcard that matches the subject does not count."""
         self.changed = False
         was, self.bound = self.bound, False
         for subscription in account.subs.match(self.subject):

@@ -12,7 +12,7 @@ NO_MESSAGES = b"NATS/1.0 404 No Messages\r\n\r\n"
 
 
 def status(text: str | bytes) -> bytes:
-    """Return a status without further headers; `text` is code and description."""
+    """Return a status without headers; `text` is its code and description."""
     return b"NATS/1.0 %b\r\n\r\n" % (text.encode() if isinstance(text, str) else text)
 
 

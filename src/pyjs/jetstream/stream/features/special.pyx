@@ -1,10 +1,10 @@
 """Publishes that need more than a check and an append: those of batches, counters and schedules.
 
-A stream's ingest passes a message here when its reply subject, a header or an option of the stream asks for it; all
-others never see this part. Batches come before any check of the ingest, counters after the conditions. A schedule
-gets its roll-up header and goes back to the ingest; scheduling.pyx fires it.
+A stream's ingest passes a message here if its reply subject, a header or an option of the stream requires it; all
+other messages bypass this part. Batches come before any check of the ingest, counters after the conditions. A
+schedule gets its roll-up header and returns to the ingest; scheduling.pyx fires it.
 
-Compiled, since it stores and answers with the functions of the ingest (benchmarks/: JetStream async publish); the
+Compiled because it stores and answers with the functions of the ingest (benchmarks/: JetStream async publish); the
 decisions are in plain Python beside it.
 Source: order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/counter, publish).
 """
@@ -49,7 +49,7 @@ cdef enum:
 
 
 cdef inline bint is_special(PubHeaders* h) noexcept nogil:
-    """Return whether a header of a message of a batch needs a check, or has an effect."""
+    """Return whether a header of a message of a batch needs a check or has an effect."""
     return (h.later or h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
             or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
             or h.schedule.n or h.schedule_next.n)
@@ -70,7 +70,7 @@ cdef class SpecialPublishes(Sink):
         free(self.scratch)
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
-        """Take, stage or refuse one message; `t` is not used."""
+        """Accept, stage or refuse one message; `t` is not used."""
         cdef PubHeaders h
         if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
             return self.fast.deliver(m, t)
@@ -89,7 +89,7 @@ cdef class SpecialPublishes(Sink):
         return 1
 
     cdef void take(self, Msg* m, PubHeaders* h) noexcept:
-        """Take a schedule, or a counter that needs the checks in Python."""
+        """Handle a schedule, or a counter that needs the checks in Python."""
         try:
             if h.schedule.n and h.rollup.n == 0 and self.stream.limits.features & SCHEDULES:
                 self.scheduled(m)
@@ -101,7 +101,7 @@ cdef class SpecialPublishes(Sink):
             self.stream.turn.faulted.append((self.stream, error))
 
     cdef bint is_refused(self, Msg* m) noexcept nogil:
-        """Return whether space or size refuse a message of a batch, which is then answered."""
+        """Return whether a message of a batch is refused for lack of space or for its size; if so, answer it."""
         return self.stream.usage_refused(m) or self.stream.is_too_large(m)
 
     # -- batches -----------------------------------------------------------------------------------------------
@@ -133,22 +133,22 @@ cdef class SpecialPublishes(Sink):
             self.commit_batch(m, batch)
 
     cdef void answer_staged(self, Msg* m) noexcept nogil:
-        """Queue the answer to a staged message, which is empty."""
+        """Queue the answer to a staged message; its body is empty."""
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             self.stream.answers.add(m, REFUSAL, 0, NULL, 0)
 
     cdef void commit_batch(self, Msg* m, AtomicBatch batch) except *:
-        """Check all messages of a batch, and store them; the PubAck of the last one is that of the batch."""
+        """Check all messages of a batch and store them; the PubAck of the last one answers the batch."""
         cdef uint64_t seq
         if self.stream.limits.features & DISCARD_NEW:
-            self.stream.makes_room()            # evictions of this turn count no more
+            self.stream.makes_room()            # earlier evictions of this turn no longer count
         self.check_batch(batch)
         seq = self.append_batch(batch)
         shown = orjson.dumps(batch.id.decode("utf-8", "replace"))
         self.answer(m, seq, b',"batch":%b,"count":%d' % (shown, batch.n))
 
     cdef void check_batch(self, AtomicBatch batch) except *:
-        """Check the messages in order, and replace those that are stored with other headers.
+        """Check the messages in order; replace those that must be stored with other headers.
 
         Messages after the last one with a special header need no Python object, unless an option of the stream
         concerns every message.
@@ -178,7 +178,7 @@ cdef class SpecialPublishes(Sink):
         errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size + share)
 
     cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
-        """Return how many messages, from the first one, need the checks in Python."""
+        """Return the number of messages, from the first one, that need the checks in Python."""
         cdef size_t n = batch.n
         if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
             return n
@@ -200,7 +200,7 @@ cdef class SpecialPublishes(Sink):
         return seq
 
     cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil:
-        """Append the messages as one batch of the store; 0: refused, some of them may be in the index."""
+        """Append the messages as one batch of the store; return 0 if it refuses: some may then be in the index."""
         cdef uint64_t seq = 0, size = 0
         cdef size_t i
         cdef Msg m
@@ -218,7 +218,7 @@ cdef class SpecialPublishes(Sink):
         return seq
 
     cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil:
-        """Apply the headers of the messages from sequence `first` on, just appended."""
+        """Apply the headers of the messages from sequence `first` on, which were just appended."""
         cdef PubHeaders h
         cdef size_t i
         cdef Msg m
@@ -232,7 +232,7 @@ cdef class SpecialPublishes(Sink):
             self.stream.dedupe.last_id_len = 0
 
     cdef uint64_t keep(self, Msg* m) noexcept nogil:
-        """Append one message of a batch, whose limits are checked."""
+        """Append one message of a batch whose limits have been checked."""
         if self.stream.limits.features & KEEPS_INTEREST and not self.stream.interest.wanted(m.subject, m.subject_len):
             return self.stream.store.skip()
         if self.stream.republisher is None:
@@ -241,18 +241,18 @@ cdef class SpecialPublishes(Sink):
             return self.stream.keep_and_republish(m)
 
     def drop_disabled(self) -> None:
-        """Forget the open batches of the kinds that the stream's configuration does not allow."""
+        """Forget open batches of kinds that the stream's configuration no longer allows."""
         if not self.stream.config.allow_atomic:
             self.batches.drop_all()
         if not self.stream.config.allow_batched:
             self.fast.batches.close_all()
 
     def lost(self, uint64_t kept_seq) -> None:
-        """End fast batches that have messages after `kept_seq`: these were not written."""
+        """End fast batches with messages after `kept_seq`, which were not written."""
         self.fast.batches.close_lost(kept_seq)
 
     def close(self) -> None:
-        """Forget open batches and schedules, which refer to the stream: a cycle would outlive it."""
+        """Forget open batches and schedules; they refer to the stream, so a cycle would remain."""
         self.batches.drop_all()
         self.fast.batches.close_all()
         self.batches.tell = self.fast.state = None
@@ -269,15 +269,15 @@ cdef class SpecialPublishes(Sink):
 
     # -- schedules -----------------------------------------------------------------------------------------------
     cdef void scheduled(self, Msg* m) except *:
-        """Take a schedule, with the header by which it replaces earlier messages of its subject."""
+        """Handle a schedule, with the header by which it replaces earlier messages of its subject."""
         cdef PubHeaders h
         cdef bytes headers = with_rollup(m.body[:m.header_len])
         scan_pub_headers(headers, len(headers), &h)
-        errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.raise_if(h.rollup.n == 0)    # the block is no valid one
+        errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.raise_if(h.rollup.n == 0)    # the block is invalid
         self.stream.ingest_with_other_headers(m, headers)
 
     def note_schedule(self, bytes headers, uint64_t seq) -> None:
-        """Apply the headers of the message `seq`, just stored: it is a schedule, or ends one."""
+        """Apply the headers of message `seq`, just stored, which is a schedule or ends one."""
         subject = ended_by(headers)
         if subject and self.stream.limits.features & ALLOW_ROLLUP:
             self.stream.evictions.note_rollup(subject, b"sub", seq)
@@ -286,7 +286,7 @@ cdef class SpecialPublishes(Sink):
             self.scheduling.arm()
 
     def clock_stepped(self) -> None:
-        """Fire by the new wall time, after the clock was set."""
+        """Set the timers by the new wall time after the clock was set."""
         self.scheduling.arm_again()
 
     def wall_ns(self) -> int:
@@ -294,7 +294,7 @@ cdef class SpecialPublishes(Sink):
         return self.stream.wall()
 
     def last_headers(self, bytes subject) -> bytes | None:
-        """Return the header block of the last message of a subject, None: there is none."""
+        """Return the header block of the last message of a subject, or None if there is none."""
         cdef uint64_t seq = self.stream.store.catalogue.last_seq_of(subject, len(subject))
         try:
             last = self.stream.store.get(seq) if seq else None
@@ -313,7 +313,7 @@ cdef class SpecialPublishes(Sink):
         return self.stream.dedupe.seq_of(msg_id, len(msg_id), self.stream.turn.now) != 0
 
     def last_seq_of(self, bytes subject) -> int:
-        """Return the last sequence of a subject, which may have wildcards; 0: none."""
+        """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
         return self.stream.store.last_match(subject)
 
     def totals(self) -> tuple:
@@ -325,7 +325,7 @@ cdef class SpecialPublishes(Sink):
         return self.stream.store.catalogue.count_of(subject, len(subject))
 
     def stored_size(self, bytes subject, bytes headers, bytes payload) -> int:
-        """Return the bytes that a message will count."""
+        """Return the stored size of a message in bytes, as limits count it."""
         extra = self.stream.store.catalogue.header_overhead if headers else 0
         return self.stream.store.catalogue.overhead + extra + len(subject) + len(headers) + len(payload)
 
@@ -337,7 +337,7 @@ cdef class SpecialPublishes(Sink):
 
     # -- counters ----------------------------------------------------------------------------------------------
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Store the sum of a small increment and a small value, and answer; False: nothing is done, use `add_up`."""
+        """Store the sum of a small increment and a small value, and answer; if it returns False, use `add_up`."""
         cdef uint64_t last_seq
         cdef int64_t change = 0, total = 0
         cdef size_t size
@@ -389,7 +389,7 @@ cdef class SpecialPublishes(Sink):
         self.store(m, headers, payload, b',"val":"%b"' % value)
 
     def count(self, uint64_t last_seq, bytes headers, copied=None) -> tuple:
-        """Return headers, payload and value of a message of a counter.
+        """Return headers, payload and value of a counter message.
 
         `last_seq` is the last message of its subject, 0: none; `copied` is the payload from another stream.
 
@@ -405,7 +405,7 @@ cdef class SpecialPublishes(Sink):
 
     # -- storing -----------------------------------------------------------------------------------------------
     cdef uint64_t store(self, Msg* m, bytes headers, bytes payload, bytes told) except? 0:
-        """Store a checked message with other headers and payload; the PubAck tells `told` too. 0: it is refused."""
+        """Store a checked message with new headers and payload, `told` in its PubAck; return 0 if it is refused."""
         cdef bytes body = headers + payload
         cdef PubHeaders h
         cdef uint64_t seq
@@ -424,7 +424,7 @@ cdef class SpecialPublishes(Sink):
         return seq
 
     cdef void answer(self, Msg* m, uint64_t seq, bytes told) except *:
-        """Queue a PubAck with more members, `told`."""
+        """Queue a PubAck with the additional members `told`."""
         cdef bytes body
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             body = b"%b%d%b}" % (self.stream.answers.head, seq, told)
