@@ -317,9 +317,7 @@ class CheckedList(Change):
 
     def __init__(self, file: ListFile, known: Known | None = None) -> None:
         self.path = file.directory
-        self.known = (
-            known  # the server's own data, if it cannot change during the check; None: read the files
-        )
+        self.known = known  # the server's own data, if it cannot change meanwhile; None: read the files
         self.problems: list[str] = []
         self.is_early = False  # the batch had appended entries before: not checked
         self._file = file
