@@ -1,4 +1,4 @@
-"""The texts of permissions violations: for the client, and for the log. As nats-server 2.15."""
+"""The texts of permissions violations, for the client and for the log, as in nats-server 2.15."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyjs.base.gotext import quoted_bytes
 class Violation(NamedTuple):
     """One violation."""
 
-    error: str  # of the -ERR
+    error: str  # of the -ERR line
     logged: str
 
 
