@@ -29,7 +29,7 @@ class TlsPort:
         self._second: asyncio.TimerHandle | None = None
 
     def announce(self) -> None:
-        """Log that clients need TLS."""
+        """Log that clients must use TLS."""
         if self.settings is None:
             return
         self._log.info("TLS required for client connections")
