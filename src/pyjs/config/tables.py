@@ -1,7 +1,7 @@
 """The option table of the top level, and all tables by their place.
 
-Knows nothing of how the options are used. Defaults are in options.py, beside their types. Rows follow the
-order of Options. A row that is not reloadable keeps its old value when a running server reads its file again.
+Knows nothing of the use of the options. Defaults are in options.py, beside their types. Rows follow the
+order of Options. An option whose row is not reloadable keeps its value when a running server reads its file again.
 
 Source: nats.docs "Configuration"; nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
 """
@@ -92,7 +92,7 @@ def _read_tags(reading: Reading, key: Key, value: Value, target: object) -> obje
 
 
 def _read_pair(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a bool that sets two attributes alike."""
+    """Read a bool that sets two attributes."""
     on = BOOL.read(reading, key, value, target)
     return on, on
 
@@ -440,7 +440,7 @@ TOP = Table(
     unsupported.TOP,
 )
 
-# Every table under the way to it through the keys, for documents, tests and the comparison at reload.
+# Every table by its path of keys, for documents, tests and the comparison in a reload.
 TABLES: dict[str, Table] = {
     "": TOP,
     "jetstream": JETSTREAM,

@@ -1,7 +1,7 @@
 """The `tls` block of client connections.
 
 Reads names and values; server/tls/context.py reads and checks the certificates. A list of curves and the system's
-certificate store are options of Go's TLS only, and refused.
+certificate store are options of Go's TLS only, so they are refused.
 
 Source: nats.docs "Enabling TLS"; behaviour of nats-server 2.15.1, tests/conformance/test_tls.py.
 """
@@ -27,7 +27,7 @@ from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, wrong_type
 from pyjs.config.tls_names import CURVES, INSECURE, SUITES, SUITES_1_3
 from pyjs.config.values import Value
 
-AUTO_NS = 50_000_000  # wait of `handshake_first: auto` before INFO is sent
+AUTO_NS = 50_000_000  # how long `handshake_first: auto` waits before INFO is sent
 DIGEST_SIZE = 64  # hex digits of a SHA-256
 PAIR = "cert_file: server.pem, key_file: key.pem"
 

@@ -1,6 +1,6 @@
-"""The block authorization: a single user or a list, default permissions, the service that decides about clients.
+"""The block `authorization`: a single user or a list, default permissions, the service that authenticates clients.
 
-A single user and a list exclude each other; users without permissions get the default ones.
+A single user and a list exclude each other; users without permissions get the defaults.
 
 Source: nats.docs "Authorization", "Auth Callout"; behaviour of nats-server 2.15.1.
 """
@@ -19,7 +19,7 @@ from pyjs.wire.nkeys import CURVE, public_key
 
 
 def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a duration, or a number of seconds; neither causes a warning here."""
+    """Read a duration, or a number of seconds, neither of which causes a warning here."""
     data = value.data
     if isinstance(data, int | float) and not isinstance(data, bool):
         timeout_ns = int(data * NS_PER_S)

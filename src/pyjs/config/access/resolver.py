@@ -1,4 +1,4 @@
-"""The key `resolver`: where tokens of accounts are.
+"""The key `resolver`: the source of account tokens.
 
 Source: nats.docs "JWT Authentication"; texts of nats-server 2.15.1, tests/conformance/test_jwt_config.py.
 """

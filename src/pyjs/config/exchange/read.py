@@ -1,6 +1,6 @@
 """The blocks `exports`, `imports` and `mappings` of a file, read into declarations.
 
-The causes of refusals are nats-server's where it has one. Checks that need all accounts are in check.py.
+The causes of refusals have nats-server's texts if it has one. Checks that need all accounts are in check.py.
 
 Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
 """
@@ -105,7 +105,7 @@ def _read_response_type(reading: Reading, key: Key, value: Value, target: object
 
 
 def _read_sampling(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a percentage, or "headers", which is 0."""
+    """Read a percentage, or "headers", which becomes 0."""
     data = value.data
     if isinstance(data, str) and data.strip().lower() == "headers":
         return 0
@@ -227,7 +227,7 @@ def _read_export(reading: Reading, key: Key, value: Value) -> Export:
 
 
 def _no_single_kind(reading: Reading, place: Place, stream: object, before: int) -> None:
-    """Refuse an entry that has both or neither of stream and service, unless another problem explains that."""
+    """Refuse an entry with both or neither of stream and service, unless another problem explains it."""
     if stream:
         raise Refused(place, "this entry has a stream and a service", "make two entries of it")
     if len(reading.problems) == before:
@@ -360,7 +360,7 @@ def _read_mappings(reading: Reading, key: Key, value: Value, target: object) -> 
 
 
 def mapping_fault(source: str, destinations: tuple[MapDestination, ...]) -> str:
-    """Return why a subject cannot be mapped to `destinations`; "": it can."""
+    """Return the reason why a subject cannot be mapped to `destinations`, or "" if it can."""
     seen: set[str] = set()
     for each in destinations:
         if each.subject in seen:
@@ -385,9 +385,9 @@ MAPPINGS = Kind("map of subjects", _read_mappings, "Mapping[str, str | {} | Sequ
 
 
 def check_exchanges(reading: Reading, declared: dict[str, Exchange]) -> None:
-    """Add the problems of exports and imports that are valid alone, but not together."""
+    """Add the problems of exports and imports that are valid individually, but not together."""
     if reading.problems:
-        return  # nats-server does not look at them either
+        return  # nats-server does not check them either
     for problem in Check(declared).run():
         place = reading.places[f"{problem.account}.{problem.kind}.{problem.index}"]
         fix = "see docs/security.md, Sharing subjects between accounts"

@@ -1,4 +1,4 @@
-"""The `cluster` block: the port for other servers, and the addresses of theirs.
+"""The `cluster` block: the port for other servers, and the addresses of their ports.
 
 Source: nats.docs "Clustering" and "Cluster Configuration". Block and texts: tests/unit/config/ports/test_cluster.py.
 """
@@ -28,10 +28,10 @@ class BadRoute(ValueError):
 
 
 def read_route(text: str) -> RouteUrl:
-    """Return the address in `text`, as nats://user:password@host:port.
+    """Return the address in `text`, which has the form nats://user:password@host:port.
 
     Raises:
-        BadRoute: it is none.
+        BadRoute: `text` is not such an address.
     """
     parts = urlsplit(text if "//" in text else f"nats://{text}")
     if parts.scheme not in SCHEMES:
@@ -183,7 +183,7 @@ def apply_cluster_flags(options: Options, flags: Mapping[str, object], place: Pl
 
 
 def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the problems of the block with other options."""
+    """Return the problems of the block in combination with other options."""
     block = options.cluster
     if not block.port:
         if block.routes:
