@@ -27,7 +27,7 @@ cdef class RemoteAccount(RemoteSink):
             return 0
         if m.told & self.writer.bit:
             if t.sub.queue_id == 0:
-                return 0                # it has the message already
+                return 0                # the other server already has the message
             if self.writer.last == m and self.writer.add_queue(t) == 0:
                 t.sub.delivered += 1
                 return 1
@@ -41,7 +41,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1 if trace.only else self.deliver(m, t)
 
     def set_weight(self, bytes subject, bytes queue, int64_t weight) -> None:
-        """Add, change or remove the other server's subscriptions of `subject` and `queue`; weight 0: remove."""
+        """Add, change or (weight 0) remove the other server's subscriptions of `subject` and `queue`."""
         cdef Subscription sub = self.subscriptions.get((subject, queue))
         if weight == 0:
             if sub is not None:
@@ -57,5 +57,5 @@ cdef class RemoteAccount(RemoteSink):
             sub.state.weight = <uint32_t> weight
 
     def set_silent(self, bint silent) -> None:
-        """Note whether the other server was not heard for a while."""
+        """Note whether the other server has been silent for a while."""
         self.doubts = silent

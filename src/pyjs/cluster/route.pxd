@@ -8,8 +8,8 @@ from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport FrameReader
 
 cdef enum RouteState:
-    GREETING                    # the first lines, in `greeting`
-    OPEN                        # frames
+    GREETING                    # the first lines are exchanged, see `greeting`
+    OPEN                        # frames are exchanged
     CLOSED
 
 cdef class Route:
@@ -20,21 +20,21 @@ cdef class Route:
     cdef public object peer             # core.link.Peer: the address
     cdef readonly object dial           # cluster.mesh.Dial, None: the other side connected
     cdef public object info             # cluster.hello.PeerInfo of the other side, None: not known yet
-    cdef readonly object greeting       # cluster.greeting.Greeting, None: it is over
+    cdef readonly object greeting       # cluster.greeting.Greeting, None: complete
     cdef readonly uint64_t rid
-    cdef readonly object account        # None: a route belongs to no account; for fair shares of a turn
+    cdef readonly object account        # None: a route belongs to no account; used for fair shares of a turn
     cdef RouteWriter writer
     cdef FrameReader reader
-    cdef Intake input                   # the unread frames
-    cdef bytes line                     # the begin of a line of the greeting
+    cdef Intake input                   # the unparsed frames
+    cdef bytes line                     # the beginning of a line of the greeting
     cdef RouteState state
     cdef readonly dict remote           # account name -> RemoteAccount
-    cdef list numbered                  # the other side's numbers of accounts -> RemoteAccount or Unknown
+    cdef list numbered                  # the other side's account number -> RemoteAccount or Unknown
     cdef readonly str closed_reason     # "": open
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns
     cdef readonly uint64_t in_msgs, in_bytes
     cdef readonly bint silent           # no heartbeat for a while
-    cdef readonly bint synced           # the other side has sent all interest that there was
+    cdef readonly bint synced           # the other side has sent its initial interest
 
     cdef bint parse(self, int64_t work) except -1
     cdef int64_t parse_read(self, int64_t left) except? -1

@@ -1,12 +1,12 @@
 """One route: a connection to another server of the cluster. Frames in, frames out, without its socket.
 
-A subscription of the other server stands in the account here with the RemoteAccount (remote.pyx) as its receiver, so
-that publishing finds it as it finds any other. A message leaves once for each server, however many subscriptions it
-has there: `Msg.told` has one bit for each route. Of a queue group, one server is chosen, and the frame names the
-group. A message that came by a route goes to subscriptions here only, since every server has a route to every other.
+A subscription of the other server is in the account here with the RemoteAccount (remote.pyx) as its receiver, so
+publishing finds it like any other. A message is sent once to each server, however many subscriptions it
+has there: `Msg.told` has one bit for each route. For a queue group, one server is chosen, and the frame names the
+group. A message from a route goes only to subscriptions here, since every server has a route to every other.
 writer.pyx has the output.
 
-Compiled: every message between servers (benchmarks/: 1-1 over a route).
+Compiled: every message between servers passes here (benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -31,15 +31,15 @@ cdef enum:
     WORK_MIN = 1024
     FRAME_WORK = 48             # a frame other than a message
     COPIED_BITS = 8
-    PING_MAX = 64               # bytes that are sent back
-    ACCOUNTS_MAX = 1048576      # numbers of accounts that one server may give
+    PING_MAX = 64               # bytes of a PING that are returned
+    ACCOUNTS_MAX = 1048576      # maximum number of account numbers per server
 
 SLOW = "Slow Consumer (Pending Bytes)"
 PROTOCOL = "Protocol Violation"
 
 
 class Unknown:
-    """An account of the other side that does not exist here, and its interest, for the day when it does."""
+    """An account of the other side that does not exist here, and its interest, in case it is created."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -63,19 +63,19 @@ cdef class Route:
     # -- life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to greet; the route ends if that takes too long."""
+        """Begin the greeting; the route ends if that takes too long."""
         self.greeting = Greeting(self)
         self.greeting.begin()
 
     def open(self, info, uint64_t bit) -> None:
-        """Exchange frames from now on; `bit` is that of the route in Msg.told."""
+        """Exchange frames from now on; `bit` is the bit of the route in Msg.told."""
         self.info = info
         self.writer.open(bit)
         self.greeting = None
         self.state = OPEN
 
     def close(self, str reason, str error="") -> None:
-        """End the route; the other side receives `error`. Its subscriptions end at once."""
+        """End the route and its subscriptions at once; the other side receives `error`."""
         if self.state == CLOSED:
             return
         if error:
@@ -96,10 +96,10 @@ cdef class Route:
             remote.account.unsubscribe_all(subs)
         self.cluster.route_closed(self)
         self.remote, self.numbered = {}, []
-        self.writer.end()               # it holds this route: a cycle would outlive both
+        self.writer.end()               # it refers to this route: a cycle would remain
 
     def lose_link(self) -> None:
-        """Write nothing more: the transport is gone."""
+        """Write nothing more, because the transport is closed."""
         self.writer.lose()
 
     def connection_lost(self) -> None:
@@ -108,7 +108,7 @@ cdef class Route:
         self.end_input()
 
     def end_input(self) -> None:
-        """Close after the last input: the other side sends no more."""
+        """Close after the last input, because the other side sends no more."""
         if self.input.reads and self.state != CLOSED:
             self.input.over = True
         else:
@@ -117,7 +117,7 @@ cdef class Route:
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Take one read. False: the route has ended. Input beyond its share of a turn waits."""
+        """Handle one read. Return False if the route has ended. Input beyond its share of a turn waits."""
         if self.state == CLOSED:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
@@ -128,7 +128,7 @@ cdef class Route:
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Continue with left input."""
+        """Continue with the remaining input."""
         self.input.queued = False
         if self.state != CLOSED:
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
@@ -164,7 +164,7 @@ cdef class Route:
         return True
 
     def greet(self, bytes data) -> bytes:
-        """Take the lines of the greeting; return the rest, which is frames."""
+        """Handle the lines of the greeting; return the rest, which is frames."""
         line, found, rest = (self.line + data).partition(b"\n")
         if not found:
             self.line = line
@@ -182,7 +182,7 @@ cdef class Route:
         return rest
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Take frames of one read while work is left; the read is done unless `input.begun`."""
+        """Parse frames of one read while work is left; the read is finished unless `input.begun`."""
         cdef int found
         while left > 0:
             found = self.reader.next()
@@ -208,7 +208,7 @@ cdef class Route:
         return left
 
     cdef int64_t take_msg(self) except -1:
-        """Deliver a message to the subscriptions here; return the work."""
+        """Deliver a message to the subscriptions here; return the amount of work."""
         cdef MsgFixed fixed
         cdef Msg m
         cdef size_t size = self.reader.header.size, ends
@@ -284,7 +284,7 @@ cdef class Route:
         return 0
 
     def take_account(self, uint32_t number, bytes name) -> None:
-        """Note the other side's number of an account."""
+        """Store the other side's number for an account."""
         if number != <uint32_t> len(self.numbered) or number >= ACCOUNTS_MAX:
             raise BadHello(f"account number {number} follows {len(self.numbered) - 1}")
         text = name.decode("utf-8", "replace")
@@ -314,7 +314,7 @@ cdef class Route:
             remote.weights.pop((subject, queue), None)
 
     def account_added(self, Account account) -> None:
-        """Apply the other side's interest in an account from before the account existed here."""
+        """Apply the other side's interest in an account that it sent before the account existed here."""
         for number, each in enumerate(self.numbered):
             if isinstance(each, Unknown) and each.name == account.name:
                 remote = self.numbered[number] = self.remote_account(account)
@@ -322,7 +322,7 @@ cdef class Route:
                     remote.set_weight(subject, queue, weight)
 
     def remote_account(self, Account account) -> RemoteAccount:
-        """Return the account at the other side; the first call sends its number to the other side."""
+        """Return the account at the other side; the first call sends its number there."""
         remote = self.remote.get(account.name)
         if remote is None:
             remote = self.remote[account.name] = RemoteAccount(
@@ -333,7 +333,7 @@ cdef class Route:
     # -- writing -------------------------------------------------------------------------------------------
 
     def send_interest(self, Account account, bytes subject, bytes queue, uint32_t weight) -> None:
-        """Send the weight of a subject and queue group here."""
+        """Send the weight of a subject and queue group at this server."""
         cdef RemoteAccount remote = self.remote_account(account)
         cdef InterestFixed fixed
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
@@ -356,11 +356,11 @@ cdef class Route:
         self.writer.send_frame(FRAME_INFO, text)
 
     def send_ping(self, bytes body) -> None:
-        """Ask the other side for the same bytes."""
+        """Ask the other side to return these bytes."""
         self.writer.send_frame(FRAME_PING, body)
 
     def send_synced(self) -> None:
-        """Send the mark after all interest."""
+        """Send the mark that follows all interest."""
         self.writer.send_frame(FRAME_SYNCED, b"")
 
     def flush_output(self) -> None:
@@ -386,7 +386,7 @@ cdef class Route:
         """Resume writing."""
         self.writer.pause(False)
 
-    # -- looking at it -------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """Ask for a flush in this turn."""
@@ -394,7 +394,7 @@ cdef class Route:
 
     @property
     def told_bit(self) -> int:
-        """Its bit of Msg.told; 0: it is not open yet."""
+        """Its bit in Msg.told; 0: not open yet."""
         return self.writer.bit
 
     @property
@@ -414,12 +414,12 @@ cdef class Route:
 
     @property
     def out_msgs(self) -> int:
-        """The number of messages that were sent."""
+        """The number of messages sent."""
         return self.writer.out_msgs
 
     @property
     def out_bytes(self) -> int:
-        """The bytes of their headers and payloads."""
+        """The number of bytes of sent headers and payloads."""
         return self.writer.out_bytes
 
     @property
@@ -431,17 +431,17 @@ cdef class Route:
         return count
 
     def set_silent(self, bint silent) -> None:
-        """Note whether the other server was not heard for a while: queue groups prefer others."""
+        """Note whether the other server has been silent for a while; queue groups then prefer other servers."""
         self.silent = silent
         for remote in self.remote.values():
             remote.set_silent(silent)
 
     def heard_at(self, int64_t now_ns) -> None:
-        """Count the silence from now on."""
+        """Measure the silence from `now_ns` on."""
         self.last_activity_ns = now_ns
 
     def note_rtt(self, int64_t rtt_ns) -> None:
-        """Note the measured round-trip time."""
+        """Store the measured round-trip time."""
         self.rtt_ns = rtt_ns
 
     def __str__(self) -> str:
@@ -450,7 +450,7 @@ cdef class Route:
 
 
 cdef bint is_word(const char* text, size_t n) noexcept nogil:
-    """Return whether the text can stand in a protocol line."""
+    """Return whether the text can be one word of a protocol line."""
     cdef size_t i
     for i in range(n):
         if <unsigned char> text[i] <= c' ':
@@ -459,7 +459,7 @@ cdef bint is_word(const char* text, size_t n) noexcept nogil:
 
 
 cdef bint is_tail(Msg* m) noexcept nogil:
-    """Return whether the tail is "[reply ][hlen ]size CRLF", the body and CRLF, as `m` says."""
+    """Return whether the tail is "[reply ][hlen ]size CRLF", the body and CRLF, consistent with `m`."""
     cdef char digits[64]
     cdef char* end = digits
     cdef size_t at = 0, n

@@ -1,9 +1,9 @@
-"""The output of one route: frames, in the order in which they were made.
+"""The output of one route: frames, in the order of their creation.
 
 A message is written once, and the queue groups that get it are added to its frame while it is the last one.
-Invariant: a message leaves after the interest that was there before it, so that an answer finds its way back.
+Invariant: a message is sent after all interest that existed before it, so that an answer finds its way back.
 
-Compiled: every message to another server (benchmarks/: 1-1 over a route).
+Compiled: every message to another server passes here (benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -19,7 +19,7 @@ from pyjs.wire.route_frames cimport (
 
 cdef enum:
     FLUSH_AT = 262144           # queued bytes that force a partial turn, as for clients
-    JAMMED_PART = 8             # consumers rest when more than this part of `stall_at` waits
+    JAMMED_PART = 8             # consumers pause when more than this part of `stall_at` waits
 
 
 cdef inline void write_queue(char* out, Target* t) noexcept nogil:
@@ -36,17 +36,17 @@ cdef class RouteWriter:
         self.out.set_limit(pending_max)
 
     def open(self, uint64_t bit) -> None:
-        """Take messages from now on; `bit` is that of the route in Msg.told."""
+        """Accept messages from now on; `bit` is the bit of the route in Msg.told."""
         self.bit = bit
         self.is_open = True
 
     def end(self) -> None:
-        """Take nothing more; the other side and the route are not needed any more."""
+        """Accept nothing more; release the other side and the route."""
         self.is_open = False
         self.route = None
 
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message, for the plain subscriptions or for the queue group of `t`; -1: there is no room."""
+        """Write a message for the plain subscriptions or for the queue group of `t`; return -1 without room."""
         cdef FrameHeader header
         cdef MsgFixed fixed
         cdef bint plain = t.sub.queue_id == 0
@@ -98,7 +98,7 @@ cdef class RouteWriter:
         return 0
 
     cdef int add_queue(self, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more."""
+        """Add the queue group of `t` to the last frame; return -1 if it is no longer at the end of the buffer."""
         cdef uint32_t more = t.sub.queue_len + 4
         cdef FrameHeader* header
         cdef MsgFixed* fixed
@@ -166,7 +166,7 @@ cdef class RouteWriter:
             self.write_out()
 
     def lose(self) -> None:
-        """Write nothing more: the transport is gone."""
+        """Write nothing more, because the transport is closed."""
         self.lost = True
         self.out.clear()
 
