@@ -14,7 +14,7 @@ cdef uint64_t[4] SECOND = [0x3bd39e10cb0ef593ULL, 0xc0acf169b5f18a8cULL, 0xbe546
 
 
 cdef inline uint64_t swapped(uint64_t value) noexcept nogil:
-    """Return `value` with its halves exchanged."""
+    """Return `value` with its halves swapped."""
     return (value >> 32) | (value << 32)
 
 
@@ -30,7 +30,7 @@ cdef void highway_begin(Highway* h, const uint8_t* key) noexcept nogil:
 
 
 cdef inline void zipper(uint64_t b, uint64_t a, uint64_t* to_b, uint64_t* to_a) noexcept nogil:
-    """Add the bytes of two lanes, interleaved, to two others."""
+    """Add the bytes of two lanes, interleaved, to two other lanes."""
     to_a[0] += (((a & 0xff000000ULL) | (b & 0xff00000000ULL)) >> 24) \
         | (((a & 0xff0000000000ULL) | (b & 0xff000000000000ULL)) >> 16) | (a & 0xff0000ULL) \
         | ((a & 0xff00ULL) << 32) | ((b & 0xff00000000000000ULL) >> 8) | (a << 56)
@@ -117,7 +117,7 @@ cdef uint64_t highway_end(Highway* h) noexcept nogil:
 
 
 def highway_hash(bytes name not None, const uint8_t[::1] data not None) -> bytes:
-    """Return the eight bytes of the hash of `data` with the SHA-256 of `name` as its key."""
+    """Return the hash of `data` as eight bytes, with the SHA-256 of `name` as its key."""
     cdef Highway h
     cdef bytes key = hashlib.sha256(name).digest()
     cdef uint64_t value

@@ -1,7 +1,7 @@
 """Blocks of S2 and Snappy, decoded, and the CRC-32C of their frames.
 
 A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
-the first byte are the kind; an S2 block may repeat the offset of the copy before (a one-byte copy with offset 0).
+the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with offset 0).
 Every read and every copy is checked against both buffers. cramjam compresses: Snappy blocks are S2 blocks.
 
 Compiled: a restore decodes every byte of an archive (benchmarks/archives.py).
@@ -29,7 +29,7 @@ fill_table()
 
 
 def masked_crc(const uint8_t[::1] data not None) -> int:
-    """Return the CRC-32C of `data`, masked as frames store it."""
+    """Return the CRC-32C of `data`, masked as stored in frames."""
     cdef uint32_t crc = 0xFFFFFFFFu
     cdef size_t i, n = data.shape[0]
     with nogil:
@@ -44,7 +44,7 @@ def decode_block(const uint8_t[::1] block not None, size_t size_max) -> bytes:
     """Return the decoded block.
 
     Raises:
-        ValueError: it is damaged, or decodes to more than `size_max` bytes.
+        ValueError: the block is damaged, or decodes to more than `size_max` bytes.
     """
     cdef const uint8_t* p = &block[0] if block.shape[0] else NULL
     cdef size_t n = block.shape[0], at = 0, size = 0
@@ -74,7 +74,7 @@ def decode_block(const uint8_t[::1] block not None, size_t size_max) -> bytes:
 
 
 cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept nogil:
-    """Decode the elements at `p` into `out`; return whether they are valid and fill it."""
+    """Decode the elements at `p` into `out`; return whether they are valid and fill it exactly."""
     cdef size_t at = 0, made = 0, length = 0, offset = 0, extra, k
     cdef uint8_t tag
     while at < n:
@@ -108,7 +108,7 @@ cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept n
             at += 1
             if k:
                 offset = k
-            elif length >= 5:           # a repeat with its length behind it
+            elif length >= 5:           # a repeat, followed by its length
                 extra = length - 4
                 if n - at < extra:
                     return False
@@ -120,7 +120,7 @@ cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept n
         if offset >= length:
             memcpy(out + made, out + made - offset, length)
         else:
-            for k in range(length):     # the copy overlaps with what it makes
+            for k in range(length):     # the copy overlaps with its own output
                 out[made + k] = out[made + k - offset]
         made += length
     return made == size
