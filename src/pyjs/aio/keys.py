@@ -126,7 +126,7 @@ class TlsKeys(TypedDict, total=False):
     handshake_first: bool | Duration
     """Encrypt before INFO: `true`, `false`, or how long to wait for the client; `auto` is 50ms."""
     connection_rate_limit: int
-    """The most handshakes a second; 0: no limit."""
+    """The most handshakes a second; return 0 if no limit."""
     pinned_certs: str | Sequence[str]
     """SHA-256 of the public keys that clients may have, in hex; empty: any key."""
     min_version: Literal["1.2", "1.3"]
@@ -245,32 +245,32 @@ class AccountJetStreamKeys(TypedDict, total=False):
     """The block `jetstream`."""
 
     max_mem: int
-    """Bytes of the account's memory streams together; -1: no limit."""
+    """Bytes of the account's memory streams together; return -1 if no limit."""
     max_file: int
-    """Bytes of the account's file streams together; -1: no limit."""
+    """Bytes of the account's file streams together; return -1 if no limit."""
     max_streams: int
-    """The most streams; -1: no limit."""
+    """The most streams; return -1 if no limit."""
     max_consumers: int
-    """The most consumers of one stream; -1: no limit."""
+    """The most consumers of one stream; return -1 if no limit."""
     max_bytes_required: bool
     """Refuse streams without `max_bytes`."""
     mem_max_stream_bytes: int
-    """The largest `max_bytes` of one memory stream; -1: no limit."""
+    """The largest `max_bytes` of one memory stream; return -1 if no limit."""
     disk_max_stream_bytes: int
-    """The largest `max_bytes` of one file stream; -1: no limit."""
+    """The largest `max_bytes` of one file stream; return -1 if no limit."""
     max_ack_pending: int
-    """The largest `max_ack_pending` of a consumer; -1: no limit."""
+    """The largest `max_ack_pending` of a consumer; return -1 if no limit."""
 
 
 class AccountLimitsKeys(TypedDict, total=False):
     """The block `limits`."""
 
     max_connections: int
-    """The most connections of the account; -1: no limit."""
+    """The most connections of the account; return -1 if no limit."""
     max_subscriptions: int
-    """The most subscriptions of one connection; -1: no limit."""
+    """The most subscriptions of one connection; return -1 if no limit."""
     max_payload: int
-    """Bytes of the largest message; -1: no limit."""
+    """Bytes of the largest message; return -1 if no limit."""
 
 
 class LatencyKeys(TypedDict, total=False):
@@ -410,9 +410,9 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     max_request_batch: int
     """The largest `batch` of a pull request; 0 and -1: no bound."""
     duplicate_window: Duration
-    """The longest `duplicate_window` of a stream; 0: no bound."""
+    """The longest `duplicate_window` of a stream; return 0 if no bound."""
     default_max_consumers: int
-    """The `max_consumers` of a stream without this option; -1: no limit."""
+    """The `max_consumers` of a stream without this option; return -1 if no limit."""
     batch: JetStreamBatchKeys
     """Limits for batches."""
 
@@ -433,7 +433,7 @@ class JetStreamKeys(TypedDict, total=False):
     sync_always: bool
     """Sync before each acknowledgement."""
     scrub_rate: int
-    """Bytes per second that the scrub of stored files reads; 0: no scrub."""
+    """Bytes per second that the scrub of stored files reads; return 0 if no scrub."""
     key: str
     """The secret that stored files are encrypted with; empty: they are not encrypted."""
     prev_key: str
@@ -502,7 +502,7 @@ class ConfigKeys(TypedDict, total=False):
     http_base_path: str
     """The prefix of the paths of the monitoring pages."""
     max_payload: int
-    """Bytes of the largest message, headers and payload; -1: no limit."""
+    """Bytes of the largest message, headers and payload; return -1 if no limit."""
     max_pending: int
     """Bytes that may wait for one client; with more it is a slow consumer and is closed."""
     max_control_line: int
