@@ -1,4 +1,4 @@
-"""Guarded maps of files: an unreadable page (the file was cut, or a bad sector) becomes zeros.
+"""Guarded maps of files: an unreadable page (a truncated file, or a bad sector) becomes zeros.
 
 Reading such a page raises SIGBUS, which would end the process. In a guarded map the handler replaces the page by
 zeros and counts it; the checksum of the lost bytes then does not fit, and readers check it. Any other SIGBUS goes to
@@ -22,7 +22,7 @@ cdef list free_slots = []
 
 
 def guard(const unsigned char[::1] memory) -> int:
-    """Guard a map; return its slot for `release`, -1: the table is full and the map is not guarded."""
+    """Guard a map; return its slot for `release`, or -1 if the table is full and the map is not guarded."""
     cdef size_t slot = free_slots.pop() if free_slots else pyjs_maps_used()
     if pyjs_guard(slot, <uintptr_t> &memory[0], memory.shape[0]) != 0:
         return NO_SLOT
@@ -37,7 +37,7 @@ def release(ssize_t slot) -> None:
 
 
 def bad_page_count() -> int:
-    """Return how many pages became zeros so far."""
+    """Return the number of pages that have become zeros so far."""
     return pyjs_bad()
 
 
