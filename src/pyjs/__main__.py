@@ -1,4 +1,4 @@
-"""The way to start the server with `python -m pyjs`."""
+"""Starts the server by `python -m pyjs`."""
 
 import sys
 
