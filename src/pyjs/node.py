@@ -498,7 +498,7 @@ class Node(Host):
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return the time of the next turn without input; None: none is due."""
+        """Return the time of the next turn without input, or None if none is due."""
         return self.timers.next_deadline_ns()
 
 

@@ -80,7 +80,7 @@ def _pending(
 
 
 def _count(numbers: VarintReader) -> int:
-    """Return a number of entries, each of which takes at least two bytes."""
+    """Return a number of entries; each has at least two bytes, so a larger number is damage."""
     count = numbers.unsigned()
     if count > numbers.left:
         raise BadArchive(f"o.dat claims {count} entries in {numbers.left} bytes")

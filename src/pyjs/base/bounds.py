@@ -67,7 +67,7 @@ TAKEN = {
 
 
 def taken(field: str, value: int) -> int:
-    """Return the value that the engine uses for a field: the nearest value in its range."""
+    """Return the value in the range of a field that is nearest to `value`; the engine uses this one."""
     return TAKEN[field].clamp(value)
 
 

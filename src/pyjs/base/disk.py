@@ -170,7 +170,7 @@ def closing(disk: Disk, fd: int) -> Iterator[int]:
 
 
 def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = True) -> None:
-    """Write a file, or replace its contents, and sync it; the caller syncs its name.
+    """Write a file, or replace its contents, and sync it; the caller syncs the directory.
 
     Raises:
         OSError: a write failed; a part of the file may be written.

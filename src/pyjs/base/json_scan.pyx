@@ -35,7 +35,7 @@ class JsonFault(Exception):
     """The body is invalid; the text is the part after "invalid JSON: "."""
 
     def lenient_text(self) -> str:
-        """Return the text for requests that nats-server decodes leniently: pull and unpin."""
+        """Return the error text for pull and unpin requests, which nats-server decodes leniently."""
         return _OFFSET.sub("", str(self)).replace("unexpected EOF", "unexpected end of JSON input")
 
 

@@ -49,6 +49,6 @@ class Together:
             self._disk.sync_file(fd)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable. Raises OSError."""
+        """Sync the names in a directory. Raises OSError."""
         if self._fd < 0 or not self._disk.shares_filesystem(self._fd, path):
             self._disk.sync_dir(path)

@@ -57,7 +57,7 @@ def parse_duration_ns(text: str) -> int:
 
 
 def _take_part(text: str, at: int) -> tuple[int, int]:
-    """Read the number with its unit at `at`; return its nanoseconds, and the offset after it."""
+    """Read the number and unit at `at`; return the nanoseconds, and the offset after them."""
     found = _PART.match(text, at)
     assert found is not None  # every part of the pattern may be empty
     digits, fraction, unit = found[1].lstrip("0"), found[2] or "", found[3]

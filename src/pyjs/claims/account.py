@@ -53,7 +53,7 @@ INFO_SIZE_MAX = 8 * 1024
 
 @dataclass(frozen=True, slots=True)
 class JetStreamClaims:
-    """JetStream limits of an account, or of one tier; NO_LIMIT: none. With no memory and no disk it is off."""
+    """JetStream limits of an account, or of one tier; NO_LIMIT means none. It is off without memory and disk."""
 
     memory: int = 0
     disk: int = 0
@@ -72,7 +72,7 @@ class JetStreamClaims:
 
 @dataclass(frozen=True, slots=True)
 class AccountLimitClaims:
-    """Limits of an account; NO_LIMIT: none."""
+    """Limits of an account; NO_LIMIT means none."""
 
     subs: int = 0
     data: int = 0

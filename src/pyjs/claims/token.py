@@ -68,7 +68,7 @@ class Token:
 
 
 def decode(text: str, *, generic: bool = False) -> Token:
-    """Return the token in `text`; takes about half a millisecond.
+    """Return the token in `text`; this takes about half a millisecond.
 
     With `generic`, the claims may be of any kind; the algorithm in the header determines what the signature covers.
 
@@ -94,7 +94,7 @@ def decode(text: str, *, generic: bool = False) -> Token:
 
 
 def undecorated(text: str) -> str:
-    """Return the token in the text of a file, without the lines around it."""
+    """Return the token in the text of a file, without its first and last lines of dashes."""
     found = DECORATED.search(text)
     return text if found is None else found[1]
 
@@ -136,7 +136,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(data: bytes) -> object:
-    """Return the document in `data`, which is invalid or has numbers too large for the JSON library."""
+    """Return the document in `data`, which the JSON library refused as invalid or for too large numbers."""
     try:
         found = list(documents(data))
     except JsonFault as fault:

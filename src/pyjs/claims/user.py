@@ -133,7 +133,7 @@ def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | Non
 
 
 def second_of_day(text: str) -> int | None:
-    """Return the second of the day of `15:04:05`; None: it is not a time."""
+    """Return the second of the day of a text like `15:04:05`, or None if it is not a time."""
     found = CLOCK.fullmatch(text)
     if found is None:
         return None

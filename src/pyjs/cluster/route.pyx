@@ -108,7 +108,7 @@ cdef class Route:
         self.end_input()
 
     def end_input(self) -> None:
-        """Close after the last input, because the other side sends no more."""
+        """Close the route after the last input, because the other side sends no more."""
         if self.input.reads and self.state != CLOSED:
             self.input.over = True
         else:
@@ -394,7 +394,7 @@ cdef class Route:
 
     @property
     def told_bit(self) -> int:
-        """Its bit in Msg.told; 0: not open yet."""
+        """The bit of the route in Msg.told, or 0 before it is open."""
         return self.writer.bit
 
     @property

@@ -220,7 +220,7 @@ JETSTREAM = Table(
         Key(
             "key",
             STRING,
-            "The secret that stored files are encrypted with; empty: they are not encrypted.",
+            "The secret for the encryption of stored files; empty: no encryption.",
             ("ek", "encryption_key"),
             secret=True,
         ),

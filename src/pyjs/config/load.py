@@ -31,7 +31,7 @@ def load_options(
     flags: Mapping[str, str | int | bool],
     keys: ConfigMap | None = None,
 ) -> Options:
-    """Return the options in the file at `path` (None: no file), overridden by `keys` and then by `flags`.
+    """Return the options in the file at `path` (which may be None), overridden by `keys` and then by `flags`.
 
     `warnings` of the result lists probable mistakes.
 

@@ -133,7 +133,7 @@ class ResolverOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountLimits:
-    """Limits for the connections of one account; -1: only the server's limits."""
+    """Limits for the connections of one account; -1 means that only the server's limits apply."""
 
     max_connections: int = -1
     max_subscriptions: int = -1
@@ -142,7 +142,7 @@ class AccountLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountJetStreamOptions:
-    """Limits for the streams of one account; -1: only the server's limits."""
+    """Limits for the streams of one account; -1 means that only the server's limits apply."""
 
     max_memory: int = -1
     max_storage: int = -1
@@ -190,7 +190,7 @@ class AccountOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class BatchLimits:
-    """Limits of the server for atomic and fast batches; with no limit of open ones, more fast ones are allowed."""
+    """Limits of the server for atomic and fast batches; by default, more fast than atomic ones may be open."""
 
     max_inflight_per_stream: int = 50
     max_inflight_total: int = 1000
@@ -202,7 +202,7 @@ class BatchLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class JetStreamLimits:
-    """Limits of the server for options of streams and consumers; 0: none."""
+    """Limits of the server for options of streams and consumers; 0 means none."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -244,7 +244,7 @@ class MonitoringOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class TlsOptions:
-    """TLS of client connections, off without a certificate; and checks of clients' certificates."""
+    """TLS of client connections, with the checks of clients' certificates; it is off without a certificate."""
 
     cert_file: str = ""  # certificate chain, PEM
     key_file: str = ""  # its private key
@@ -264,7 +264,7 @@ class TlsOptions:
 
     @property
     def certificates(self) -> tuple[tuple[str, str], ...]:
-        """The files of each certificate and its key; (): TLS is off."""
+        """The files of each certificate and its key, or () if TLS is off."""
         return (((self.cert_file, self.key_file),) if self.cert_file else ()) + self.certs
 
 
@@ -303,7 +303,7 @@ class WebSocketOptions:
 
     @property
     def has_logins(self) -> bool:
-        """Whether WebSocket clients log in by this block, not like other clients."""
+        """Whether this block replaces the login of other clients for WebSocket clients."""
         return bool(self.authorization.user or self.authorization.token or self.no_auth_user)
 
 
@@ -380,7 +380,7 @@ class Warnings:
 
 @dataclass(eq=False, repr=False, slots=True)
 class LogOptions:
-    """The log: its file, its lines, and its content about connections. Attributes have the names of their keys."""
+    """The log: its file, the form of its lines, and the events in it. Attributes are named after keys."""
 
     debug: bool = False
     trace: bool = False
@@ -395,7 +395,7 @@ class LogOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class ConnectionLimits:
-    """Limits for connections, and for their silence. Attributes have the names of their keys."""
+    """Limits for connections, and intervals for silent ones. Attributes are named after keys."""
 
     max_payload: int = 1 << 20  # -1: no limit
     max_pending: int = 64 << 20
@@ -470,7 +470,7 @@ class Options:
 
     @property
     def operator_keys(self) -> tuple[str, ...]:
-        """The keys that may sign accounts; (): accounts and users come from the file."""
+        """The keys that may sign accounts, or () if accounts and users come from the file."""
         return self.trusted_keys or tuple(key for each in self.operators for key in each.claims.trusted_keys)
 
     def users(self) -> Iterator[UserOptions]:

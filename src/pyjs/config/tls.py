@@ -124,8 +124,8 @@ _PEER_ONLY = "it concerns servers that connect to this one"
 _NO_OCSP = "certificate status is not asked for"
 _NO_STORE = "there are certificate stores on Windows only"
 PAIR_KEYS = (
-    Key("cert_file", PATH, "The file of the certificate, and of those that signed it, in PEM."),
-    Key("key_file", PATH, "The file of its private key, in PEM."),
+    Key("cert_file", PATH, "The PEM file of the certificate, followed by those that signed it."),
+    Key("key_file", PATH, "The PEM file of its private key."),
 )
 PAIR_TABLE = Table("tls.certs", PAIR_KEYS)
 TLS = Table(
@@ -142,8 +142,8 @@ TLS = Table(
             PATH,
             "The file of authorities that may sign clients' certificates; empty: those of the machine.",
         ),
-        Key("verify", BOOL, "Clients must show a certificate."),
-        Key("verify_and_map", BOOL, "The certificate also says which user the client is."),
+        Key("verify", BOOL, "Require a certificate from clients."),
+        Key("verify_and_map", BOOL, "The certificate also selects the user."),
         Key(
             "timeout",
             Kind("duration", _read_timeout, "Duration | float"),
@@ -160,13 +160,13 @@ TLS = Table(
         Key(
             "connection_rate_limit",
             INT,
-            "The most handshakes a second; 0: no limit.",
+            "The most handshakes per second; 0: no limit.",
             check=Between(0, INT32_MAX, "use a number from 0"),
         ),
         Key(
             "pinned_certs",
             Kind("list of SHA-256", _read_pins, "str | Sequence[str]"),
-            "SHA-256 of the public keys that clients may have, in hex; empty: any key.",
+            "SHA-256 digests, in hex, of the public keys that clients may have; empty: any key.",
         ),
         Key(
             "min_version",

@@ -46,7 +46,7 @@ class Chore:
 
 
 class _Gate:
-    """The chores inside one gate, and those that wait."""
+    """The chores inside one gate, and those that wait to enter it."""
 
     __slots__ = ("alone", "inside", "let_in", "waiting")
 

@@ -25,7 +25,7 @@ PACKED = 64  # sessions in one piece
 
 
 class ClosedSubscription(NamedTuple):
-    """The attributes of a Subscription when its session ended, with the same names. Does not hold the session."""
+    """The attributes of a Subscription when its session ended, with the same names but without the session."""
 
     subject: bytes
     queue: bytes

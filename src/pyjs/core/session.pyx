@@ -334,7 +334,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """As publish, for clients and subjects that need checks."""
+        """Do the same as `publish`, for clients and subjects that need checks."""
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -375,7 +375,7 @@ cdef class ClientSession(Sink):
         return False
 
     cdef int publish_traced(self, Msg* m) noexcept:
-        """As publish_checked, for a message whose headers ask for a trace."""
+        """Do the same as `publish_checked`, for a message whose headers ask for a trace."""
         cdef TracedPublish traced = TracedPublish(self, self.turn)
         cdef int receivers = -1
         if not traced.begin(m):
@@ -629,7 +629,7 @@ cdef class ClientSession(Sink):
         trace.egress(self, sub, DENIED)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
-        """As deliver, for a message without a prebuilt line."""
+        """Do the same as `deliver`, for a message without a prebuilt line."""
         cdef bint hmsg = m.header_len != 0 and self.features & HEADERS != 0
         cdef bint strip = m.header_len != 0 and not self.features & HEADERS
         cdef bint whole = m.whole != NULL and not strip
@@ -793,7 +793,7 @@ cdef class ClientSession(Sink):
 
     @property
     def rtt_ns(self) -> int:
-        """The round-trip time, 0: not known yet."""
+        """The round-trip time, or 0 before the first PONG."""
         return 0 if self.pings is None else self.pings.rtt_ns
 
     def __str__(self) -> str:

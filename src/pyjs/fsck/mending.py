@@ -234,7 +234,7 @@ def _add_known(out: bytearray, known: SegmentContents) -> None:
 
 
 def _add_removals(out: bytearray, seq: int, removals: bytes, flags: int = 0) -> None:
-    """Add DELETES records of at most DELETES_SIZE bytes of sequences."""
+    """Add DELETES records, each with at most DELETES_SIZE bytes of sequences."""
     for at in range(0, len(removals), DELETES_SIZE):
         _add(out, DELETES, seq, removals[at : at + DELETES_SIZE], flags)
 

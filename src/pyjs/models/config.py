@@ -64,7 +64,7 @@ class RepublishConfig(Options):
 
 
 class ConsumerLimits(Options):
-    """The stream's limits for options of its consumers; 0: none."""
+    """The stream's limits for options of its consumers; 0 means none."""
 
     inactive_threshold: Duration = Field(
         default=0, description="The largest `inactive_threshold`, and its default."

@@ -150,7 +150,7 @@ def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
 
 
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
-    """Return lost messages and files that were set aside, or {} if there are none; only in this server."""
+    """Return the lost messages and the files set aside, or {} if there are none; nats-server has no such fields."""
     losses = [lost for stream in streams if (lost := stream.store.lost) is not None]
     damage: JsonDict = {}
     if losses:

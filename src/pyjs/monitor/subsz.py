@@ -73,7 +73,7 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
 def _page(
     accounts: list[Account], test: bytes, offset: int, limit: int, of_others: bool
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
-    """Return the number of subscriptions that match `test` ("": all), and those of the page as texts.
+    """Return the number of subscriptions that match `test` ("" matches all), and those of the page as texts.
 
     `of_others` includes the subscriptions of other servers.
     """

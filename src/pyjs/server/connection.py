@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol, Link):
         self.note(f"TLS version {peer.version}, cipher suite {peer.cipher_suite}")
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """End a connection after a failed handshake; `expected` means that any port scan causes this."""
+        """End a connection after a failed handshake; `expected` means that any port scan can cause it."""
         if hasattr(self, "session") and not self.session.closed_reason:
             log = self._log.debug if expected else self._log.error
             log(f"{self.session} - TLS handshake error: {cause}")

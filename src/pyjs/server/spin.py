@@ -70,7 +70,7 @@ class Spin:
                 self._look_at_core()
 
     def _look_at_core(self) -> None:
-        """Rest if the kernel preempted many of the last spins: others need the core, perhaps clients."""
+        """Stop spinning for a while if the kernel preempted many of the last spins, since others need the core."""
         count = preemptions()
         if count - self._preempted >= PREEMPTED_MAX:
             self._rests_until_ns = self._turned_ns + REST_NS
@@ -78,7 +78,7 @@ class Spin:
         self._begun = 0
 
     def _count_wait(self, wait_ns: int) -> None:
-        """Give credit for one trial after enough short waits."""
+        """Allow one more trial after enough short waits."""
         if wait_ns < SHORT_NS:
             self._waits += 1
         if self._waits >= self._waits_needed:

@@ -16,7 +16,7 @@ cdef struct Record:             # a view of one stored message, valid until the 
     uint32_t size               # header_len + payload length
 
 cdef inline void fill_record(Record* r, Entry* e, uint64_t seq, const char* subject) noexcept nogil:
-    """Set `r` to a view of an entry's message; headers and payload follow `subject` in memory."""
+    """Point `r` to an entry's message; its headers and payload follow `subject` in memory."""
     r.subject, r.body = subject, subject + e.subject_len
     r.seq, r.ts = seq, e.ts
     r.subject_len, r.header_len, r.size = e.subject_len, e.header_len, e.size
@@ -30,7 +30,7 @@ cdef class StoredMessage:
     cdef readonly bytes payload
 
 cdef class StreamStore:
-    """Messages of one stream by sequence. One writer, no threads; the file store's fdatasync runs elsewhere."""
+    """Messages of one stream by sequence. Only one thread uses a store; fdatasync runs in another one."""
     cdef readonly Catalogue catalogue
     cdef public uint32_t many           # if more messages are at the front, they are dropped in one piece
     cdef public bint changing           # between two steps of a removal, when a reader would see half of it

@@ -86,7 +86,7 @@ cdef class StreamStore:
 
     @property
     def first_seq(self) -> int:
-        """The sequence of the first message; 1 + last_seq when empty after messages, 0 before the first message."""
+        """The sequence of the first message: 1 + last_seq if all were removed, 0 before the first message."""
         return self.catalogue.first_seq
 
     @property
@@ -106,12 +106,12 @@ cdef class StreamStore:
 
     @property
     def first_ts(self) -> int:
-        """The time of the first message in ns; 0: none."""
+        """The time of the first message in ns, or 0 if there is none."""
         return self.catalogue.first_ts
 
     @property
     def last_ts(self) -> int:
-        """The time of the last message in ns; 0: none."""
+        """The time of the last message in ns, or 0 if there is none."""
         return self.catalogue.last_ts
 
     # -- message path ------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ cdef class StreamStore:
             self.drop(self.catalogue.first_seq, 0)
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        """Return whether `keep_from` is cheaper than dropping each message below `seq`, since few of many remain."""
+        """Return whether few messages remain, so `keep_from` is cheaper than dropping each one below `seq`."""
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
@@ -359,7 +359,7 @@ cdef class StreamStore:
     def drop_some(self, StoreFilter f not None, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> tuple:
         """Do one step of a purge: remove up to `limit` matches with from_seq <= seq < before_seq.
 
-        Returns the number of removed messages, and the sequence of the next step, 0: the purge is complete.
+        Return the number of removed messages, and the sequence of the next step, or 0 if the purge is complete.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
@@ -375,7 +375,7 @@ cdef class StreamStore:
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
         """Examine up to `limit` messages below `before_seq`; remove those whose subject has too many, oldest first.
 
-        Returns the sequence of the next step, 0: all messages were examined.
+        Return the sequence of the next step, or 0 if all messages were examined.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s
@@ -420,7 +420,7 @@ cdef class StreamStore:
 
     @property
     def error(self):
-        """The error for publishers of a failed store; None: nothing failed."""
+        """The error for publishers of a failed store, or None if it has not failed."""
         return None
 
     @property
@@ -445,7 +445,7 @@ cdef class StreamStore:
 
     @property
     def lost(self):
-        """The damage found: (number of messages, sequences of the first of them, bytes); None: none."""
+        """The damage found as (number of messages, sequences of the first of them, bytes), or None."""
         return None
 
     @property

@@ -110,7 +110,7 @@ cdef class _Search:
         self.owner = owner
 
     cdef int go_on(self, int most) except -1:
-        """Visit up to `most` branches; return the number of unused visits, 0: there may be more."""
+        """Visit up to `most` branches; return the number of unused visits, or 0 if the search may continue."""
         while self.branches and not self.found:
             if most == 0:
                 return 0
@@ -258,7 +258,7 @@ def first_found(subjects, bint covering):
 
 
 def at_once(steps):
-    """Run work in steps to its end, and return the result."""
+    """Run stepwise work to its end, and return the result."""
     while True:
         try:
             next(steps)

@@ -61,7 +61,7 @@ cdef class Subscription:
 
     @property
     def max(self) -> int:
-        """The number of deliveries after which it ends (UNSUB max); 0: unlimited."""
+        """The number of deliveries after which it ends (UNSUB max), or 0 if unlimited."""
         return self.state.max
 
     @max.setter

@@ -133,7 +133,7 @@ def _fault(reason: str, where: str = "") -> TransformError:
 
 
 def _read(source: str, destination: str, rng: Rng) -> tuple[list[Piece], int, bool]:
-    """Return the pieces, the first source token that is copied after them (-1: none), and whether it is random."""
+    """Return the pieces, the source token from which on the rest is copied (or -1), and whether a piece is random."""
     given, made = source.split("."), destination.split(".")
     if not _well_formed(given) or not _well_formed(made):
         raise TransformError("invalid subject")

@@ -50,7 +50,7 @@ cdef class FrameReader:
         return 1
 
     cdef int next_kept(self) noexcept nogil:
-        """As `next`, for a frame whose beginning is stored."""
+        """Do the same as `next`, for a frame whose beginning is stored."""
         cdef int found = self.refill(HEADER_SIZE)
         if found != 1:
             return found

@@ -61,9 +61,13 @@ CALLOUT = Table(
     (
         Key("issuer", CALLOUT_KEY, "The public key of an account; the service signs its answers with it."),
         Key("account", STRING, "The account of the service.", ("acc",), zero_is_default=True),
-        Key("auth_users", CALLOUT_NAMES, "Users that the service is not asked about.", ("users",)),
+        Key("auth_users", CALLOUT_NAMES, "Users that log in without the service.", ("users",)),
         Key("xkey", CALLOUT_KEY, "The public xkey of the service: requests are encrypted.", ("key",)),
-        Key("allowed_accounts", CALLOUT_NAMES, "Accounts whose users it is asked about; without them, all."),
+        Key(
+            "allowed_accounts",
+            CALLOUT_NAMES,
+            "The only accounts about whose users the service decides; empty: all.",
+        ),
     ),
 )
 
@@ -124,13 +128,13 @@ AUTHORIZATION = Table(
         Key(
             "auth_callout",
             Kind("map", _read_callout, "{}", CALLOUT),
-            "A service that decides about clients.",
+            "A service that decides which clients may connect.",
             ("auth_hook",),
         ),
         Key(
             "proxy_required",
             BOOL,
-            "The single user, or who has the token, must come through one of the trusted `proxies`.",
+            "Clients of the single user or token must connect through one of the trusted `proxies`.",
             reloadable=True,
         ),
     ),

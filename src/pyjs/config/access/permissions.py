@@ -98,7 +98,7 @@ RESPONSES = Table(
         Key(
             "expires",
             DURATION,
-            "How long a reply subject may be answered; negative: for ever.",
+            "How long a reply subject may be answered; negative: without end.",
             ("expiration", "ttl"),
             zero_is_default=True,
         ),
@@ -123,7 +123,7 @@ PERMISSIONS = Table(
         Key(
             "allow_responses",
             Kind("bool or map", _read_responses, "bool | {}", RESPONSES),
-            "Answers to received messages are allowed on their reply subjects.",
+            "Allow answers on the reply subjects of received messages.",
             ("publish_allow_responses",),
         ),
     ),

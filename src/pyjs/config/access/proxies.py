@@ -47,7 +47,7 @@ PROXIES = Table(
         Key(
             "trusted",
             Kind("list of maps", _read_trusted, "Sequence[{}]", PROXY),
-            "The proxies that may bring clients.",
+            "The proxies through which clients may connect.",
         ),
     ),
 )

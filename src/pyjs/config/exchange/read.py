@@ -154,13 +154,13 @@ EXPORT = Table(
         Key(
             "account_token_position",
             INT,
-            "The token of the subject, a `*`, that must be the name of the importing account.",
+            "The position of the `*` in the subject that stands for the name of the importing account.",
             check=Between(0, 255, "use the number of a token that is *"),
         ),
         Key(
             "response_type",
             Kind("response type", _read_response_type, "str"),
-            "Responses to one request: `singleton`, or several with `stream` and `chunked`.",
+            "`singleton`: one response to each request; `stream`, `chunked`: several.",
             ("response",),
         ),
         Key(
@@ -175,7 +175,7 @@ EXPORT = Table(
             Kind("string or map", _read_latency, "str | {}", LATENCY),
             "The subject of latency samples of the service, or their options.",
         ),
-        Key("allow_trace", BOOL, "Traces of requests go on in this account."),
+        Key("allow_trace", BOOL, "Continue traces of requests in this account."),
     ),
 )
 
@@ -262,10 +262,10 @@ IMPORT = Table(
     (
         Key("stream", _REMOTE, "Account and subject of a stream export."),
         Key("service", _REMOTE, "Account and subject of a service export."),
-        Key("prefix", STRING, "Tokens before the subject of a stream in this account."),
+        Key("prefix", STRING, "The prefix of the stream's subjects in this account."),
         Key("to", STRING, "The subject in this account, with `$1` for the first `*` of the other one."),
-        Key("share", BOOL, "The service learns which client sends a request."),
-        Key("allow_trace", BOOL, "Traces of the stream's messages go on in this account."),
+        Key("share", BOOL, "Tell the service which client sends a request."),
+        Key("allow_trace", BOOL, "Continue traces of the stream's messages in this account."),
     ),
 )
 
@@ -314,11 +314,11 @@ def _read_weight(reading: Reading, key: Key, value: Value, target: object) -> in
 DESTINATION = Table(
     "mappings",
     (
-        Key("destination", STRING, "The subject that a message gets.", ("dest",)),
+        Key("destination", STRING, "The new subject of a message.", ("dest",)),
         Key(
             "weight",
             Kind("percentage", _read_weight, "int | str"),
-            "Percent of the messages that get this one.",
+            "Percentage of the messages that get this destination.",
         ),
     ),
     (Unsupported(("cluster",), "the server runs alone"),),

@@ -113,7 +113,7 @@ CLUSTER = Table(
         Key(
             "routes",
             Kind("addresses", _read_routes, "Sequence[str] | str"),
-            "Addresses of other servers; one that is up is enough to meet all.",
+            "Addresses of other servers; one running server is enough to find all.",
             reloadable=True,
         ),
         Key(
@@ -126,7 +126,7 @@ CLUSTER = Table(
         Key(
             "tls",
             TLS_BLOCK,
-            "Certificate of this server for both sides of a route, and who signs those of the others.",
+            "This server's certificate for both sides of a route, and the authority that signs the others'.",
             reloadable=True,
         ),
         Key("advertise", STRING, "host:port at which other servers reach this one.", ("cluster_advertise",)),
@@ -134,7 +134,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "Further tries, after ten minutes, of a server learned from another one.",
+            "Further attempts to reach a server learned from another one, after ten minutes.",
             check=_positive,
         ),
     ),

@@ -89,7 +89,7 @@ WEBSOCKET = Table(
         Key(
             "allowed_origins",
             STRINGS,
-            "The origins whose pages may connect, as https://example.com; empty: all.",
+            "The origins whose pages may connect, such as https://example.com; empty: all.",
             ("allowed_origin", "allow_origins", "allow_origin", "origins", "origin"),
         ),
         Key("compression", BOOL, "Compress messages for clients that ask for it.", ("compress",)),
@@ -101,7 +101,7 @@ WEBSOCKET = Table(
         Key(
             "headers",
             STRING_MAP,
-            "More headers of the answer to an upgrade.",
+            "Additional headers in the answer to an upgrade.",
             check=_check_headers,
         ),
         Key(

@@ -128,7 +128,7 @@ def _read_any(line: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(line: bytes) -> object:
-    """Return the only document in `line`, which is invalid or too large for the JSON library."""
+    """Return the only document in `line`, which the JSON library refused."""
     try:
         found = list(documents(line))
     except JsonFault as fault:

@@ -41,7 +41,7 @@ class Attempt(Protocol):
 
 
 class Started(Attempt, Protocol):
-    """Work that a login waits for, not started yet."""
+    """Work on which a login depends; `start` begins it."""
 
     def begin(self) -> None:
         """Start the work; it calls back, perhaps at once."""

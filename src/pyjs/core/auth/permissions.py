@@ -60,13 +60,13 @@ class Filters:
         return any(not found.sid for found in self._trie.match(subject))
 
     def queues_matching(self, subject: bytes) -> list[bytes]:
-        """Return the queues (b"": none) of the entries that match `subject`, as a literal: `a.*` matches `a.>`."""
+        """Return the queues of the entries that match `subject`, taken literally: `a.*` matches `a.>`."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if subject_matches(subject, entry)]
         return [found.sid for found in self._trie.match(subject)]
 
     def queues_holding(self, subject: bytes) -> list[bytes]:
-        """Return the queues (b"": none) of the entries that cover `subject`."""
+        """Return the queues of the entries that cover `subject`; b"" stands for an entry without a queue."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if is_subset(subject, entry)]
         return [found.sid for found in self._trie.covering(subject)]
@@ -80,7 +80,7 @@ def _queue_matches(queue: bytes, patterns: list[bytes]) -> bool:
 
 
 def _sorted(queues: list[bytes]) -> tuple[bool, list[bytes]]:
-    """Return whether `queues` has the empty one, and the sorted others."""
+    """Return whether `queues` has the empty name, and the other names, sorted."""
     return any(not queue for queue in queues), [queue for queue in queues if queue]
 
 
@@ -129,7 +129,7 @@ class Permissions:
         return self.publish_allow is not None or bool(self.publish_deny.entries)
 
     def may_publish(self, subject: bytes) -> bool:
-        """Return whether the lists allow publishing to `subject`; the session checks allow_responses."""
+        """Return whether the lists allow publishing to `subject`; the session itself checks allow_responses."""
         allowed = self.decisions.get(subject)
         if allowed is None:
             allowed = self.publish_allow is None or self.publish_allow.match(subject)
@@ -138,7 +138,7 @@ class Permissions:
         return allowed
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether a SUB of `subject` (in group `queue`, b"": none) is allowed."""
+        """Return whether a SUB of `subject` in group `queue` (b"" for none) is allowed."""
         allowed = True
         if self.subscribe_allow.entries:
             plain, queues = _sorted(self.subscribe_allow.queues_holding(subject))
@@ -146,7 +146,7 @@ class Permissions:
         return allowed and not self._denies(subject, queue)
 
     def _denies(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether the deny list refuses `subject` to a subscription in `queue` (b"": no queue)."""
+        """Return whether the deny list refuses `subject` to a subscription in `queue` (b"" for none)."""
         if not self.subscribe_deny.entries:
             return False
         plain, queues = _sorted(self.subscribe_deny.queues_matching(subject))
@@ -159,5 +159,5 @@ class Permissions:
         return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny.entries)
 
     def may_receive(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether a message of the literal `subject` may go to a subscription in `queue` (b"": no queue)."""
+        """Return whether a message of the literal `subject` may go to a subscription in `queue` (b"" for none)."""
         return not self._denies(subject, queue)

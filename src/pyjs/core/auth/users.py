@@ -37,7 +37,7 @@ SALT = "." * 22  # for checks that only consume time
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class UserToken:
-    """The claims in a user's token that the server needs. A limit of -1 means none."""
+    """The claims of a user's token that the server uses. -1 means no limit."""
 
     subject: str  # its public key
     issued_at: int  # in seconds
@@ -232,7 +232,7 @@ class Authenticator:
         return None if user.connection_types and kind not in user.connection_types else user
 
     def decide(self, claim: Claim) -> bool | None:
-        """Return whether `claim` is valid, or None if that needs a `check`."""
+        """Return whether `claim` is valid, or None if a `check` in a thread must decide."""
         if claim.free:
             return claim.user is not None
         if not is_bcrypt(claim.secret):

@@ -29,7 +29,7 @@ def reply_violation(reply: bytes) -> Violation:
 
 
 def subscription_violation(subject: bytes, queue: bytes, sid: bytes) -> Violation:
-    """Return the violation of a subscription; `queue` b"": none."""
+    """Return the violation of a subscription; b"" as `queue` means none."""
     name, number = quoted_bytes(subject), quoted_bytes(sid)[1:-1]
     if queue:
         group = quoted_bytes(queue)

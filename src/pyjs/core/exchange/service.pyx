@@ -99,7 +99,7 @@ cdef class ServiceSink(Sink):
         return -1 if info == NULL else set_info(e, info.text, info.size)
 
     cdef int describe_again(self, Msg* m, Envelope* e, const char* info, uint32_t n) noexcept:
-        """As describe, for a request that came through another import."""
+        """Do the same as `describe`, for a request that came through another import."""
         cdef bytes text
         try:
             text = self.extend(info[:n], self.importer, self.share and not (<Hop*> m.via).share)
@@ -144,7 +144,7 @@ cdef class ServiceSink(Sink):
         return receivers
 
     cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil:
-        """As Account.publish, for a traced message; if the account allows no traces, the trace ends here."""
+        """Publish a traced message, as Account.publish does; if the account allows no traces, the trace ends."""
         with gil:
             try:
                 self.trace.imported(self.exporter.name, m.subject[:m.subject_len], sent.subject[:sent.subject_len])
@@ -162,7 +162,7 @@ cdef class ServiceSink(Sink):
                 self.calls.end(p, 0)
 
     cdef Pending* add_measured(self, Msg* m) noexcept:
-        """As ServiceCalls.add, for a request that is measured; NULL: it is not measured, or has no reply."""
+        """Add a measured request, as ServiceCalls.add does; return NULL if it is not measured or has no reply."""
         cdef object tracked
         try:
             tracked = self.measure(m)

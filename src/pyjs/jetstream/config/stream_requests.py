@@ -106,8 +106,8 @@ class StreamRequest:
 def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
     """Return the decoded fields of `body`.
 
-    ApiError: 10025, the body is not JSON or has an invalid field.
-        ApiError: 10025, the body is not JSON or holds something unknown.
+    Raises:
+        ApiError: 10025, the body is not JSON or has an invalid field.
     """
     try:
         return decode(body, table, strict)

@@ -189,7 +189,7 @@ cdef class Consumer(StreamConsumer):
     # -- life ------------------------------------------------------------------------------------------------------
 
     def begin(self, start, bint written=False) -> None:
-        """Set the cursor of a new consumer; `written`: its file has this state already.
+        """Set the cursor of a new consumer; with `written`, its file already has this state.
 
         Raises:
             OSError, StoreFailed: its file could not be written.
@@ -320,7 +320,7 @@ cdef class Consumer(StreamConsumer):
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End pull requests that expired or lost interest; `at_end`: also those that do not wait for messages."""
+        """End pull requests that expired or lost interest, and with `at_end` those that do not wait for messages."""
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
@@ -469,7 +469,7 @@ cdef class Consumer(StreamConsumer):
         return self.push.bound and self.flow.has_room()
 
     cdef Outcome deliver_some(self) noexcept nogil:
-        """Deliver up to the limits of one pump; return why it stopped."""
+        """Deliver up to the limits of one pump; return the reason for its end."""
         cdef int64_t budget = PUMP_SIZE
         cdef Outcome outcome
         cdef uint32_t i
@@ -603,12 +603,12 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Handle new messages; none between the end of the last search and `seq` (0: unknown) matches."""
+        """Handle new messages; none from the end of the last search up to `seq` (0: unknown) matches."""
         self.mark_dirty()
         self.cursor.woken(seq)
 
     def pump(self) -> None:
-        """Deliver, write, answer: all work of this consumer in a turn."""
+        """Do all work of this consumer in a turn: deliver messages, write the state, send answers."""
         cdef Outcome outcome
         self.dirty = False
         if self.life != LIVE or self.keeper.state == REWRITING:     # `resume` follows
@@ -663,7 +663,7 @@ cdef class Consumer(StreamConsumer):
             self.arm_timer()
 
     def send_replies(self) -> None:
-        """Answer the acks that have a reply subject; with sync_always only after the sync."""
+        """Answer the acks with a reply subject; with sync_always, only after the sync."""
         if self.replies.size and self.keeper.sync_always:
             self.keeper.file.when_synced(partial(self.confirm, self.replies.take()))
         elif self.replies.size:

@@ -137,7 +137,7 @@ class StateChange(Change):
         dirty.add_directory(self.path)
 
     def undo(self, disk: Disk) -> None:
-        """Remove the new files; each of them alone is equivalent to the old state."""
+        """Remove the new files; until both exist, they have the same state as the old ones."""
         for path in (*self._published, *map(self._temporary, KINDS)):
             with suppress(OSError):
                 disk.unlink(path)

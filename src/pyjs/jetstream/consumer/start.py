@@ -21,7 +21,7 @@ SEARCH_STEP = 8_000  # subjects
 
 
 class Start(NamedTuple):
-    """The first sequence. With `skips`, deliver exactly those (see `Skips`), then continue after `skips_end`."""
+    """The start of a consumer: its first sequence. With `skips`, it delivers those, then continues at `skips_end`."""
 
     seq: int
     skips: bytes = b""

@@ -220,7 +220,7 @@ class _Entry:
         self._ident_before = 0  # of the live consumer of that name; 0: there was none
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
-        """Append the entry; after that, `ident` is the live consumer of this name (0: none)."""
+        """Append the entry; after that, `ident` is the live consumer of this name, 0 if there is none."""
         self._before = self._file.append(disk, dirty, values)
         self._ident_before = self._file.live.pop(self.name, 0)
         if ident:

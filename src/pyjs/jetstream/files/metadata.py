@@ -71,7 +71,7 @@ class Change:
 
 
 class Barrier(Change):
-    """Changes nothing; finishes after every change queued before it."""
+    """A change of nothing, which finishes after every change queued before it."""
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
         """Write nothing."""

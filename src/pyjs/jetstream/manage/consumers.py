@@ -152,7 +152,7 @@ def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 
 
 def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsumer | None:
-    """Close a consumer; return the change that removes its files, None: it has none."""
+    """Close a consumer; return the change that removes its files, or None if it has none."""
     stream.remove_consumer(consumer.name)
     consumer.stop("deleted")
     return None if consumer.keeper.file is None else js.files.removed_consumer(stream.name, consumer.name)

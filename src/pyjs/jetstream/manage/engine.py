@@ -1,8 +1,8 @@
 """JetStream of one account: its streams and limits, and the parts that all accounts share.
 
 Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
-Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
-without streams imports only this module; the first stream imports the others. Knows nothing of API
+without streams imports only this module; the first stream imports the others. Knows nothing of API subjects and JSON:
+`observer` is called when streams are opened, updated and closed.
 
 Source: nats.docs "JetStream".
 """

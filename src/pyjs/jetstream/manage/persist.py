@@ -678,7 +678,7 @@ class AccountFiles:
             self._rewrapped.add(directory)
 
     def _key_of(self, directory: str) -> StreamKey | None:
-        """Return the data key of the stream that a directory belongs to; None: not encrypted."""
+        """Return the data key of the stream of a directory, or None if it is not encrypted."""
         return self._keys.get(self._stream_of(directory))
 
     def _stream_of(self, directory: str) -> str:
@@ -766,7 +766,7 @@ class AccountFiles:
             raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
 
     def _hide(self, directory: str, sync: bool = True) -> str:
-        """Rename a directory that is to be removed; return its new path, "": it does not exist."""
+        """Rename a directory that is to be removed; return its new path, or "" if it does not exist."""
         hidden = ""
         if self._disk.exists(directory):
             hidden = hide_directory(self._disk, directory, self._hidden, sync)

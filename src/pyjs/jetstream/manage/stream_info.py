@@ -95,7 +95,7 @@ def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
 
 
 def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
-    """Index the subjects of a store for a search among many subjects; yields between steps. Once per stream."""
+    """Index the subjects of a store for searches among many subjects, in steps; only the first call does work."""
     while not store.catalogue.learn_subjects(subjects, SUBJECTS_STEP):
         yield
 

@@ -89,10 +89,10 @@ def check(
     unsupported: tuple[str, ...],
     verdict: SubjectVerdict | None = None,
 ) -> StreamConfig:
-    """Return `config` with defaults filled in; `verdict` is the result of `judge_subjects`, or None before it.
+    """Return `config` with defaults filled in; `verdict` is the result of `judge_subjects`, None before that call.
 
     Raises:
-        names the fault.
+        ApiError: the first fault.
     """
     within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
     return stream_rules.check(config, js.options, js.limits, pedantic, unsupported, _finder(js), within)

@@ -224,7 +224,7 @@ class Inflow:
         lane.copier.attach(origin, seq, b" " + ident, begin)
 
     def _begin_of(self, source: StreamSource) -> int:
-        """Return the first sequence copied from an origin, so that it may remove copied messages; 0: unknown."""
+        """Return the first sequence copied from an origin, so that it may remove copied messages, or 0 if unknown."""
         return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
     def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:

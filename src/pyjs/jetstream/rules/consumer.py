@@ -42,7 +42,7 @@ _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
 class ConsumerLimits(NamedTuple):
-    """Limits of the server and the account for consumers; 0: none."""
+    """Limits of the server and the account for consumers; 0 means none."""
 
     server_max_ack_pending: int = 0
     server_max_request_batch: int = 0

@@ -216,7 +216,7 @@ cdef class Aging:
         self.lifetimes = Lifetimes()
 
     cdef int64_t next_due(self, int64_t max_age_ns) noexcept nogil:
-        """Return the wall time at which the next message expires, 0: none will."""
+        """Return the wall time at which the next message expires, or 0 if none will."""
         cdef int64_t due, too_old
         cdef uint64_t oldest
         if self.store.catalogue.msgs == 0:
@@ -232,7 +232,7 @@ cdef class Aging:
         return too_old if due == 0 or too_old < due else due
 
     cdef uint64_t oldest_expiring(self) noexcept nogil:
-        """Return the oldest message to which max_age applies, 0: none. Later calls skip the messages before it."""
+        """Return the oldest message to which max_age applies, or 0. Later calls skip the messages before it."""
         cdef uint64_t seq
         self.lifetimes.forget_below(self.store.catalogue.first_seq)
         seq = self.next_expiring(self.passed_seq + 1)
@@ -273,7 +273,7 @@ cdef class Aging:
             stream.turn.go_on(sweep_steps(self.lifetimes, stream))
 
     cdef bint drop_some(self, stream, int64_t wall, int64_t max_age_ns, bint marked) except -1:
-        """Remove some expired messages; return whether there are more."""
+        """Remove some of the expired messages; return whether there are more."""
         cdef int left = MARKED_STEP if marked else STEP
         cdef uint64_t seq
         while left:
@@ -298,7 +298,7 @@ cdef class Aging:
         return False
 
     cdef bint drop(self, stream, uint64_t seq, bint marked) except -1:
-        """Remove a message; if `marked`, replace the last one of a subject by a marker. False: not possible now."""
+        """Remove a message; with `marked`, the last of a subject leaves a marker. Return False if not now."""
         cdef bytes subject
         if not marked:
             self.store.drop(seq, False)

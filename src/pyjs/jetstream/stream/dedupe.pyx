@@ -165,7 +165,7 @@ cdef class Dedupe:
     # -- for Python code -----------------------------------------------------------------------------------
     @property
     def last_msg_id(self) -> bytes:
-        """The Nats-Msg-Id of the last message, b"" if it had none."""
+        """The Nats-Msg-Id of the last message, or b"" if it had none."""
         return self.last_id[:self.last_id_len]
 
     def dump(self, uint64_t first, uint64_t count) -> bytes:

@@ -48,7 +48,7 @@ cdef class Evictions:
         self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
 
     cdef list roll_up(self):
-        """Carry out the noted roll-ups of committed messages; return the filters of what was removed (b"": all)."""
+        """Carry out the noted roll-ups of committed messages; return the filters of removed messages (b"": all)."""
         rollups, self.rollups = self.rollups, []
         purged = []
         for seq, subject in rollups:
@@ -95,7 +95,7 @@ cdef class Evictions:
                 return
 
     def trim_subjects(self, int64_t max_per_subject) -> None:
-        """Remove the oldest messages of every subject beyond the limit (<= 0: none), which a kill may have left."""
+        """Remove the oldest messages of every subject beyond the limit (if > 0), which a kill may have left."""
         cdef uint32_t id
         cdef Subject* s
         for id in range(self.store.catalogue.subjects.table.n_ids if max_per_subject > 0 else 0):

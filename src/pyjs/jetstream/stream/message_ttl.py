@@ -20,7 +20,7 @@ WRAP_DIGITS = 64  # the last 64 digits of a number decide its last 64 bits, sinc
 
 
 def parse_ttl_ns(text: bytes) -> int | None:
-    """Return a Nats-TTL value in ns, a multiple of a second. NEVER: no expiry; 0: no TTL; None: invalid.
+    """Return a Nats-TTL value in ns, in whole seconds; NEVER for no expiry, 0 for no TTL, None if it is invalid.
 
     A valid value is a duration of at least a second, a number of seconds, or `never`. nats-server uses the last 64
     bits of a number; if the result is 0 or negative, the value is invalid

@@ -98,7 +98,7 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
-    """Return the first message to read: of the window, or of the stream if it may have TTLs or schedules; 0: none."""
+    """Return the first message to read, of the window or (for TTLs and schedules) of the stream, or 0."""
     cdef uint64_t seq = 1
     if not stream.limits.features & (ALLOW_TTL | SCHEDULES):
         seq = stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)

@@ -596,7 +596,7 @@ cdef class Stream(Sink):
         self.interest.wake(self.store.catalogue.last_seq)
 
     def commit_now(self) -> None:
-        """Commit now, before an API reply confirms a change; later changes are committed at the end of the turn.
+        """Commit now, before an API reply confirms a change; the turn commits later changes at its end.
 
         Raises:
             StoreFailed: the change is not written.
@@ -631,7 +631,7 @@ cdef class Stream(Sink):
         self.aging.begin(self)
 
     def expire_some(self) -> bool:
-        """Remove some expired messages; return whether there are more."""
+        """Remove some of the expired messages; return whether there are more."""
         self.mark_dirty()
         cdef bint leaves_markers = self.limits.marker_ttl_ns != 0
         return not self.closed and self.aging.drop_some(self, self.wall(), self.limits.max_age_ns, leaves_markers)

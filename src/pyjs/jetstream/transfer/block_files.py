@@ -257,7 +257,7 @@ def check_sum(meta: bytes, given: bytes | None, name: str) -> None:
 
 
 def created_ns(meta: bytes) -> int:
-    """Return the creation time of a stream or consumer from its `meta.inf`; 0: it has none."""
+    """Return the creation time of a stream or consumer from its `meta.inf`, or 0 if it has none."""
     try:
         return max(parse_time_ns(orjson.loads(meta)["Created"]), 0)
     except (ValueError, TypeError, LookupError):

@@ -67,7 +67,7 @@ class StreamBuild:
         self._counted = 0  # bytes added to the usage of account and server
 
     def begin(self, created_ns: int = 0) -> Generator[Step, None, None]:
-        """Create the store of a stream created at `created_ns`, 0: now. Raises StoreFailed."""
+        """Create the store of a stream created at `created_ns` (0: now). Raises StoreFailed."""
         js, now_ns = self._js, self._js.shared.clock.wall_ns()
         limits, consumers_max = consumers.limits_of(js), self.config.max_consumers
         if consumers_max <= 0:

@@ -50,7 +50,7 @@ class TarBuilder:
         self._block_indexes: dict[int, bytes] = {}  # of the next block
 
     def take(self, data: bytes) -> Generator[Step, None, None]:
-        """Read more bytes of the archive.
+        """Process more bytes of the archive.
 
         Raises:
             BadArchive, ApiError, StoreFailed: the stream cannot be built.
@@ -117,7 +117,7 @@ class TarBuilder:
             )
 
     def _begin_build(self) -> Generator[Step, None, None]:
-        """Check the metadata, and create the store, unless that is done."""
+        """On the first call, check the metadata and create the store."""
         if self._blocks is not None:
             return
         if not self._meta:

@@ -52,7 +52,7 @@ class ArchiveBuilder:
         self._last_seq = 0
 
     def take(self, data: bytes) -> Generator[Step, None, None]:
-        """Read more bytes of the archive.
+        """Process more bytes of the archive.
 
         Raises:
             BadArchive, ApiError, StoreFailed: the stream cannot be built.

@@ -51,7 +51,7 @@ class Ended(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The destination of the chunks, and the limit of unacknowledged ones."""
+    """The destination of the chunks, and the limit of unacknowledged chunks."""
 
     subject: bytes
     chunk_size: int

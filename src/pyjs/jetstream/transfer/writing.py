@@ -93,7 +93,7 @@ class StreamWriter:
         return self._store
 
     def hand_over(self) -> StreamStore:
-        """Return the store and the duty to close it."""
+        """Return the store; the caller must close it."""
         store, self._store = self.store, None
         return store
 
@@ -114,7 +114,7 @@ class StreamWriter:
         self.uncommitted += len(message.payload) + len(message.headers)
 
     def pass_by(self, message: Message) -> None:
-        """Use up the sequence of a message without storing it. Raises BadArchive, StoreFailed: as `add`."""
+        """Skip the sequence of a message without storing it. Raises BadArchive, StoreFailed: as `add`."""
         self._check(message)
         self.skip_to(message.seq)
 

@@ -71,7 +71,7 @@ class Workers:
             await thread.finish()
 
     def stop(self) -> None:
-        """As `finish`, but blocking, for a loop that is about to end."""
+        """Do the same as `finish`, but block; for a loop that is about to end."""
         self._submit_waiting()
         for thread in self._threads.values():
             thread.stop()

@@ -45,7 +45,7 @@ class TlsPort:
 
     # -- rate limit --------------------------------------------------------------------------------------------
     def admit(self, most: int) -> bool:
-        """Return whether this second allows another connection; `most` is the limit per second, 0: none."""
+        """Return whether this second allows another connection; `most` is the limit per second (0: none)."""
         if not most:
             return True
         if self._second is None:

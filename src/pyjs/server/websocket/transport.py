@@ -141,7 +141,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: it is not a client yet."""
+        """Log nothing, since the connection is not a client yet."""
 
     # -- the request -------------------------------------------------------------------------------------------
     def _take_head(self, data: bytes) -> None:
@@ -220,7 +220,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._end()
 
     def _refuse_text(self, reason: str) -> None:
-        """Answer like Go's HTTP server for an unreadable request, and close."""
+        """Answer an unreadable request as Go's HTTP server does, and close."""
         self.transport.write(
             f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
             f"Connection: close\r\n\r\n{reason}".encode()
@@ -278,7 +278,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 self._run_later()
 
     def _take_read(self, data: bytes) -> None:
-        """Give a read to the frames, or the end of the input to the Connection."""
+        """Pass a read to the frames, or the end of the input to the Connection."""
         assert self._connection is not None
         if not data:
             self._connection.eof_received()
@@ -372,7 +372,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.abort()
 
     def pause_reading(self) -> None:
-        """Ask the reader for no more events."""
+        """Stop reading events."""
         self._reading = False
         if self._phase is Phase.OPEN:
             self._read_below(on=False)

@@ -201,7 +201,7 @@ class WorkerProcess:
         return answer
 
     def ask_page(self, target: str) -> asyncio.Future[Page | None]:
-        """Request a page; the result is None if the process ends, or takes more than PAGE_S."""
+        """Request a page; the result is None if the process ends, or takes longer than PAGE_S seconds."""
         asked = self._ask({"do": "page", "target": target})
         page: asyncio.Future[Page | None] = asyncio.get_running_loop().create_future()
 

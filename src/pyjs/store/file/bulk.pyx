@@ -114,7 +114,7 @@ cdef class BulkReader:
 
     def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
                  bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
-        """Read seq .. end_seq - 1; an `end_seq` of 0 means the current end of the stream.
+        """Read from `seq` up to, but excluding, `end_seq`; 0 means the current end of the stream.
 
         With `unchecked` the client must verify the check of each record.
         """
@@ -156,7 +156,7 @@ cdef class BulkReader:
         return chunks
 
     cdef bytes next_chunk(self, size_t limit, bint is_first):
-        """Return the next chunk; `stop` is the reason for its end."""
+        """Compose and return the next chunk; `stop` is the reason for its end."""
         cdef uint64_t first = self.next_seq, unreadable
         cdef bytes chunk = None
         while chunk is None:
@@ -379,7 +379,7 @@ def segment_count(StreamStore store not None) -> int:
 
 
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
-    """Return a description of each segment, oldest first; a segment without messages has no first_seq and so on."""
+    """Return a description of each segment, oldest first; without messages, one has no sequences and times."""
     cdef size_t at
     cdef Segment* s
     cdef list rows = []

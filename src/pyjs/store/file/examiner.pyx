@@ -41,7 +41,7 @@ cdef class Examiner:
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Examine the segment of `seq` and drop its damaged messages; return 0, -2: unreadable, or -3: not now."""
+        """Examine the segment of `seq` and drop its damaged messages; return 0, -2 if unreadable, -3 if not now."""
         cdef Segment* s
         cdef int failed = -2
         if self.mistaken:
@@ -99,7 +99,7 @@ cdef class Examiner:
         return c
 
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept:
-        """Return whether the index has another place, time, size or subject for an intact message."""
+        """Return whether the index has a different place, time, size or subject for an intact message."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at

@@ -24,7 +24,7 @@ from pyjs.store.segment.segment_files import UNOPENED
 
 
 cdef int failure_of(object error):
-    """Return the code of a failed read: -2 unreadable, -3 not now."""
+    """Return the code of a failed read: -2 for unreadable, -3 for impossible now."""
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in UNOPENED else -2
 
 
@@ -43,7 +43,7 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
 
 
 cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
-    """Make sure that the map of `s` reaches to `end`, the end of the record of `e`: 0, 1: damaged, < 0: no map."""
+    """Extend the map of `s` to `end`, the end of the record of `e`; return 0, 1 if damaged, < 0 without a map."""
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
     if failed == 0 and s.filled != NULL:
@@ -71,7 +71,7 @@ cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexce
 
 
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
-    """Set `out` to the checked record of the live entry `e`: 0, 1: damaged, -2: unreadable, -3: not now."""
+    """Set `out` to the checked record of live entry `e`; return 0, 1 if damaged, -2 unreadable, -3 not now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
     cdef bint last = s == index_last(&self.catalogue.index)
     cdef bint staged = last and e.offset >= self.writer.written
@@ -112,7 +112,7 @@ cdef class SegmentReader:
 
     # -- files -------------------------------------------------------------------------------------------------
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map at least `wanted` bytes of the file of `s`: 0, 1: the file is shorter, -2: unreadable, -3: not now."""
+        """Map at least `wanted` bytes of the file of `s`; return 0, 1 if it is shorter, -2 unreadable, -3 not now."""
         cdef int failed = -2
         with gil:
             try:
@@ -139,7 +139,7 @@ cdef class SegmentReader:
             return self.maps.add_view(s, View(self.maps.view_cache, self.maps, s.number, image, size))
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Fill the view of `s` with the image bytes begin..end: 0, 1: damaged, -2: unreadable, -3: not now."""
+        """Fill the view of `s` with the image bytes begin..end; return 0, 1 if damaged, -2 unreadable, -3 not now."""
         cdef int failed = -2
         cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end
         with gil:

@@ -144,7 +144,7 @@ cdef class SegmentWriter:
         self.state_due = True           # its sequences are not used again
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
-        """Return whether a record of `length` bytes needs a new segment: no room, too old, or time went backwards."""
+        """Return whether a record of `length` bytes needs a new segment: no room, too old, or time went back."""
         return (s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
                 or ts < s.entries[s.n - 1].ts)      # times inside a segment are in order
 
@@ -318,7 +318,7 @@ cdef class SegmentWriter:
             view.put(self.staging, self.written, self.staged)
 
     def cut(self, mark=False, unsynced=True) -> None:
-        """Truncate the file of the last segment after its records. `mark`: a torn write may be there.
+        """Truncate the file of the last segment after its records; with `mark`, it may end with a torn write.
 
         Raises:
             OSError: the file keeps the space.
@@ -513,7 +513,7 @@ cdef class SegmentWriter:
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
-        """Queue the removal of a message for the next commit; `erased`: its bytes will be overwritten."""
+        """Queue the removal of a message for the next commit; with `erased`, its bytes will be overwritten."""
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:

@@ -207,7 +207,7 @@ cdef class StoreStart:
             self.writer.seal()
 
     cdef leave_last(self, Segment* s):
-        """Start a new segment with the next record: no offset of an encrypted file is written twice.
+        """Start a new segment with the next record, since no offset of an encrypted file may be written twice.
 
         Unacknowledged bytes after the records are truncated, as in a plain segment.
         """

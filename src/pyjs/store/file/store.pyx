@@ -80,7 +80,7 @@ cdef class FileStore(StreamStore):
 
     @property
     def error(self):
-        """The error for publishers of a failed store; None: nothing failed."""
+        """The error for publishers of a failed store, or None if it has not failed."""
         return self.condition.error
 
     @property
@@ -90,12 +90,12 @@ cdef class FileStore(StreamStore):
 
     @property
     def resumable(self) -> bool:
-        """Whether the store failed for lack of space or descriptors: it may work later."""
+        """Whether the store failed for lack of space or descriptors, so it may work again later."""
         return self.condition.state == STORE_FULL
 
     @property
     def sync_lost(self) -> bool:
-        """Whether a sync failed; no later sync counts."""
+        """Whether a sync failed; later syncs then prove nothing."""
         return self.condition.state == STORE_SYNC_LOST
 
     def try_resume(self) -> bool:
@@ -184,7 +184,7 @@ cdef class FileStore(StreamStore):
         return self.find(s, i, p, TRUST_READER)
 
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
-        """Find a record; if it is damaged, examine its segment. Return 0, -2: damaged, or -3: not readable now."""
+        """Find a record; if it is damaged, examine its segment. Return 0, -2 if damaged, -3 if not readable now."""
         cdef int found = self.reader.find(s, i, p, trust)
         if found <= 0:
             return found
@@ -196,7 +196,7 @@ cdef class FileStore(StreamStore):
     # -- damage ------------------------------------------------------------------------------------------------
     @property
     def lost(self):
-        """The damage found: (number of messages, sequences of the first of them, bytes); None: none."""
+        """The damage found as (number of messages, sequences of the first of them, bytes), or None."""
         cdef Losses losses = self.examiner.losses
         return (losses.msgs, losses.seqs, losses.bytes) if losses.msgs or losses.bytes else None
 

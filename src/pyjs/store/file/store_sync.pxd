@@ -16,7 +16,7 @@ cdef class StoreSync:
     cdef void forget_index(self, uint32_t number) except *
 
 cdef class RetiredFiles:
-    """Files to remove once the commit that makes them superfluous is durable, and entries a sync may still read."""
+    """Files to remove once the commit that makes them superfluous is durable, and entries that a sync may read."""
     cdef SegmentFiles files
     cdef StoreSync syncs
     cdef list paths                     # (written_mark, path): remove when that commit is synced; 0: not committed

@@ -143,7 +143,7 @@ class PlainImage:
         return b"".join(pieces), holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; with `around`, or in a map, unreadable places are damaged bytes, not an error."""
+        """Return the whole image; with `around`, or in a map, unreadable places are filled and not an error."""
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:

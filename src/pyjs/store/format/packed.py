@@ -81,7 +81,7 @@ class PackedImage(PlainImage):
         return data, holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; damaged and unreadable chunks are damaged bytes."""
+        """Return the whole image; bytes of damaged and unreadable chunks are replaced by a filler."""
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
@@ -97,7 +97,7 @@ class PackedImage(PlainImage):
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return offset and size in the file of the damaged chunks (found by `whole`) in the image bytes at..end."""
+        """Return file offset and size of the damaged chunks in the image bytes at..end; call `whole` first."""
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
         numbers = [number for number in range(first, behind) if number in self.damaged] or list(

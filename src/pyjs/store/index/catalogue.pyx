@@ -286,7 +286,7 @@ cdef class Catalogue:
 
     # -- searches ----------------------------------------------------------------------------------------------
     cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil:
-        """Return the first live sequence of the subject in seq .. end - 1; 0: none."""
+        """Return the first live sequence of the subject in seq .. end - 1, or 0 if there is none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef uint32_t i, stop, place
@@ -341,7 +341,7 @@ cdef class Catalogue:
         return self.scan(seq, self.last_seq + 1, f)
 
     cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil:
-        """Return the first match in seq .. end - 1, 0: none."""
+        """Return the first match in seq .. end - 1, or 0 if there is none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef Subject* subject
@@ -372,7 +372,7 @@ cdef class Catalogue:
         return f.ahead[at] if at < f.n_ahead else 0
 
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Let `f` remember all matches >= `seq`; return -1 if there are too many, or a subject's chain is broken."""
+        """Store all matches >= `seq` in `f`; return -1 if there are too many, or a subject's chain is broken."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef uint64_t* seqs = NULL
@@ -401,7 +401,7 @@ cdef class Catalogue:
         return 0
 
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil:
-        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count); -1: its chain is broken."""
+        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count); -1 for a broken chain."""
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
         cdef uint32_t i
@@ -463,7 +463,7 @@ cdef class Catalogue:
         return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq` among `limit` messages, or 0; set `seq` to the next one to try, 0: none."""
+        """Return the last match <= `seq` among `limit` messages, or 0; set `seq` to the next one to examine, or 0."""
         cdef Segment* s
         while limit:
             seq[0] = index_prev_live(&self.index, seq[0])
@@ -645,7 +645,7 @@ cdef class Catalogue:
         return self.subjects.table.table.used
 
     def num_deleted(self) -> int:
-        """Return the number of sequences between first and last that hold no message."""
+        """Return the number of sequences between first and last without a message."""
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:

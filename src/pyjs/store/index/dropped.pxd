@@ -6,7 +6,7 @@ from pyjs.store.index.subject_trie cimport SubjectIndex
 from pyjs.store.index.subjects cimport SubjectTable
 
 cdef class DropLog:
-    """(sequence u64, length u32, subject) of each message dropped while `tracked`, without gaps."""
+    """Entries (sequence u64, length u32, subject), without gaps, of the messages dropped while `tracked`."""
     cdef public bint tracked            # drops are logged, since a reader drains the log
     cdef char* data
     cdef size_t size                    # bytes; the reader sets it to 0

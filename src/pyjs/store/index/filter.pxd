@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from pyjs.store.index.subjects cimport Subject, SubjectTable
 
 cdef class StoreFilter:
-    """A set of subject filters bound to one store; no filters match everything. Made by StreamStore.make_filter.
+    """A set of subject filters bound to one store; without filters it matches everything.
 
     Caches its results for recent subjects, and the sequences that a search ahead found.
     """

@@ -49,7 +49,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int know_tokens(self, uint32_t more) noexcept nogil:
-        """Add `more` subject ids to the trie; return 0: it is complete, 1: not yet, -1: no memory."""
+        """Add `more` subject ids to the trie; return 0 if it is then complete, 1 if not, -1 if memory is short."""
         cdef uint32_t id = self.known_tokens
         cdef Subject* s
         if self.by_token == NULL:
@@ -168,7 +168,7 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Rebuild the table from the messages from `seq` on; `remains` gets the old one. Return -1 without memory."""
+        """Rebuild the table from the messages from `seq` on; move the old one to `remains`. -1: no memory."""
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s

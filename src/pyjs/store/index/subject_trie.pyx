@@ -132,7 +132,7 @@ cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
 
 
 cdef Branch* split(SubjectIndex* x, Branch* b, uint32_t slot, size_t n) noexcept nogil:
-    """Replace the leaf in `slot` by a branch with that leaf below it; NULL: no memory, nothing was changed."""
+    """Replace the leaf in `slot` by a branch with that leaf; return NULL, and change nothing, if memory is short."""
     cdef Subject* s = leaf(x, b.children.slots[slot].ref)
     cdef Branch* below = branch_new(x, b, s.name + b.begin, n)
     if below == NULL:

@@ -327,7 +327,7 @@ def store_index(disk, str path, data) -> None:
 
 
 def small_index(FullSegment f not None):
-    """Return the index file of a small segment, without reading its file; None: too large, or the file is needed.
+    """Return the index file of a small segment without reading its file, or None if it is too large or must be read.
 
     Call it in the thread of the store.
     """

@@ -202,7 +202,7 @@ cdef class Recovery:
         return found
 
     def _contents_in(self, path, number, image):
-        """Return the contents of a segment, those in its index file, and whether the first are the second.
+        """Return the contents of a segment, those in its index file, and whether the former come from the latter.
 
         The first is None if the header is damaged and cannot be rebuilt, the second if there is no index file.
         """

@@ -223,7 +223,7 @@ cdef class SegmentScan:
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
         """Accept a record of removals with one damaged byte, after correcting it.
 
-        Returns 1: accepted; 0: not such a record; -1: no memory. Check and checksum, 96 bits, prove the correction.
+        Return 1 if accepted, 0 if it is no such record, -1 without memory. 96 bits of checksums prove the correction.
         """
         cdef char[MEND_SIZE_MAX] record
         cdef RecordHeader h

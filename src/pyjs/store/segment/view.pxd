@@ -15,7 +15,7 @@ cdef class ViewCache:
     cdef bint is_over(self)
 
 cdef inline void note_use(ViewCache cache, Filled* filled) noexcept nogil:
-    """Note that a record of the view was read, so that the view is not freed soon."""
+    """Note a read in the view, so that it is not freed soon."""
     cache.reads += 1
     filled.used = cache.reads
 

@@ -598,7 +598,7 @@ cdef class PendingAcks:
     # The message path for tests in Python: each method returns False if `seq` is not pending.
 
     def deliver_again(self, int64_t now) -> int:
-        """Deliver the next entry queued for redelivery; return its seq, 0: none is queued."""
+        """Deliver the next entry queued for redelivery; return its sequence, or 0 if none is queued."""
         cdef uint32_t i = self.lists[<uint32_t> IN_REDELIVER].head
         if i == 0:
             return 0

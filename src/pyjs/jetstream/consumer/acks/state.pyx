@@ -38,7 +38,7 @@ cdef class AckState:
     # -- deliveries ------------------------------------------------------------------------------------------------
 
     cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:
-        """Add a first delivery; `acked`: ack policy none. The caller has made room in `pending`."""
+        """Add a first delivery; `acked` is true for ack policy none. The caller has made room in `pending`."""
         self.delivered_cseq += 1
         self.delivered_seq = seq
         self.changes.delivered(seq, self.delivered_cseq, now)
@@ -117,14 +117,14 @@ cdef class AckState:
         return True
 
     cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil:
-        """Restart the wait for an ack of `seq`."""
+        """Restart the ack wait of `seq`."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
             self.pending.progress(i, now)
             self.changes.put(PROGRESS, seq, <uint64_t> now)
 
     def nak(self, uint64_t seq, int64_t due_at) -> None:
-        """Redeliver a pending message at `due_at`, 0: at once."""
+        """Redeliver a pending message at `due_at`, or at once if that is 0."""
         cdef uint32_t i = self.pending.find(seq)
         if due_at:
             self.pending.delay(i, due_at)

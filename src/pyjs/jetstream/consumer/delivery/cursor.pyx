@@ -51,7 +51,7 @@ cdef class Skips:
     """The sequences that one consumer delivers first, each once, ascending."""
 
     def __init__(self, bytes packed not None):
-        """Start with the first. Raises ValueError: `packed` is not an ascending list."""
+        """Start with the first sequence. Raises ValueError if `packed` is not an ascending list."""
         cdef uint64_t gap = 0, seq = 0
         cdef size_t at = 0
         self.data = packed
@@ -67,7 +67,7 @@ cdef class Skips:
 
     @staticmethod
     def from_state(kept) -> Skips:
-        """Return the Skips of a snapshot. Raises ValueError, TypeError: invalid."""
+        """Return the Skips of a snapshot. Raises ValueError or TypeError if it is invalid."""
         return Skips(b"" if kept == [] else a2b_base64(kept, strict_mode=True))
 
     def state(self) -> str | list:
@@ -79,7 +79,7 @@ cdef class Skips:
         return number_bytes(self.seq) + self.data[self.at :] if self.left else b""
 
     cdef void advance(self) noexcept nogil:
-        """Go to the next sequence; only if `left` > 0."""
+        """Go to the next sequence; `left` must be above 0."""
         cdef uint64_t gap = 0
         self.left -= 1
         if self.left:
@@ -95,7 +95,7 @@ cdef class DeliveryCursor:
         self.skips = Skips(b"")
 
     def set_filters(self, tuple subjects) -> None:
-        """Set the filter subjects; empty: all messages."""
+        """Set the filter subjects; none means all messages."""
         self.filter = self.store.make_filter(subjects)
         self.stale = True
         self.end_seq = 0

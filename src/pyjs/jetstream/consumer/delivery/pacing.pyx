@@ -21,7 +21,7 @@ cdef class Pacing:
         self.burst_size = burst_size
 
     def set_rate(self, int64_t rate_bps) -> None:
-        """Set the limit in bits per second, 0: none; a new limit starts with a full bucket."""
+        """Set the limit in bits per second (0: none); a new limit starts with a full bucket."""
         if self.rate_bps != rate_bps:
             self.rate_bps, self.burst_at = rate_bps, 0
 

@@ -104,7 +104,7 @@ cdef class WaitingQueue:
         self.remove(NULL, self.head)
 
     cdef void remove(self, Waiting* before, Waiting* w) noexcept nogil:
-        """Remove and free `w`, which follows `before` (NULL: it is the first)."""
+        """Remove and free `w`, which follows `before`, or is the first if that is NULL."""
         if before == NULL:
             self.head = w.next
         else:
@@ -148,7 +148,7 @@ cdef class WaitingQueue:
         return out
 
     def wanted(self) -> int:
-        """Return how many messages the requests want in total."""
+        """Return the total number of messages that the requests may still get."""
         cdef int64_t total = 0
         cdef Waiting* w = self.head
         while w != NULL:
@@ -311,7 +311,7 @@ cdef class PullRequests:
         self.account.send(reply, b"", body)
 
     def end_all(self, bint deleted) -> None:
-        """End every request; `deleted`: the consumer was deleted, otherwise the server stops."""
+        """End every request; `deleted` means that the consumer was deleted, otherwise the server stops."""
         cdef Waiting* w
         while self.queue.head != NULL:
             if deleted:

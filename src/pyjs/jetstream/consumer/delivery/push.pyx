@@ -34,7 +34,7 @@ cdef class FlowControl:
         return self.state == FLOW_OFF or self.pending <= self.window
 
     cdef bint note_sent(self, int64_t size) noexcept nogil:
-        """Count sent bytes; True: request a confirmation now."""
+        """Count sent bytes; return whether to request a confirmation now."""
         if self.state == FLOW_OFF:
             return False
         self.pending += size

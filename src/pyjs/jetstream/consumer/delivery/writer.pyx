@@ -199,7 +199,7 @@ cdef class DeliveryWriter:
 
 
 def parse(bytes tokens) -> tuple:
-    """Return (count, stream_seq, consumer_seq) of the last five tokens, None: invalid."""
+    """Return (count, stream_seq, consumer_seq) from the last five tokens, or None if they are invalid."""
     cdef AckToken token
     if parse_token(tokens, len(tokens), &token) < 0:
         return None

@@ -96,7 +96,7 @@ cdef void scan_batch_headers(const char* headers, size_t n, BatchHeaders* out) n
 
 
 def scan(bytes headers not None) -> tuple:
-    """Return id, sequence, commit or None, and whether a level is required, of a header block; for tests."""
+    """Return id, sequence, commit or None, and whether a level is required, from a header block; for tests."""
     cdef BatchHeaders h
     scan_batch_headers(headers, len(headers), &h)
     return (h.id.p[:h.id.n] if h.id.n else b"", h.seq,

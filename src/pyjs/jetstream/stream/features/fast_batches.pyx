@@ -84,7 +84,7 @@ cdef bint parse_fast_reply(const char* reply, size_t n, FastReply* out) noexcept
 
 
 def parse(bytes reply not None):
-    """Return id, flow, gap mode, sequence and operation of a reply subject, None: it is malformed; for tests."""
+    """Return id, flow, gap mode, sequence and operation of a reply subject, or None if malformed; for tests."""
     cdef FastReply r
     if not reply.endswith(b".$FI") or not parse_fast_reply(reply, len(reply), &r):
         return None

@@ -45,7 +45,7 @@ cdef class FastPublishes(Sink):
         self.batches = batches
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
-        """Take one message whose reply subject ends with `.$FI`; `t` is not used."""
+        """Handle one message whose reply subject ends with `.$FI`; `t` is not used."""
         cdef FastReply r
         cdef PubHeaders h
         cdef bint is_valid
@@ -216,7 +216,7 @@ cdef class FastPublishes(Sink):
             self.send_flow(m, batch)
 
     cdef void refuse(self, Msg* m, FastReply* r, FastBatch batch, error, uint64_t known) except *:
-        """Report the error of a message; end the batch unless it goes on. `known`: the sequence of the duplicate."""
+        """Report the error of a message; end the batch unless it continues. `known` is the duplicate's sequence."""
         if known:
             batch.done_seq = r.seq
             if batch.owes_ack(self.batches.n_open):

@@ -70,7 +70,7 @@ cdef size_t write_payload(char* out, int64_t value) noexcept nogil:
 
 
 def added(bytes increment not None, bytes headers not None, bytes payload) -> bytes | None:
-    """Return the payload after adding an increment to a stored message; None: use counting.py. For tests."""
+    """Return the payload after an increment of a stored message, or None if counting.py must do it; for tests."""
     cdef char[PAYLOAD_SIZE_MAX] out
     cdef int64_t total = 0, change = 0
     cdef bytes body

@@ -178,7 +178,7 @@ cdef class SpecialPublishes(Sink):
         errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size + share)
 
     cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
-        """Return the number of messages, from the first one, that need the checks in Python."""
+        """Return how many messages, counted from the first one, need the checks in Python."""
         cdef size_t n = batch.n
         if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
             return n
@@ -200,7 +200,7 @@ cdef class SpecialPublishes(Sink):
         return seq
 
     cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil:
-        """Append the messages as one batch of the store; return 0 if it refuses: some may then be in the index."""
+        """Append the messages as one batch of the store; return 0 if it refuses, perhaps after indexing some."""
         cdef uint64_t seq = 0, size = 0
         cdef size_t i
         cdef Msg m
