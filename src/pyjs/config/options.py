@@ -91,7 +91,7 @@ class AuthorizationOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class TrustedProxy:
-    """A proxy that clients may come through."""
+    """A proxy through which clients may connect."""
 
     key: str = ""  # its public key
 

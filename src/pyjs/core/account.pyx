@@ -262,7 +262,7 @@ cdef class Account:
             self.exchange.left(sub)
 
     def add_plain(self, Subscription sub) -> None:
-        """As `add`, without the account's stream imports."""
+        """Do the same as `add`, without the account's stream imports."""
         self.subs.insert(sub)
         if self.interest is not None and sub.state.weight == 0:
             self.interest.joined(sub)

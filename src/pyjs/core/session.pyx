@@ -788,7 +788,7 @@ cdef class ClientSession(Sink):
 
     @property
     def num_subscriptions(self) -> int:
-        """The number of its subscriptions."""
+        """The number of subscriptions of this session."""
         return len(self.subscriptions)
 
     @property

@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol, Link):
         self._driver.wake_for_input()
 
     def _give_way(self) -> None:
-        """Pause reading until the turn: libuv would read 32 times in a row."""
+        """Pause reading until the turn, since libuv would otherwise read 32 times in a row."""
         self._gave_way = True
         self.transport.pause_reading()
         self._driver.loop.call_soon(self._read_on)

@@ -100,7 +100,7 @@ cdef class Rewrite:
         return size
 
     cdef char* apply_function(self, const char* s, size_t n, uint32_t* size) noexcept:
-        """As apply, but by SubjectTransform."""
+        """Do the same as `apply`, with SubjectTransform."""
         cdef char* out
         cdef bytes made
         try:

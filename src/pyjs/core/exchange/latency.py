@@ -1,6 +1,6 @@
 """Latency samples of services: how long a request took, published in the account of the service.
 
-A request is measured by chance, or because one of its headers asks for tracing. Its sample is sent with the first
+A request is measured at random, or because one of its headers asks for tracing. Its sample is sent with the first
 response, or states why there was none. Not compiled, since few requests are measured.
 
 Source: nats.docs "Service Latency"; as nats-server 2.15.1 (tests/conformance/test_account_exchange.py).

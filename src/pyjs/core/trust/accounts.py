@@ -74,7 +74,7 @@ class TrustedAccount:
 
     @property
     def label(self) -> str:
-        """Its key and its name for people."""
+        """The public key of the account, and its display name."""
         return f"{self.name}/{self.claims.head.name}" if self.claims.head.name else self.name
 
     def knows(self, issuer: str) -> bool:

@@ -307,7 +307,7 @@ class RemovedConsumer(Change):
         self._entry.undo(disk)
 
     def clean_up(self, disk: Disk) -> None:
-        """Remove the directory of its state."""
+        """Remove the directory of the consumer's state."""
         if self._directory and disk.exists(self._directory):
             disk.remove_tree(self._directory)
 

@@ -315,7 +315,7 @@ def _update(
 def _search(
     js: JetStream, stream: Stream, config: ConsumerConfig
 ) -> Generator[Step, None, tuple[Start, Count | None]]:
-    """Return the start of a new consumer, and the result of `count` for the messages from that start on."""
+    """Return the start of a new consumer, and the result of `count` from that start on."""
 
     def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
         store, matches = stream.store, _filter_of(stream, config)

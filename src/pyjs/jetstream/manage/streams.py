@@ -245,7 +245,7 @@ def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
     """Delete a stream with its consumers and files; return when that is durable.
 
     Raises:
-        ApiError: 10059.
+        ApiError: 10059, there is no such stream.
         StoreFailed: its directory cannot be renamed (nothing has changed), or the next start may find the stream.
     """
     if name in js.offline:
@@ -292,7 +292,7 @@ def recover_steps(js: JetStream) -> Iterator[None]:
 
 
 def _open_found(js: JetStream, steps: Iterator[Found | None]) -> Generator[None, None, list[Stream]]:
-    """Open the stored streams from `steps`; return those with all their consumers."""
+    """Open the stored streams from `steps`; return those whose consumers were all opened."""
     whole: list[Stream] = []
     for found in steps:
         if found is not None:

@@ -228,7 +228,7 @@ class Inflow:
         return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
     def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
-        """Like `_begin_of`, for a mirror; messages older than the origin came from an earlier stream of its name."""
+        """Do the same for a mirror, whose messages from before the origin's creation came from an earlier stream."""
         store = self._stream.store
         oldest_ns = store.first_ts if store.msgs else store.last_ts
         return (

@@ -30,7 +30,7 @@ cdef class Evictions:
         free(self.seqs)
 
     cdef bint pending(self) noexcept nogil:
-        """Return whether there are notes."""
+        """Return whether evictions are noted."""
         if self.n:
             return True
         with gil:
@@ -58,7 +58,7 @@ cdef class Evictions:
         return purged
 
     cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0:
-        """Purge the store's messages of `subject` (b"": of all); a job frees the memory."""
+        """Purge the store's messages of `subject` (b"" for all); a job frees the memory."""
         wanted = self.store.make_filter((subject,) if subject else ())
         cdef uint64_t purged = self.store.purge(wanted, before_seq, keep)
         for remains in self.store.catalogue.take_remains():

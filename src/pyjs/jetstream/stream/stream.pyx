@@ -406,7 +406,7 @@ cdef class Stream(Sink):
         return True
 
     cdef bint refuse_with(self, Msg* m, object error) noexcept:
-        """Like `refuse`, with an ApiError."""
+        """Refuse a message with an ApiError, as `refuse` does."""
         cdef bytes body
         if self.turn.trace is not None:
             self.turn.trace.refused(*traced_refusal(error, m.subject[:m.subject_len], m.body[:m.header_len]))

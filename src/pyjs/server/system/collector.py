@@ -8,9 +8,9 @@ again. That is safe as long as sessions, streams and consumers leave no cycles w
 A full collection runs after some three thousand new objects, earlier than by default: it then takes at most two
 milliseconds, and the next one skips its survivors. Each object is examined as often as with larger thresholds: once
 in each generation.
+
 A start creates objects that nearly all stay. Until its end the collector runs at most once per START_COUNT of them;
 they are then frozen without a collection, which would take a tenth of the start.
-
 
 Source: https://docs.python.org/3/library/gc.html#gc.freeze
 """

@@ -61,7 +61,7 @@ class IoThread:
             thread.join()
 
     async def finish(self) -> None:
-        """As `stop`, without blocking the loop."""
+        """Do the same as `stop`, without blocking the loop."""
         if self.pending:
             self._emptied = asyncio.Event()
             await self._emptied.wait()

@@ -73,7 +73,7 @@ class WorkersRouter:
         return Response(200, root_page(self._base), HTML_HEADERS)
 
     def _routez(self, path: str, query: str) -> Steps:
-        """Answer that there are none, since the routes between workers are private."""
+        """Answer /routez without routes, since those between workers are private."""
         yield from ()
         now = time_text(self._supervisor.clock.now_ns())
         head = {"server_id": self._supervisor.server_id, "server_name": self._supervisor.server_name}

@@ -1,13 +1,13 @@
 """Encryption keys: the configured key, the data key of each stream, and the ciphers under it.
 
 Each stream has a random data key, wrapped with a key that is derived from the configured one (HKDF-SHA256). The
-configured key encrypts nothing else, so changing it (`prev_key`) means wrapping 32 bytes again, whatever the size of
-the stream. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
+configured key encrypts nothing else, so a change of it (`prev_key`) only wraps 32 bytes again, in any stream.
+Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
 
     metadata, logs      an AEAD (ChaCha20-Poly1305 or AES-256-GCM) with a random nonce in front
-    Each stream has a random data key, wrapped with a key that is derived from the configured one (HKDF-SHA256). The
-    configured key encrypts nothing else, so a change of it (`prev_key`) only wraps 32 bytes again, in any stream.
-    Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
+    segment, index      a key stream (ChaCha20 or AES-256-CTR) by offset in the file, with a random nonce in the
+                        header: one damaged byte damages one byte of the plain image
+
 Knows no files. Nothing here is ever logged. `cryptography` is imported lazily: only encryption needs it.
 
 Source: docs/storage-format.md, "Encryption".

@@ -3,7 +3,8 @@
 Damaged messages are counted, reported and dropped from the catalogue; the others are known to be intact. If the
 segment is intact but its index file differs, that file is removed and the store must be reopened.
 
-Knows nothing of the code that read the record. Compiled: it compares every entry of a segment
+Knows nothing of the code that read the record. Compiled: it compares every entry of a
+segment (benchmarks/store_start.py).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, index_find, index_last, index_place, is_dead

@@ -15,7 +15,6 @@ Removing messages from the front changes `first_seq`, which one STATE record per
 per commit names the sequences removed elsewhere. A segment without live messages is removed once the records that
 make it superfluous are durable. docs/storage-format.md has the layout, store/segment/recovery the rules of a start.
 
-
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
 Long because start, message path, syncs and end use the same parts.
 """

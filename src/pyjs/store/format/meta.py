@@ -2,19 +2,19 @@
 
     envelope = "PYJSMETA" | version u16 | kind u8 | flags u8 | needs u8 u8 u16 | body_size u32 | 0 u32
                | generation u64 | body (msgpack map) | XXH64 u64
+
 little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version; `needs`
 is the first pyjs-server that reads the body, so that an older server can name it. A set flag is a feature that the
 reader must know. There is one flag: with SEALED the body is encrypted,
-
 
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
 (store/crypt/keys). The frame's 32 bytes are authenticated with the body; only a stream's own metadata has a data
 key.
+
 `<name>.a` and `<name>.b` hold the same map; of two intact copies the one with the higher generation counts. Each copy
 is written to a temporary file, synced and renamed, and its directory is synced, before the other copy is touched.
 Invariant: one copy is intact at every moment.
-
 
 Knows nothing of the meaning of the map. docs/storage-format.md describes the format for other programs.
 """

@@ -494,7 +494,7 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that then writes the index files of newly sealed segments, which are only a cache."""
+    """A SyncJob that afterwards writes the index files of newly sealed segments; these are only a cache."""
 
     def __init__(self, disk, files, directory, mark, sealed) -> None:
         super().__init__(disk, files, directory, mark)

@@ -301,7 +301,7 @@ cdef class SegmentScan:
             self.c.problems.append((at, size, what.decode()))
 
     cdef size_t resync(self, size_t at) noexcept nogil:
-        """Return the offset of the next record that continues the checksum before it or has a valid check, or 0.
+        """Return the offset of the next record with a valid checksum or check, or 0 if there is none.
 
         The work is limited, since a client may have sent bytes that look like long records everywhere.
         """

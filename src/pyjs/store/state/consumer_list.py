@@ -49,7 +49,7 @@ class Listed:
     state: bytes | None  # its first snapshot; None: that entry is lost
 
     def values(self) -> dict[str, Any]:
-        """Return the entry that creates it."""
+        """Return the entry that creates the consumer."""
         return put_values(self.name, self.ident, self.created_ns, self.config, self.state)
 
 

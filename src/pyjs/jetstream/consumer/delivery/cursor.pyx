@@ -111,7 +111,7 @@ cdef class DeliveryCursor:
         self.stale = True
 
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
-        """Take over a count: there are `unread` matches from the first message, at the cursor, to `counted_to`.
+        """Set num_pending from a count: `unread` matches from the cursor, at the first message, to `counted_to`.
 
         No message was removed since the count; removals that `dropped` will still report are not part of it.
         """

@@ -249,7 +249,7 @@ def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: Vi
 
 
 def with_rollup(headers: bytes) -> bytes:
-    """Return the header block to store for a schedule: it replaces earlier messages of its subject."""
+    """Return the header block to store for a schedule, which replaces earlier messages of its subject."""
     fields = fields_of(headers)
     if not fields.get(SCHEDULE) or fields.get(b"Nats-Rollup"):
         return headers
