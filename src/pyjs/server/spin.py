@@ -2,9 +2,9 @@
 
 A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes longer.
 So the loop stays awake for SPIN_NS after each turn: a callback schedules itself again until the time is over
-or a turn ran. Input during a spin earns credit, a fruitless spin costs one, so spinning pays off from one success in
-four on; without credit the loop sleeps at once. A wait without a spin does not show how much of it was the wake-up:
-after short waits a spin is tried again, and after each fruitless trial less often.
+or a turn ran. Input during a spin earns three credits, a fruitless spin costs one, so spinning needs one success in
+four; without credit the loop sleeps at once. A spin is tried again after some short waits, and after each fruitless
+trial less often.
 
 If other programs need the core, a spin takes it from the very client that it waits for; the loop then sleeps at once
 for a while. Without this rule, three servers of a cluster on two cores answered half as many requests.

@@ -82,7 +82,7 @@ cdef bint matches(const char* subject, size_t n, const char* filter, size_t m) n
 
 
 cdef bint overlaps(const char* a, size_t n, const char* b, size_t m) noexcept nogil:
-    """Return whether some literal subject matches both."""
+    """Return whether some literal subject matches both `a` and `b`."""
     cdef size_t i = 0, j = 0, t, u
     while True:
         t = token_len(a + i, n - i)

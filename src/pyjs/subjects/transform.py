@@ -109,7 +109,7 @@ def check_transform(source: str, destination: str) -> None:
 
 
 def check_mapping(source: str, destination: str) -> None:
-    """As check_transform, for configurations in which nats-server checks the destination first.
+    """Do the same as check_transform, for configurations in which nats-server checks the destination first.
 
     Raises:
         TransformError: the transform is invalid; the text is nats-server's.

@@ -75,7 +75,7 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
 
 
 def traced_refusal(error: ApiError, subject: bytes, headers: bytes) -> tuple[str, bytes]:
-    """Return the text of `error` in a trace, and the subject if the trace shows it (only at the last check)."""
+    """Return the text of `error` for a trace, and the subject if nats-server shows it in the trace, or b""."""
     if error.err_code == errcodes.STREAM_STORE_FAILED.err_code:
         return error.description, subject
     if error.err_code == errcodes.STREAM_ROLLUP_FAILED.err_code:

@@ -4,8 +4,8 @@ A trim then returns every free page to the system. Compiled: ctypes would add 5 
 the buffers makes messages above 1 KiB 1.2-3x faster (benchmarks/: core publish and 1-1 with 1 KiB and more). Does
 nothing on another libc.
 
-All threads share one arena: a trim does not shrink the end of other arenas, where 16 MB of the thread that syncs
-and writes indexes remained.
+All threads share one arena, since a trim does not shrink the end of other arenas: the thread that syncs and writes
+indexes kept 16 MB in its own.
 
 Python's own allocator of small objects frees an arena of 1 MiB only when the whole arena is free, so a few long-lived
 objects keep the memory of a burst of requests: 1.6 times the earlier memory after 5,000 consumers came and went.
