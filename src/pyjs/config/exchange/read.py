@@ -1,6 +1,6 @@
 """The blocks `exports`, `imports` and `mappings` of a file, read into declarations.
 
-The causes of refusals have nats-server's texts if it has one. Checks that need all accounts are in check.py.
+Where nats-server refuses the same, the cause has its text. Checks that need all accounts are in check.py.
 
 Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
 """

@@ -37,7 +37,7 @@ class Describer:
         return compact(self.fields(session))
 
     def extended(self, before: bytes, importer: Account, add_server: bool) -> bytes:
-        """Return the value for a request that reached `importer` through another import, with the value `before`."""
+        """Return the value after another import, by `importer`, of a request with the value `before`."""
         try:
             fields = json.loads(before)
         except ValueError:

@@ -228,7 +228,7 @@ cdef class Dedupe:
             self.restore_entries(kept, count, key_at)
 
     cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil:
-        """Fill ring and table, which have space: a million ids take 60 ms, or 165 ms by `remember`."""
+        """Fill ring and table, which have space. A million ids take 60 ms (by `remember`, 165 ms)."""
         cdef uint64_t i, e
         cdef SeenId* entry
         for i in range(count):

@@ -1,4 +1,4 @@
-"""One worker in its server's process: its process, its channel, its log lines, and its restarts."""
+"""A worker from the point of view of its server: process, channel, log lines and restarts."""
 
 from __future__ import annotations
 

@@ -391,7 +391,7 @@ cdef class SpecialPublishes(Sink):
     def count(self, uint64_t last_seq, bytes headers, copied=None) -> tuple:
         """Return headers, payload and value of a counter message.
 
-        `last_seq` is the last message of its subject, 0: none; `copied` is the payload from another stream.
+        `last_seq` is the last message of its subject, or 0; `copied` is the payload from another stream.
 
         Raises:
             ApiError: the message cannot be counted.
