@@ -1,6 +1,6 @@
 """Builder of all messages that the server itself composes: replies, stored messages, deliveries.
 
-Tail and body are in separate memory. The caller writes the tail, and the reply, if any.
+The body does not follow the tail. The caller writes the tail, and the reply, if any.
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy

@@ -1,4 +1,4 @@
-"""Index files: the contents of one segment, ready to be mapped by a start. Described in docs/storage-format.md."""
+"""Index files: the contents of one segment, ready to be mapped by a start. Prose: docs/storage-format.md."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
