@@ -208,8 +208,8 @@ cdef class ClientSession(Sink):
     def receive_data(self, bytes data) -> bool:
         """Handle one read. Return False if the session has ended: stop reading.
 
-        Input beyond this session's share of a turn, and the first read of one of very many clients, is parsed in
-        later turns (`resume_input`); a second read that arrives before that pauses reading.
+        Input beyond this session's share of a turn is parsed in later turns (`resume_input`), and so is input before
+        the login once the turn's total share is used up. A second read that arrives before that pauses reading.
         """
         if self.closing:
             return False
