@@ -155,7 +155,7 @@ class ConsumerConfig(Options):
 
     durable_name: str = Field(
         default="",
-        description="The name of a durable consumer; it stays until it is deleted or unused for `inactive_threshold`.",
+        description="The name of a durable consumer; it stays until deleted, or unused for `inactive_threshold`.",
     )
     name: str = Field(default="", description="The name; without `durable_name` the consumer is ephemeral.")
     description: str = Field(default="", description="A description for people.")
