@@ -108,7 +108,7 @@ cdef class Consumer(StreamConsumer):
 
     @property
     def closed(self) -> bool:
-        """Return whether the consumer is closed."""
+        """Return whether it is closed."""
         return self.life != LIVE
 
     # -- configuration ---------------------------------------------------------------------------------------------
