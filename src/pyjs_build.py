@@ -1,12 +1,12 @@
 """Build of the compiled modules: finds every .pyx, holds the compiler directives, stamps source hashes.
 
-Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place, which compiles the decoders of the data
-source for Spark too; these have a wheel of their own (spark/fast). Not installed.
+Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place, which also compiles the decoders of the
+data source for Spark; these have a separate wheel (spark/fast). Not installed.
 
-Each module holds PYJS_SOURCE_HASH (base/stamp.h), a digest of its own .pyx, of every .pxd and .h that goes into it (a
-changed .pxd moves vtable slots of all its users) and of the flags below. A module whose file already holds the
-right digest is left alone, whatever its timestamps say. tests/conftest.py compares the digests with the tree, so
-that no test runs on stale code.
+Each module contains PYJS_SOURCE_HASH (base/stamp.h), a digest of its own .pyx, of every .pxd and .h that it includes
+(a changed .pxd moves vtable slots of all its users) and of the flags below. A module whose file already has the
+right digest is not compiled again, regardless of timestamps. tests/conftest.py compares the digests with the tree,
+so that no test runs on stale code.
 
 Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build).
 """
@@ -37,7 +37,7 @@ DIRECTIVES = {
     "initializedcheck": False,
     "cdivision": True,
     "embedsignature": False,
-    "auto_pickle": False,  # nobody pickles these objects, and the code for it is a tenth of the compiler's work
+    "auto_pickle": False,  # these objects are never pickled, and the code for it is a tenth of the compiler's work
     "binding": True,
     "profile": False,
     "freethreading_compatible": False,
@@ -49,7 +49,7 @@ NO_WARNING = "Unused entry 'genexpr'"  # a generator expression is an entry that
 MADE = Path("build/cython")  # the C files, and the warnings of each module
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-g0"]  # Python's own flags ask for -g; a wheel is stripped
 STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
-# Cython's C causes these in great number; a reader of the build could do nothing about them.
+# Cython's C causes many of these; a reader of the build could do nothing about them.
 COMPILE_ARGS += [
     "-Wno-unused-function",
     "-Wno-unreachable-code",
@@ -94,7 +94,7 @@ def shared_files(pyx: Path, src: Path = SRC) -> list[Path]:
 
 
 def source_hash(pyx: Path, src: Path = SRC) -> str:
-    """Return the digest that the module compiled from `pyx` holds."""
+    """Return the digest that the module compiled from `pyx` must contain."""
     digest = hashlib.sha256(pyx.read_bytes())
     for shared in shared_files(pyx, src):
         digest.update(shared.relative_to(src).as_posix().encode())
@@ -113,7 +113,7 @@ def warnings_file(pyx: Path, src: Path = SRC) -> Path:
 def collected_warnings(sources: Iterable[tuple[Path, Path]]) -> Iterator[None]:
     """Write Cython's warnings about `sources` (each a .pyx and its root) into a file for each.
 
-    Everything that it prints to standard error appears there when it has ended.
+    Its output to standard error appears there after it has ended.
     """
     with tempfile.TemporaryFile("w+") as heard:
         loud = os.dup(2)
@@ -154,7 +154,7 @@ def translate(extensions: list[Extension], nthreads: int, folder: Path = MADE) -
 
 
 def extension(pyx: Path, src: Path = SRC) -> Extension:
-    """Describe the module compiled from `pyx`, a file below `src`."""
+    """Return the extension for the module compiled from `pyx`, a file below `src`."""
     extra = os.environ.get("PYJS_CFLAGS", "").split()
     strip = [] if extra or sys.platform == "darwin" else ["-Wl,-s"]
     return Extension(
@@ -168,10 +168,10 @@ def extension(pyx: Path, src: Path = SRC) -> Extension:
 
 
 class BuildExt(build_ext):
-    """build_ext that compiles what changed, in parallel, and explains a missing compiler."""
+    """build_ext that compiles changed modules, in parallel, and explains a missing compiler."""
 
     def finalize_options(self) -> None:
-        """Take every .pyx below src/ as a module; in place also those that have a wheel of their own."""
+        """Add every .pyx below src/ as a module; in place also those with a separate wheel."""
         self.distribution.ext_modules = [extension(pyx) for pyx in pyx_files()]
         if self.inplace:
             fast = [extension(pyx, FAST) for pyx in pyx_files(FAST)]
@@ -182,19 +182,19 @@ class BuildExt(build_ext):
         self.parallel = self.parallel or os.cpu_count() or 1
 
     def build_extensions(self) -> None:
-        """Compile the modules whose file does not hold the digest of their source."""
+        """Compile the modules whose file does not contain the digest of their source."""
         all_extensions = self.extensions
         self.extensions = [ext for ext in all_extensions if not self.is_current(ext)]
         if self.extensions:
             self.demand_compiler()
             self.make_c_files()
-            self.force = True  # the digest decided already; timestamps must not overrule it
+            self.force = True  # the digest has decided; timestamps must not override it
             super().build_extensions()
         self.extensions = all_extensions
-        self.force = True  # the copy into src/ (--inplace) must not go by timestamps either
+        self.force = True  # the copy into src/ (--inplace) must not depend on timestamps either
 
     def is_current(self, ext: Extension) -> bool:
-        """Return whether `ext` was compiled from its source of today, in the build folder or in src/."""
+        """Return whether `ext` was compiled from its current source, in the build folder or in src/."""
         digest = dict(ext.define_macros)["PYJS_SOURCE_HASH"].strip('"').encode()
         built = Path(self.get_ext_fullpath(ext.name))
         in_place = Path(ext.sources[0]).parent / Path(self.get_ext_filename(ext.name)).name
@@ -209,23 +209,23 @@ class BuildExt(build_ext):
         return False
 
     def make_c_files(self) -> None:
-        """Run Cython over `extensions` and point them to the C files."""
+        """Run Cython over `extensions` and set their C files."""
         c_files = {ext.name: ext.sources for ext in translate(self.extensions, self.parallel)}
         for ext in self.extensions:
             ext.sources = c_files[ext.name]
 
     def demand_compiler(self) -> None:
-        """End with the packages to install if a file that includes Python.h does not compile."""
+        """End with a list of packages to install if a file that includes Python.h does not compile."""
         with tempfile.TemporaryDirectory() as folder:
             probe = Path(folder, "probe.c")
             probe.write_text("#include <Python.h>\nint pyjs_probe(void) { return 0; }\n")
             try:
                 self.compiler.compile([str(probe)], output_dir=folder, include_dirs=self.include_dirs)
-            except Exception as error:  # distutils has a family of them, none of which helps the reader
+            except Exception as error:  # distutils has several classes, none of which helps the reader
                 version = f"{sys.version_info.major}.{sys.version_info.minor}"
                 raise SystemExit(NO_COMPILER.format(reason=error, version=version)) from None
 
     def get_source_files(self) -> list[str]:
-        """Name everything the sdist needs besides the Python packages."""
+        """Return the files that the sdist needs in addition to the Python packages."""
         wanted = [*SRC.rglob("*.pyx"), *SRC.rglob("*.pxd"), *SRC.rglob("*.pyi"), *SRC.rglob("*.h")]
         return [*map(str, wanted), str(SRC / "pyjs_build.py")]

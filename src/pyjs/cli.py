@@ -22,7 +22,7 @@ from pyjs.server.system.config_file import read_file
 PROGRAM = "nats-server"  # in every line that tools for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is implemented
 
-# The dependencies of pyproject.toml, except pydantic, which only pyjs.models imports, and those that a platform may
+# The dependencies in pyproject.toml, except pydantic, which only pyjs.models imports, and those that a platform may
 # lack. Most are imported long after the start, too late for a clear error.
 PACKAGES = (
     "bcrypt",
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _certificate_problem(options: Options) -> str:
-    """Return the error in the files of the `tls` block; "": none."""
+    """Return the error in the files of the `tls` block, or "" if there is none."""
     if options.tls.certificates:
         from pyjs.server.tls.context import TlsFailed, read_tls_settings
 
@@ -243,7 +243,7 @@ def _running_pids(line: CommandLine) -> list[int]:
 
 
 def _server_pids() -> list[int]:
-    """Return the pids of running servers, without this process."""
+    """Return the pids of running servers, except this process."""
     try:
         names = os.listdir("/proc")
     except OSError:

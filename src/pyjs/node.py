@@ -1,11 +1,11 @@
 """The node: accounts, sessions and JetStream, run turn by turn. Bytes and time in, bytes out.
 
-All work is either ingest (a session takes a read: parse, route, bounded appends) or part of a turn. A turn has one
-order of effects (core/scheduler.py): stores commit, then their PubAcks leave; API requests run; consumers deliver;
+All work is either ingest (a session handles a read: parse, route, bounded appends) or part of a turn. A turn has one
+order of effects (core/scheduler.py): stores commit, then their PubAcks are sent; API requests run; consumers deliver;
 chores do a step; every connection with output writes once. Each kind of work has a share of the turn; the rest waits
 for the next turn.
 
-Long because each part of a server is made, changed by a reload, and ended here.
+Long because each part of a server is created, changed by a reload, and ended here.
 
 Knows no sockets, threads or clocks: `server/` drives it with an event loop, tests with a virtual clock.
 """
@@ -65,7 +65,7 @@ BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
 class Node(Host):
-    """One server without sockets, threads and a clock."""
+    """One server without sockets, threads or a clock."""
 
     def __init__(self, options: Options, clock: Clock, rng: Rng, disk: Disk, log: Log) -> None:
         self.options = options
@@ -116,8 +116,8 @@ class Node(Host):
     # -- configuration -------------------------------------------------------------------------------------
 
     def _take_keys(self, options: Options) -> None:
-        """Make the keys with which the server signs and decrypts, and the parts that need them."""
-        # Only servers with tokens pay for the import of the cryptography.
+        """Create the keys with which the server signs and decrypts, and the parts that need them."""
+        # Only servers with tokens need the import of the cryptography.
         from pyjs.core.trust.accounts import TrustedAccounts
         from pyjs.core.trust.callouts import Callouts
         from pyjs.core.trust.resolvers import resolver_from
@@ -170,7 +170,7 @@ class Node(Host):
         self.system_account = self.accounts.get(options.system_account)
         if not self.exchanges and not options.shares():
             return
-        # Imported lazily, in 8 ms: most servers share nothing.
+        # Imported lazily, in 8 ms: most servers have no exports, imports or mappings.
         from pyjs.config.exchange.declared import Exchange
 
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
@@ -195,7 +195,7 @@ class Node(Host):
         apply(self, self.exchanges, (name,))
 
     def _add_account(self, name: str) -> Account:
-        """Return an account, a new one if there is none of that name."""
+        """Return the account with this name; create it if there is none."""
         account = self.accounts.get(name)
         if account is None:
             seed = int.from_bytes(self.rng.randbytes(8), "little")
@@ -215,7 +215,7 @@ class Node(Host):
         account.api_prefix = f"$JS.{jetstream.domain}.API.".encode() if named else b""
 
     def apply_account(self, options: AccountOptions, tag: str) -> None:
-        """Add an account, or change its limits and JetStream; `tag` is its name for people."""
+        """Add an account, or change its limits and JetStream; `tag` is its display name."""
         account = self._add_account(options.name)
         account.tag = tag or options.name
         account.limits = options.limits
@@ -235,7 +235,7 @@ class Node(Host):
             self.share(name, replace(self.exchanges[name], imports=()))
 
     def start_trust(self) -> None:
-        """Load the accounts that must be known before clients come: the system account, and those with streams.
+        """Load the accounts that must be known before clients connect: the system account, and those with streams.
 
         Raises:
             TokenFault: there is no system account.
@@ -338,7 +338,7 @@ class Node(Host):
             self.log.debug(f"{session} - Client connection closed: {session.closed_reason}")
 
     def counters(self, account: Account | None = None) -> tuple[int, int, int, int]:
-        """Return in_msgs, in_bytes, out_msgs, out_bytes of all clients, or those of one account, since the start."""
+        """Return in_msgs, in_bytes, out_msgs, out_bytes of all clients, or of one account's, since the start."""
         sums = [0, 0, 0, 0]
         for name, counts in self._closed_counters.items():
             if account is None or name == account.name:
@@ -349,13 +349,13 @@ class Node(Host):
         return sums[0], sums[1], sums[2], sums[3]
 
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if the server has max_connections already; None: accepted."""
+        """Return (-ERR text, close reason) if the server already has max_connections, or None."""
         if len(self.sessions) > max(0, self.options.limits.max_connections):
             return "maximum connections exceeded", "Maximum Connections Exceeded"
         return None
 
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if the account has its max_connections already; None: accepted."""
+        """Return (-ERR text, close reason) if the account already has its max_connections, or None."""
         limits = account.limits
         if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
             return None
@@ -390,7 +390,7 @@ class Node(Host):
             if isinstance(limits, AccountLimits) and 0 <= limits.max_connections < len(account.sessions):
                 self._close_newest(account, limits.max_connections)
         for session in self.sessions.values():
-            if session.num_subscriptions > session.subscriptions_max:  # it keeps them
+            if session.num_subscriptions > session.subscriptions_max:  # the session keeps them
                 self.log.error(f"{session} - {TOO_MANY_SUBSCRIPTIONS}")
                 session.send_error(TOO_MANY_SUBSCRIPTIONS)
 
@@ -445,7 +445,7 @@ class Node(Host):
         return fields
 
     def start_lame_duck(self) -> None:
-        """Send INFO with `ldm` to every client: the server will stop."""
+        """Send INFO with `ldm` to every client, because the server will stop."""
         self.lame_duck = True
         if self.cluster is not None:
             self.cluster.start_lame_duck()
@@ -509,7 +509,7 @@ class Node(Host):
         self._routes_timer = None  # checked at the end of this turn
 
     def _mend(self) -> None:
-        """Close sessions, and reopen streams and consumers, with a fault: their state may be half changed."""
+        """Close sessions, and reopen streams and consumers, that had a fault and may be inconsistent."""
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
                 owner.link.abort()
@@ -525,7 +525,7 @@ class Node(Host):
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return the time of the next turn without input; None: none is due."""
+        """Return the time of the next turn without input, or None if none is due."""
         return self.timers.next_deadline_ns()
 
 
@@ -581,7 +581,7 @@ def settings_from(options: Options) -> SessionSettings:
 
 
 def permissions_from(options: PermissionOptions | None) -> Permissions | None:
-    """Return the permissions from `options`; None: everything is allowed."""
+    """Return the permissions from `options`, or None if everything is allowed."""
     if options is None:
         return None
     publish, subscribe, responses = options.publish, options.subscribe, options.allow_responses
@@ -636,7 +636,7 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
 
 
 def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance:
-    """Return the login rules of WebSocket clients: those of all clients, changed by the block `websocket`."""
+    """Return the login rules of WebSocket clients: those of all clients, modified by the block `websocket`."""
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:
@@ -654,6 +654,6 @@ def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance
 
 
 def _public_key(rng: Rng, prefix: bytes) -> str:
-    """Return a random key that looks like an nkey's public key: a prefix and 55 base-32 digits."""
+    """Return a random key in the form of an nkey's public key: a prefix and 55 base-32 digits."""
     number = int.from_bytes(rng.randbytes(35), "big")
     return prefix.decode() + "".join(BASE32[number >> shift & 31] for shift in range(275, 0, -5))

@@ -4,8 +4,8 @@
     spark = pyjs_spark.session()
     orders = spark.read.format("jetstream").option("stream", "ORDERS").load()
 
-`session` makes a local Spark with settings that fit one machine; `register` makes the format known to a Spark
-session that is there already. Importing this loads neither pyspark nor pyarrow.
+`session` starts a local Spark with settings for one machine; `register` adds the format to an existing Spark
+session. Importing this package loads neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations

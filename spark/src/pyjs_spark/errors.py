@@ -1,6 +1,6 @@
 """Errors between a Spark job and a stream.
 
-Each text says where (address, stream or option), what happened and what to do. Everything here can be pickled,
+Each text names the place (address, stream or option), the fault and the remedy. All errors can be pickled,
 because Spark carries a worker's error to the driver.
 """
 
@@ -32,7 +32,7 @@ class RequestTimeout(SparkError):
 
 
 class NoResponders(SparkError):
-    """Nobody listens on the subject of a request (status 503)."""
+    """The subject of a request has no subscriber (status 503)."""
 
 
 class ProtocolError(SparkError):
@@ -44,7 +44,7 @@ class DataLoss(SparkError):
 
 
 class ReadStalled(SparkError):
-    """A read got no message for its idle timeout although the server says that more are there."""
+    """A read got no message within its idle timeout although the server reports more."""
 
 
 class SeqTooLarge(SparkError):
@@ -69,7 +69,7 @@ class OptionError(SparkError):
 
 
 def no_consumer(stream: str) -> OptionError:
-    """Return the error for a read by consumer where that would take messages away from others."""
+    """Return the error for a read by consumer that would take messages away from other consumers."""
     return OptionError(
         f"option readMode=consumer: the stream {stream} is a work queue or interest stream, and its consumers remove "
         "what they read; use readMode=auto or direct, which remove nothing"
@@ -93,7 +93,7 @@ class PublishFailed(SparkError):
 
 
 class NotAcknowledged(PublishFailed):
-    """The server cannot be reached any more, or stopped answering, before it had acknowledged everything."""
+    """The connection was lost, or the server stopped answering, before it had acknowledged everything."""
 
 
 class ReplayDiffers(SparkError):
@@ -101,7 +101,7 @@ class ReplayDiffers(SparkError):
 
 
 class WriterReplaced(SparkError):
-    """Another attempt at the same rows took over; this one must not go on."""
+    """Another attempt at the same rows has replaced this one, which must stop."""
 
 
 class SparkMissing(SparkError):

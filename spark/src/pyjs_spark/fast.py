@@ -1,6 +1,6 @@
 """The choice of decoders: compiled ones if the package pyjs-spark-fast is installed in the version of this one.
 
-A worker may have no such package, or another version than the driver ships with --py-files; then the decoders in
+A worker may lack this package, or have another version than the driver ships with --py-files; then the decoders in
 plain Python are used.
 """
 

@@ -1,7 +1,7 @@
 """Reader of JSON from outside, whose only error is ValueError.
 
 The json module of Python raises RecursionError for text that nests deeply, and accepts halves of surrogate pairs:
-they would raise UnicodeEncodeError when the text is written.
+these would raise UnicodeEncodeError when the text is written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a half, or a whole pair
 
 def loads(said: bytes | str) -> Any:
     """Return the decoded JSON. Raises ValueError."""
-    text = said if isinstance(said, str) else bytes(said).decode()  # json would take halves in UTF-8 too
+    text = said if isinstance(said, str) else bytes(said).decode()  # json would accept halves in UTF-8 too
     try:
         found = json.loads(text)
         if MAYBE_HALF.search(text):

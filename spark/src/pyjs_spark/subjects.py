@@ -16,7 +16,7 @@ def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:
 
 
 def is_subject(value: str) -> bool:
-    """Return whether `value` can filter: no empty token, no space, > only at the end."""
+    """Return whether `value` is a valid filter: no empty token, no space, > only at the end."""
     tokens = value.split(".")
     return all(tokens) and ">" not in tokens[:-1] and not re.search(r"[\s\x00]", value)
 

@@ -1,6 +1,6 @@
-"""The door by which Spark finds the format `jetstream` without being told.
+"""The package by which Spark finds the format `jetstream` without registration.
 
-Spark imports every installed top-level package named `pyspark_*` and takes its DefaultSource. It does not find one
+Spark imports every installed top-level package named `pyspark_*` and uses its DefaultSource. It does not find one
 that came with --py-files: there `pyjs_spark.register(spark)` is needed.
 """
 

@@ -30,7 +30,7 @@ class ResponsesKeys(TypedDict, total=False):
     max: int
     """The most answers to one message; negative: no limit."""
     expires: Duration
-    """How long a reply subject may be answered; negative: for ever."""
+    """How long a reply subject may be answered; negative: without end."""
 
 
 class PermissionsKeys(TypedDict, total=False):
@@ -41,7 +41,7 @@ class PermissionsKeys(TypedDict, total=False):
     subscribe: str | Sequence[str] | SubjectsKeys
     """The subjects that the user may subscribe to, each alone or with a queue group."""
     allow_responses: bool | ResponsesKeys
-    """Answers to received messages are allowed on their reply subjects."""
+    """Allow answers on the reply subjects of received messages."""
 
 
 class UserKeys(TypedDict, total=False):
@@ -58,7 +58,7 @@ class UserKeys(TypedDict, total=False):
     allowed_connection_types: str | Sequence[str]
     """The kinds of connections that the user may use: STANDARD, WEBSOCKET, IN_PROCESS, ..."""
     proxy_required: bool
-    """The user must come through one of the trusted `proxies`."""
+    """The user must connect through one of the trusted `proxies`."""
 
 
 class CalloutKeys(TypedDict, total=False):
@@ -69,11 +69,11 @@ class CalloutKeys(TypedDict, total=False):
     account: str
     """The account of the service."""
     auth_users: Sequence[str]
-    """Users that the service is not asked about."""
+    """Users that log in without the service."""
     xkey: str
     """The public xkey of the service: requests are encrypted."""
     allowed_accounts: Sequence[str]
-    """Accounts whose users it is asked about; without them, all."""
+    """The only accounts about whose users the service decides; empty: all."""
 
 
 class AuthorizationKeys(TypedDict, total=False):
@@ -92,43 +92,43 @@ class AuthorizationKeys(TypedDict, total=False):
     default_permissions: PermissionsKeys
     """The permissions of users without their own."""
     auth_callout: CalloutKeys
-    """A service that decides about clients."""
+    """A service that decides which clients may connect."""
     proxy_required: bool
-    """The single user, or who has the token, must come through one of the trusted `proxies`."""
+    """Clients of the single user or token must connect through one of the trusted `proxies`."""
 
 
 class CertificateKeys(TypedDict, total=False):
     """An entry of `certs`."""
 
     cert_file: FilePath
-    """The file of the certificate, and of those that signed it, in PEM."""
+    """The PEM file of the certificate, followed by those that signed it."""
     key_file: FilePath
-    """The file of its private key, in PEM."""
+    """The PEM file of its private key."""
 
 
 class TlsKeys(TypedDict, total=False):
     """The block `tls`."""
 
     cert_file: FilePath
-    """The file of the certificate, and of those that signed it, in PEM."""
+    """The PEM file of the certificate, followed by those that signed it."""
     key_file: FilePath
-    """The file of its private key, in PEM."""
+    """The PEM file of its private key."""
     certs: CertificateKeys | Sequence[CertificateKeys]
     """More certificates with their keys; the server name that the client asks for selects one."""
     ca_file: FilePath
     """The file of authorities that may sign clients' certificates; empty: those of the machine."""
     verify: bool
-    """Clients must show a certificate."""
+    """Require a certificate from clients."""
     verify_and_map: bool
-    """The certificate also says which user the client is."""
+    """The certificate also selects the user."""
     timeout: Duration | float
     """How long the handshake may take; a number counts seconds."""
     handshake_first: bool | Duration
     """Encrypt before INFO: `true`, `false`, or how long to wait for the client; `auto` is 50ms."""
     connection_rate_limit: int
-    """The most handshakes a second; 0: no limit."""
+    """The most handshakes per second; 0: no limit."""
     pinned_certs: str | Sequence[str]
-    """SHA-256 of the public keys that clients may have, in hex; empty: any key."""
+    """SHA-256 digests, in hex, of the public keys that clients may have; empty: any key."""
     min_version: Literal["1.2", "1.3"]
     """The oldest version of TLS."""
     cipher_suites: str | Sequence[str]
@@ -168,13 +168,13 @@ class WebSocketKeys(TypedDict, total=False):
     same_origin: bool
     """A page may only connect to the host that it comes from."""
     allowed_origins: str | Sequence[str]
-    """The origins whose pages may connect, as https://example.com; empty: all."""
+    """The origins whose pages may connect, such as https://example.com; empty: all."""
     compression: bool
     """Compress messages for clients that ask for it."""
     handshake_timeout: Duration | int
     """How long TLS and the upgrade may take; a number counts seconds; 0: 5s."""
     headers: Mapping[str, str]
-    """More headers of the answer to an upgrade."""
+    """Additional headers in the answer to an upgrade."""
     authorization: WebSocketAuthorizationKeys
     """The login of clients of this port, in place of the block authorization."""
     no_auth_user: str
@@ -214,17 +214,17 @@ class ClusterKeys(TypedDict, total=False):
     port: int
     """The port for other servers; -1: any free one."""
     routes: Sequence[str] | str
-    """Addresses of other servers; one that is up is enough to meet all."""
+    """Addresses of other servers; one running server is enough to find all."""
     authorization: ClusterAuthorizationKeys
     """The login that other servers need."""
     tls: TlsKeys
-    """Certificate of this server for both sides of a route, and who signs those of the others."""
+    """This server's certificate for both sides of a route, and the authority that signs the others'."""
     advertise: str
     """host:port at which other servers reach this one."""
     no_advertise: bool
     """Do not send the addresses of the other servers to clients."""
     connect_retries: int
-    """Further tries, after ten minutes, of a server learned from another one."""
+    """Further attempts to reach a server learned from another one, after ten minutes."""
 
 
 class ProxyKeys(TypedDict, total=False):
@@ -238,7 +238,7 @@ class ProxiesKeys(TypedDict, total=False):
     """The block `proxies`."""
 
     trusted: Sequence[ProxyKeys]
-    """The proxies that may bring clients."""
+    """The proxies through which clients may connect."""
 
 
 class AccountJetStreamKeys(TypedDict, total=False):
@@ -292,15 +292,15 @@ class ExportKeys(TypedDict, total=False):
     accounts: str | Sequence[str]
     """The accounts that may import it; without them, all."""
     account_token_position: int
-    """The token of the subject, a `*`, that must be the name of the importing account."""
+    """The position of the `*` in the subject that stands for the name of the importing account."""
     response_type: str
-    """Responses to one request: `singleton`, or several with `stream` and `chunked`."""
+    """`singleton`: one response to each request; `stream`, `chunked`: several."""
     response_threshold: Duration
     """How long a response may take."""
     latency: str | LatencyKeys
     """The subject of latency samples of the service, or their options."""
     allow_trace: bool
-    """Traces of requests go on in this account."""
+    """Continue traces of requests in this account."""
 
 
 class RemoteKeys(TypedDict, total=False):
@@ -320,22 +320,22 @@ class ImportKeys(TypedDict, total=False):
     service: RemoteKeys
     """Account and subject of a service export."""
     prefix: str
-    """Tokens before the subject of a stream in this account."""
+    """The prefix of the stream's subjects in this account."""
     to: str
     """The subject in this account, with `$1` for the first `*` of the other one."""
     share: bool
-    """The service learns which client sends a request."""
+    """Tell the service which client sends a request."""
     allow_trace: bool
-    """Traces of the stream's messages go on in this account."""
+    """Continue traces of the stream's messages in this account."""
 
 
 class MapDestinationKeys(TypedDict, total=False):
     """A destination of a mapping."""
 
     destination: str
-    """The subject that a message gets."""
+    """The new subject of a message."""
     weight: int | str
-    """Percent of the messages that get this one."""
+    """Percentage of the messages that get this destination."""
 
 
 class MsgTraceKeys(TypedDict, total=False):
@@ -363,9 +363,9 @@ class AccountKeys(TypedDict, total=False):
     imports: Sequence[ImportKeys]
     """Streams and services of other accounts."""
     mappings: Mapping[str, str | MapDestinationKeys | Sequence[MapDestinationKeys]]
-    """Subjects that change when a client publishes, each with its destination or weighted ones."""
+    """Changes of subjects when a client publishes: a destination or several weighted ones for each."""
     msg_trace: str | MsgTraceKeys
-    """The subject for traces of messages with a W3C `traceparent` header, or this and the sampling."""
+    """The subject for traces of messages with a W3C `traceparent` header, or subject and sampling."""
 
 
 class ResolverKeys(TypedDict, total=False):
@@ -376,7 +376,7 @@ class ResolverKeys(TypedDict, total=False):
     dir: str
     """The directory with a file for each account."""
     allow_delete: bool
-    """Accounts may be removed by a request."""
+    """Allow requests to remove accounts."""
     hard_delete: bool
     """Remove files of removed accounts; otherwise they are renamed."""
     limit: int
@@ -384,7 +384,7 @@ class ResolverKeys(TypedDict, total=False):
     ttl: Duration
     """`cache`: how long an unused file stays."""
     interval: Duration
-    """`full`: how often changed files are looked for."""
+    """`full`: how often the directory is checked for changed files."""
     timeout: Duration
     """How long fetching an account may take."""
 
@@ -435,7 +435,7 @@ class JetStreamKeys(TypedDict, total=False):
     scrub_rate: int
     """Bytes per second that the scrub of stored files reads; 0: no scrub."""
     key: str
-    """The secret that stored files are encrypted with; empty: they are not encrypted."""
+    """The secret for the encryption of stored files; empty: no encryption."""
     prev_key: str
     """The previous secret, to open files encrypted with it."""
     cipher: str
@@ -460,15 +460,15 @@ class ConfigKeys(TypedDict, total=False):
     port: int
     """The port for clients; -1: any free port."""
     workers: int
-    """Processes that share the ports for clients; more than one use more than one core."""
+    """Processes that share the port for clients; each can use one core."""
     client_advertise: str
     """The address that INFO advertises to clients, `host` or `host:port`."""
     server_name: str
     """The name of the server, without spaces; empty: its id."""
     server_tags: str | Sequence[str]
-    """Tags of the server, which monitoring shows."""
+    """Tags that monitoring shows."""
     server_metadata: Mapping[str, str]
-    """Names and values of the server, which monitoring shows."""
+    """Names and values that monitoring shows."""
     debug: bool
     """Log events of connections."""
     trace: bool
@@ -504,7 +504,7 @@ class ConfigKeys(TypedDict, total=False):
     max_payload: int
     """Bytes of the largest message, headers and payload; -1: no limit."""
     max_pending: int
-    """Bytes that may wait for one client; with more it is a slow consumer and is closed."""
+    """Bytes that may wait for one client; a client with more is closed as a slow consumer."""
     max_control_line: int
     """Bytes of the longest protocol line."""
     max_connections: int
@@ -512,7 +512,7 @@ class ConfigKeys(TypedDict, total=False):
     max_subscriptions: int
     """The most subscriptions of one connection; 0 and -1: no limit."""
     max_sub_tokens: int
-    """The most tokens of the subject of a subscription; without it, no limit."""
+    """The most tokens in the subject of a subscription; absent: no limit."""
     ping_interval: Duration
     """The time between two pings of a connection."""
     ping_max: int
@@ -536,39 +536,39 @@ class ConfigKeys(TypedDict, total=False):
     no_auth_user: str
     """The user of clients without credentials."""
     tls: TlsKeys
-    """Certificates and rules of encrypted client connections."""
+    """Certificates and rules for encrypted client connections."""
     websocket: WebSocketKeys
     """The port for WebSocket clients."""
     cluster: ClusterKeys
     """The port for other servers of the cluster, and their addresses."""
     proxy_protocol: bool
-    """Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address."""
+    """Accept clients through a proxy that sends their address in a PROXY header (v1 or v2)."""
     proxies: ProxiesKeys
-    """Proxies that sign the nonces of the clients that they bring."""
+    """Proxies that sign the nonces of their clients."""
     allow_non_tls: bool
     """Also accept clients without TLS."""
     accounts: Mapping[str, AccountKeys] | Sequence[str]
     """Accounts by name, or a list of names."""
     mappings: Mapping[str, str | MapDestinationKeys | Sequence[MapDestinationKeys]]
-    """Subjects of the global account that change when a client publishes."""
+    """Changes of subjects in the global account when a client publishes."""
     system_account: str
     """The account of the server's own events and requests."""
     no_system_account: bool
     """Turn the system account off."""
     operator: str | Sequence[str]
-    """Tokens of operators, or the files that hold them: accounts and users come from tokens too."""
+    """Tokens of operators, or their files; accounts and users then come from tokens too."""
     trusted_keys: str | Sequence[str]
     """Public keys of operators, in place of their tokens."""
     resolver: str | ResolverKeys
-    """Where tokens of accounts are: `MEMORY`, `URL("...")`, or a directory."""
+    """The source of the tokens of accounts: `MEMORY`, `URL("...")`, or a directory."""
     resolver_preload: Mapping[str, str]
-    """Tokens of accounts, by the public keys of these."""
+    """Tokens of accounts, by the public key of each account."""
     resolver_pinned_accounts: str | Sequence[str]
     """The only accounts whose users may connect."""
     default_sentinel: str
-    """The token of clients that send none; that of a bearer."""
+    """The bearer token that is used for clients that send none."""
     feature_flags: Mapping[str, bool]
-    """Switches of single behaviours; only `js_ack_fc_v2`."""
+    """Switches for single features; only `js_ack_fc_v2` exists."""
     jetstream: bool | JetStreamKeys
     """JetStream: on, off, or its options."""
     store_dir: FilePath

@@ -6,7 +6,7 @@ import logging
 
 from pyjs.base.log import Log
 
-NAME = "pyjs.server"  # the logger, unless the program gives another
+NAME = "pyjs.server"  # the default logger
 LEVELS = {
     "INF": logging.INFO,
     "DBG": logging.DEBUG,

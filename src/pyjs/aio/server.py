@@ -43,11 +43,11 @@ class Server:
     ) -> None:
         """Read the configuration; nothing is opened yet.
 
-        `config` is the path of a configuration file, or Options. `keys` are keys of the configuration by name, which
-        override the file: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server listens on a
+        `config` is the path of a configuration file, Options, or a model. `keys` are configuration keys by name,
+        which override it: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server listens on a
         free port of 127.0.0.1 and stores its streams in a directory that is removed when it stops.
 
-        The log goes to `logger`, "pyjs.server" unless given, or to the `log_file` of the configuration. With `spin`
+        The log goes to `logger`, by default "pyjs.server", or to the `log_file` of the configuration. With `spin`
         the loop polls for input for up to 50 us before it sleeps: answers are faster, but use a whole core.
 
         Raises:
@@ -60,7 +60,7 @@ class Server:
         self._wants_scratch = wants_scratch(config, self._options)
         self._logger = logger
         self._spin = spin
-        self._server: ShellServer | None = None  # the one that runs
+        self._server: ShellServer | None = None  # the running server
 
     def __repr__(self) -> str:
         return f"<pyjs.aio.Server {self._server.client_url if self._server else 'not running'}>"
@@ -79,7 +79,7 @@ class Server:
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used; nothing is left open.
-            RuntimeError: it is running already.
+            RuntimeError: the server is already running.
         """
         if self._server is not None:
             raise RuntimeError(f"{self!r} runs already")
@@ -94,7 +94,7 @@ class Server:
         """Close connections and streams, and release everything. Does nothing if the server is not running.
 
         Raises:
-            RuntimeError: it runs on another event loop.
+            RuntimeError: the server runs on another event loop.
         """
         server = self._server
         if server is None:
@@ -110,17 +110,17 @@ class Server:
 
     @property
     def client_url(self) -> str:
-        """Return the URL that clients connect to, as `nats://127.0.0.1:40051`. Raises RuntimeError: not running."""
+        """Return the URL for clients, such as `nats://127.0.0.1:40051`. Raises RuntimeError if it is not running."""
         return self._running().client_url
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages, None: monitoring is off."""
+        """Return the URL of the monitoring pages, or None if monitoring is off."""
         return self._running().monitor_url
 
     @property
     def websocket_url(self) -> str | None:
-        """Return the URL for WebSocket clients, None: there is no such port."""
+        """Return the URL for WebSocket clients, or None if there is no such port."""
         return self._running().websocket_url
 
     def _running(self) -> ShellServer:
@@ -129,7 +129,7 @@ class Server:
         return self._server
 
     def _made(self) -> tuple[ShellServer, Logger | StandardLog]:
-        """Return a server for one start, and its log. Raises StartFailed: its directory or log cannot be made."""
+        """Return a server for one start, and its log. Raises StartFailed if its directory or log is unusable."""
         if not self._wants_scratch:
             log = self._opened_log()
             return ShellServer(self._options, log), log

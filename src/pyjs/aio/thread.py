@@ -33,12 +33,12 @@ class ServerThread:
         spin: bool = False,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Read the configuration like `Server`. Raises ConfigError: it is invalid."""
+        """Read the configuration like `Server`. Raises ConfigError if it is invalid."""
         self._server = Server(config, logger=logger, spin=spin, **keys)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stop_asked: asyncio.Event  # on the loop of the thread
-        self._pid = 0  # of the process that has the thread
+        self._pid = 0  # of the process that owns the thread
 
     def __enter__(self) -> Self:
         self.start()
@@ -52,11 +52,11 @@ class ServerThread:
     def start(self) -> None:
         """Start the thread and the server; clients can connect when this returns.
 
-        At its exit the program stops all running servers.
+        All running servers are stopped when the program exits.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used; the thread has ended.
-            RuntimeError: it is running already.
+            RuntimeError: the server is already running.
         """
         if self._thread is not None:
             raise RuntimeError("this server runs already")
@@ -79,7 +79,7 @@ class ServerThread:
         _running.discard(self)
         with suppress(RuntimeError):  # the loop is closed: the start failed
             self._loop.call_soon_threadsafe(self._stop_asked.set)
-        if thread.ident is None:  # the system gave none
+        if thread.ident is None:  # the system could not start a thread
             self._loop.close()
         else:
             thread.join()
@@ -87,12 +87,12 @@ class ServerThread:
 
     @property
     def client_url(self) -> str:
-        """Return the URL that clients connect to. Raises RuntimeError: the server is not running."""
+        """Return the URL for clients. Raises RuntimeError if the server is not running."""
         return self._server.client_url
 
     @property
     def monitor_url(self) -> str | None:
-        """Return the URL of the monitoring pages, None: monitoring is off."""
+        """Return the URL of the monitoring pages, or None if monitoring is off."""
         return self._server.monitor_url
 
     def _run(self, started: Future[None]) -> None:
@@ -110,7 +110,7 @@ class ServerThread:
         await self._server.stop()
 
 
-# Of the process: all that are to be stopped when it ends. atexit itself keeps a place for each call ever registered.
+# All servers to stop at the end of the process. atexit itself keeps an entry for each call ever registered.
 _running: set[ServerThread] = set()
 
 

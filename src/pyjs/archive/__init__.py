@@ -1,1 +1,1 @@
-"""Archives of streams as nats-server writes them: S2 frames and their entries. Pure: bytes in, bytes out."""
+"""Archives of streams in nats-server's format: S2 frames and their entries. Pure: bytes in, bytes out."""

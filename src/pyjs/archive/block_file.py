@@ -23,19 +23,19 @@ CHECK_SIZE = 8
 
 
 class BlockBytes:
-    """Decodes a stored block that comes in any pieces."""
+    """Decodes a stored block from pieces of any size."""
 
     def __init__(self) -> None:
-        # The first bytes, until the kind is known; of a compressed block also the last eight.
+        # The first bytes, until the kind is known; in a compressed block also the last eight.
         self._held = b""
         self._frames: FrameReader | None = None
         self._is_plain = False
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """Yield the bytes of the block that are known after `data`.
+        """Yield the bytes of the block that `data` completes.
 
         Raises:
-            BadArchive: they are damaged.
+            BadArchive: the bytes are damaged.
         """
         if self._is_plain:
             yield data
@@ -51,7 +51,7 @@ class BlockBytes:
             yield from self._frames.add(ready)
 
     def finish(self) -> bytes:
-        """Return the last bytes. Raises BadArchive: the block ends early."""
+        """Return the last bytes. Raises BadArchive if the block is incomplete."""
         if self._frames is not None and (not self._frames.is_between or len(self._held) < CHECK_SIZE):
             raise BadBlock("the compressed block ends early", 0)
         return self._rest()
@@ -61,7 +61,7 @@ class BlockBytes:
         return rest
 
     def _begin(self) -> bool:
-        """Find out the kind of the block; return whether it is compressed."""
+        """Determine the kind of the block; return whether it is compressed."""
         held = self._held
         self._is_plain = not (held[:3] == MARK[: len(held)] and (len(held) < 4 or held[3] != 0))
         if self._is_plain or len(held) < 5:

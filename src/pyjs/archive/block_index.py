@@ -1,4 +1,4 @@
-"""Indexes of message blocks: which messages of the blocks are removed.
+"""Indexes of message blocks: the removed messages of the blocks.
 
     index.db = magic 11 u8 | version u8 | messages | bytes | first sequence | first time | last sequence | last time
                | number of subjects { subject size | subject | total | first block | [ last block ] }
@@ -12,7 +12,7 @@
 Numbers without a size are varints, times signed ones; the others are little-endian. A set of version 1 has 64 words
 of bits in each node. nats-server wrote `N.idx` before 2.10, and writes `index.db` since.
 
-An index counts only if it belongs to the blocks: the check in it is that of the last record.
+An index is valid only if it belongs to the blocks: the check in it must be that of the last record.
 Source: nats-server's source, server/filestore.go and server/avl/seqset.go.
 """
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 INDEX_MAGIC, INDEX_VERSIONS = 11, range(1, 5)
 SET_MAGIC = 22
-BLOCK_MAGIC, SET_SINCE = 22, 2  # version of N.idx from which it holds a set
+BLOCK_MAGIC, SET_SINCE = 22, 2  # version of N.idx from which it contains a set
 CHECK_SIZE = 8
 SUBJECTS_AT_ONCE = 10_000
-SEQ_MASK = (1 << 63) - 1  # the highest bit of a sequence says that it was erased
+SEQ_MASK = (1 << 63) - 1  # the highest bit of a sequence marks it as erased
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class IndexedBlock:
     removed: RemovedSet
 
     def removed_ranges(self, before: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of removed sequences after the block before, which ended with the sequence `before`."""
+        """Yield the ranges of removed sequences after `before`, the last sequence of the previous block."""
         if before + 1 < self.first_seq:
             yield before + 1, self.first_seq - 1
         for first, last in self.removed.ranges():
@@ -98,7 +98,7 @@ def read_stream_index(data: bytes, stream: str) -> Generator[None, None, StreamI
     """Decode `index.db`, in steps of a few milliseconds.
 
     Raises:
-        BadArchive: it is damaged, or of an unknown version.
+        BadArchive: the index is damaged, or of an unknown version.
     """
     body, check = data[:-CHECK_SIZE], data[-CHECK_SIZE:]
     if len(body) < 2 or highway_hash(stream.encode(), body) != check:
@@ -134,7 +134,7 @@ def read_block_index(data: bytes, number: int) -> tuple[IndexedBlock, bytes]:
     """Decode `N.idx`; return the index of block `number`, and the checksum of the block's last record.
 
     Raises:
-        BadArchive: it is damaged, or of an unknown version.
+        BadArchive: the index is damaged, or of an unknown version.
     """
     if len(data) < 2 or data[0] != BLOCK_MAGIC or data[1] not in (1, SET_SINCE):
         raise BadArchive(f"{number}.idx is of an unknown version")

@@ -9,7 +9,7 @@
 The highest bit of a sequence marks an erased message: only its sequence is used. The bit below it marks a tombstone:
 the message with this sequence was removed, or this was the last sequence when the block began.
 
-The numbers of sizes are not in the check, so each is compared with the record's size. A reader holds one unfinished
+Size fields are not covered by the check, so each is compared with the record's size. A reader holds one unfinished
 record: at most RECORD_MAX bytes.
 
 Compiled: a restore reads every record (benchmarks/archives.py).
@@ -28,7 +28,7 @@ from pyjs.archive.frames import BadArchive
 cdef enum:
     HEAD_SIZE = 22              # bytes before the subject
     CHECK_SIZE = 8
-    RECORD_MAX = 33554432       # bytes; nats-server takes a larger record for damage
+    RECORD_MAX = 33554432       # bytes; nats-server treats a larger record as damage
     MESSAGE_KIND = 0
     ERASED_KIND = 1
     TOMBSTONE_KIND = 2
@@ -40,7 +40,7 @@ MESSAGE, ERASED, TOMBSTONE = MESSAGE_KIND, ERASED_KIND, TOMBSTONE_KIND
 
 
 class BadBlock(BadArchive):
-    """A message block is damaged; `offset` is the place of the first unreadable record."""
+    """A message block is damaged; `offset` is the offset of the first unreadable record in bytes."""
 
     def __init__(self, what: str, offset: int) -> None:
         super().__init__(what)
@@ -50,12 +50,12 @@ class BadBlock(BadArchive):
 cdef struct Head:
     size_t size                 # of the whole record
     size_t subject_size
-    size_t begin                # of the headers, or of the payload
-    size_t header_size          # if all of the record is there
+    size_t begin                # offset of the headers, or of the payload
+    size_t header_size          # valid if the whole record is available
 
 
 cdef bint read_head(Head* h, const uint8_t* p, size_t left) noexcept:
-    """Fill `h` from the `left` bytes at `p`; return whether a record may begin so."""
+    """Fill `h` from the `left` bytes at `p`; return whether this can be the beginning of a record."""
     cdef uint32_t size = 0, header_size = 0
     cdef uint16_t subject_size = 0
     if left < HEAD_SIZE:
@@ -83,14 +83,14 @@ cdef class BlockRecord:
 
 
 cdef class BlockReader:
-    """Reads the records of one block from bytes that come in any pieces."""
+    """Reads the records of one block from pieces of any size."""
     cdef bytes _key
     cdef bytearray _held
-    cdef size_t _at             # place in `_held` of the next record
-    cdef readonly uint64_t offset       # place of the next record in the block
-    cdef uint64_t _unfit        # one more than the place of the last record that did not fit its check; 0: none
+    cdef size_t _at             # offset of the next record in `_held`
+    cdef readonly uint64_t offset       # offset of the next record in the block
+    cdef uint64_t _unfit        # one more than the offset of the last record that did not fit its check; 0: none
     cdef readonly bytes check   # of the last record; eight zero bytes before the first one
-    cdef readonly list passed_by        # places of damaged records before those that `next` returned last
+    cdef readonly list passed_by        # offsets of damaged records before those that `next` returned last
 
     def __init__(self, str stream not None, uint32_t number) -> None:
         self._key = hashlib.sha256(f"{stream}-{number}".encode()).digest()
@@ -100,11 +100,11 @@ cdef class BlockReader:
 
     @property
     def left(self) -> int:
-        """The bytes that are not read yet."""
+        """The number of bytes that have not been read yet."""
         return len(self._held) - self._at
 
     def add(self, data) -> None:
-        """Take more bytes of the block; `next` returns their records."""
+        """Add bytes of the block; `next` returns their records."""
         del self._held[:self._at]
         self._at = 0
         self._held += data
@@ -112,7 +112,7 @@ cdef class BlockReader:
     def next(self, size_t limit) -> list:
         """Return up to `limit` records; [] if more bytes are needed.
 
-        A record that does not fit its check is passed by if the one after it fits.
+        A record that does not fit its check is skipped if the next one fits.
 
         Raises:
             BadBlock: a record is damaged.
@@ -130,9 +130,9 @@ cdef class BlockReader:
         return found
 
     cdef bint pass_by(self) except -1:
-        """Pass by the next record, which does not fit its check, once the record after it is known to fit.
+        """Skip the next record, which does not fit its check, once the record after it is known to fit.
 
-        Returns whether it did. Raises BadBlock: the record after it does not fit either.
+        Returns whether it was skipped. Raises BadBlock if the record after it does not fit either.
         """
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at
@@ -140,7 +140,7 @@ cdef class BlockReader:
         if not read_head(&first, p, left) or left < first.size + HEAD_SIZE:
             return False
         p, left = p + first.size, left - first.size
-        # A head that cannot be one is no reason to wait for more bytes: they would be held without end.
+        # If the head is impossible, do not wait for more bytes: they would be held forever.
         if read_head(&second, p, left):
             if left < second.size:
                 return False
@@ -156,7 +156,7 @@ cdef class BlockReader:
         return True
 
     cdef BlockRecord read_one(self):
-        """Return the next record; None: more bytes are needed, or it does not fit its check."""
+        """Return the next record, or None if more bytes are needed or it does not fit its check."""
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at, body
         cdef Head h
@@ -170,7 +170,7 @@ cdef class BlockReader:
         if h.begin + h.header_size + CHECK_SIZE > h.size:
             raise BadBlock(f"the record at {self.offset} claims {h.header_size} bytes of headers", self.offset)
         if self._unfit == self.offset + 1:
-            return None                     # known from an earlier look
+            return None                     # known from an earlier check
         if not self.fits(p, &h):
             self._unfit = self.offset + 1
             return None
@@ -198,7 +198,7 @@ cdef class BlockReader:
         record.seq = seq & ~(ERASED_BIT | TOMBSTONE_BIT)
 
     cdef bint fits(self, const uint8_t* p, Head* head) noexcept:
-        """Return whether a record has the right check."""
+        """Return whether a record fits its check."""
         cdef Highway h
         cdef uint64_t value
         highway_begin(&h, self._key)

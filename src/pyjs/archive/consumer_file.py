@@ -4,8 +4,8 @@
                 | number of pending [ newest time, s { entry } ] | number of redelivered { stream_seq | count }
     entry     = stream_seq | [ consumer_seq, since version 2 ] | time before the newest, s
 
-Numbers are varints, times signed ones. Sequences of entries and of redelivered messages count from the ack floor.
-Version 1 stores the delivered sequences relative to the ack floor, and times after the oldest.
+Numbers are varints, times signed ones. Sequences of entries and of redelivered messages are relative to the ack
+floor. In version 1, delivered sequences are relative to the ack floor too, and times to the oldest one.
 
 Source: nats-server's source, decodeConsumerState in server/filestore.go.
 """
@@ -34,14 +34,14 @@ class ConsumerState:
     delivered: tuple[int, int]
     ack_floor: tuple[int, int]
     pending: list[tuple[int, int, int]]  # (stream_seq, consumer_seq, time in ns) of each, in any order
-    redelivered: dict[int, int]  # by stream_seq: deliveries after the first one
+    redelivered: dict[int, int]  # stream_seq -> number of deliveries after the first one
 
 
 def read_consumer_file(data: bytes) -> Generator[None, None, ConsumerState]:
     """Return the state in `o.dat`, in steps.
 
     Raises:
-        BadArchive: it is damaged, or of an unknown version.
+        BadArchive: the data are damaged, or of an unknown version.
     """
     if len(data) < 2 or data[0] != MAGIC or data[1] not in VERSIONS:
         raise BadArchive("o.dat is of an unknown version")
@@ -80,7 +80,7 @@ def _pending(
 
 
 def _count(numbers: VarintReader) -> int:
-    """Return a number of entries, each of which has at least two bytes."""
+    """Return a number of entries; each has at least two bytes, so a larger number is damage."""
     count = numbers.unsigned()
     if count > numbers.left:
         raise BadArchive(f"o.dat claims {count} entries in {numbers.left} bytes")

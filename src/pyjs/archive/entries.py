@@ -35,7 +35,7 @@ class ArchiveEntry:
 
     name: bytes
     ts: int  # ns since the epoch
-    seq: int  # 0: no message
+    seq: int  # 0: not a message
     headers: bytes
     payload: bytes
 
@@ -49,7 +49,7 @@ END = ArchiveEntry(b"", 0, 0, b"", b"")
 
 
 def uvarint(value: int) -> bytes:
-    """Return an unsigned number, seven bits a byte, lowest first."""
+    """Return an unsigned number as a varint: seven bits a byte, lowest first."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()
@@ -68,21 +68,21 @@ def encode(name: bytes, ts: int, seq: int, headers: bytes, payload: bytes) -> by
 
 
 class EntryReader:
-    """Reads entries from bytes that come in any pieces."""
+    """Reads entries from pieces of any size."""
 
     def __init__(self, size_max: int) -> None:
-        self._size_max = size_max  # bytes of headers and payload of one entry
+        self._size_max = size_max  # maximum size in bytes of the headers and payload of one entry
         self._held = bytearray()
         self._at = 0
         self._seen_magic = False
 
     @property
     def is_between(self) -> bool:
-        """Whether the bytes so far end with an entry."""
+        """Whether the bytes so far end at the end of an entry."""
         return self._at == len(self._held)
 
     def add(self, data: bytes) -> Iterator[ArchiveEntry]:
-        """Yield the entries that are whole after `data`.
+        """Yield the entries that `data` completes.
 
         Raises:
             BadArchive: the bytes are not an archive, or an entry is too large.
@@ -121,7 +121,7 @@ class EntryReader:
         return ArchiveEntry(name, ts, seq, body[:header_size], body[header_size:])
 
     def _head(self) -> tuple[int, list[int]] | None:
-        """Return the end of the five numbers at the current place, and the numbers; None: more bytes are needed."""
+        """Return the end of the five numbers at the current position, and the numbers, or None if incomplete."""
         held, at, numbers = self._held, self._at, []
         end = len(held)
         for _ in range(5):

@@ -4,9 +4,9 @@
     0xff   identifier "S2sTwO" or "sNaPpY"; the first frame
     0x00   masked CRC-32C of the decoded bytes u32 | a block (s2.pyx)
     0x01   masked CRC-32C u32 | the bytes themselves
-    0x80 .. 0xfe   padding, an index and other things to pass over; 0x02 .. 0x7f cannot be read
+    0x80 .. 0xfe   padding, an index and other skippable frames; 0x02 .. 0x7f cannot be read
 
-One frame is decoded at a time: at most 4 MiB come out of it, whatever it claims.
+One frame is decoded at a time, into at most 4 MiB, whatever its header claims.
 Source: google/snappy framing_format.txt; klauspost/compress/s2 (larger blocks, its identifier).
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 IDENTIFIERS = (b"S2sTwO", b"sNaPpY")
 HEAD = b"\xff\x06\x00\x00sNaPpY"
-BLOCK_SIZE = 64 * 1024  # the most that a Snappy frame may hold
+BLOCK_SIZE = 64 * 1024  # maximum size in bytes of a Snappy frame's data
 DECODED_MAX = 4 << 20
-FRAME_MAX = DECODED_MAX + (64 << 10)  # bytes of a frame: incompressible ones grow a little
+FRAME_MAX = DECODED_MAX + (64 << 10)  # bytes of a frame: incompressible data grow a little
 COMPRESSED, PLAIN, IDENTIFIER = 0x00, 0x01, 0xFF
 SKIPPABLE = 0x80
 
@@ -35,7 +35,7 @@ class BadArchive(ValueError):
 
 
 def frame(data: bytes | memoryview) -> bytes:
-    """Return the frame of at most BLOCK_SIZE bytes."""
+    """Return the frame for at most BLOCK_SIZE bytes."""
     assert len(data) <= BLOCK_SIZE
     crc = masked_crc(data).to_bytes(4, "little")
     packed = bytes(snappy.compress_raw(data))
@@ -44,19 +44,19 @@ def frame(data: bytes | memoryview) -> bytes:
 
 
 class FrameWriter:
-    """Collects bytes and makes frames of them."""
+    """Collects bytes and writes them as frames."""
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._began = False
 
     def add(self, data: bytes) -> bytes:
-        """Return the frames that are full after `data`."""
+        """Return the frames that `data` fills."""
         self._held += data
         return self._frames(len(self._held) // BLOCK_SIZE * BLOCK_SIZE)
 
     def finish(self) -> bytes:
-        """Return the last frames."""
+        """Return the remaining frames."""
         return self._frames(len(self._held))
 
     def _frames(self, size: int) -> bytes:
@@ -69,7 +69,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Decodes frames from bytes that come in any pieces."""
+    """Decodes frames from pieces of any size."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -77,11 +77,11 @@ class FrameReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether the bytes so far end with a frame."""
+        """Whether the bytes so far end at the end of a frame."""
         return not self._held
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decoded bytes of each frame; b"" for a frame without data.
+        """Yield the decoded bytes of each frame, b"" for a frame without data.
 
         Raises:
             BadArchive: a frame is damaged or unknown.

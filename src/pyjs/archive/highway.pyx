@@ -16,7 +16,7 @@ cdef uint64_t[4] SECOND = [0x3bd39e10cb0ef593ULL, 0xc0acf169b5f18a8cULL, 0xbe546
 
 
 cdef inline uint64_t swapped(uint64_t value) noexcept nogil:
-    """Return `value` with its halves exchanged."""
+    """Return `value` with its halves swapped."""
     return (value >> 32) | (value << 32)
 
 
@@ -32,7 +32,7 @@ cdef void highway_begin(Highway* h, const uint8_t* key) noexcept nogil:
 
 
 cdef inline void zipper(uint64_t b, uint64_t a, uint64_t* to_b, uint64_t* to_a) noexcept nogil:
-    """Add the bytes of two lanes, interleaved, to two others."""
+    """Add the bytes of two lanes, interleaved, to two other lanes."""
     to_a[0] += (((a & 0xff000000ULL) | (b & 0xff00000000ULL)) >> 24) \
         | (((a & 0xff0000000000ULL) | (b & 0xff000000000000ULL)) >> 16) | (a & 0xff0000ULL) \
         | ((a & 0xff00ULL) << 32) | ((b & 0xff00000000000000ULL) >> 8) | (a << 56)

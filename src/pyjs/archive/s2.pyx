@@ -1,7 +1,7 @@
 """Blocks of S2 and Snappy, decoded, and the CRC-32C of their frames.
 
 A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
-the first byte are the kind; an S2 block may repeat the offset of the copy before (a one-byte copy with offset 0).
+the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with offset 0).
 Every read and every copy is checked against both buffers. cramjam compresses: Snappy blocks are S2 blocks.
 
 Compiled: a restore decodes every byte of an archive (benchmarks/archives.py).
@@ -47,7 +47,7 @@ def decode_block(block not None, size_t size_max) -> bytes:
     """Return the decoded block.
 
     Raises:
-        ValueError: it is damaged, or decodes to more than `size_max` bytes.
+        ValueError: the block is damaged, or decodes to more than `size_max` bytes.
     """
     cdef size_t n = 0, at = 0, size = 0
     cdef const uint8_t* p = <const uint8_t*> borrowed(block, &n)
@@ -77,7 +77,7 @@ def decode_block(block not None, size_t size_max) -> bytes:
 
 
 cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept nogil:
-    """Decode the elements at `p` into `out`; return whether they are valid and fill it."""
+    """Decode the elements at `p` into `out`; return whether they are valid and fill it exactly."""
     cdef size_t at = 0, made = 0, length = 0, offset = 0, extra, k
     cdef uint8_t tag
     while at < n:
@@ -111,7 +111,7 @@ cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept n
             at += 1
             if k:
                 offset = k
-            elif length >= 5:           # a repeat with its length behind it
+            elif length >= 5:           # a repeat, followed by its length
                 extra = length - 4
                 if n - at < extra:
                     return False
@@ -123,7 +123,7 @@ cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept n
         if offset >= length:
             memcpy(out + made, out + made - offset, length)
         else:
-            for k in range(length):     # the copy overlaps with what it makes
+            for k in range(length):     # the copy overlaps with its own output
                 out[made + k] = out[made + k - offset]
         made += length
     return made == size

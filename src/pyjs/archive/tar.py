@@ -6,7 +6,7 @@ A header of type `x` has a longer name, a larger size or a finer time for the fi
 absolute names and names with `..` are refused: nothing is written under these names, but no server writes such an
 archive.
 
-The standard library checks each header; this module takes bytes as they come and holds one header.
+The standard library checks each header; this module reads bytes as they arrive and holds one header.
 Source: pax of POSIX.1-2001; archive/tar of Go, which wrote them.
 """
 
@@ -30,7 +30,7 @@ REGULAR, EXTENSION = (b"0", b"\0"), b"x"
 
 @dataclass(frozen=True, slots=True)
 class FileStart:
-    """A file begins; `size` bytes follow."""
+    """The start of a file; `size` bytes follow."""
 
     name: str
     size: int
@@ -38,19 +38,19 @@ class FileStart:
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """All bytes of the file have come."""
+    """The end of a file."""
 
 
 class Part(Enum):
     """The meaning of the next bytes."""
 
     HEADER = "header"
-    EXTENSION = "extension"  # of the header after it
+    EXTENSION = "extension"  # of the following header
     FILE = "file"
 
 
 class TarReader:
-    """Reads files from bytes that come in any pieces."""
+    """Reads files from pieces of any size."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -62,14 +62,14 @@ class TarReader:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the end of the archive came."""
+        """Whether the end of the archive was read."""
         return self._zeros >= 2
 
     def add(self, data: bytes) -> Iterator[FileStart | FileEnd | bytes]:
         """Yield the starts, the bytes and the ends of files in `data`.
 
         Raises:
-            BadArchive: it is not such an archive.
+            BadArchive: the bytes are not such an archive.
         """
         self._held += data
         while True:
@@ -97,7 +97,7 @@ class TarReader:
         return part
 
     def _pass_padding(self) -> bool:
-        """Drop the bytes after the last file or extension; return whether all of them came."""
+        """Drop the bytes after the last file or extension; return whether all of them were read."""
         part = min(self._padding, len(self._held))
         del self._held[:part]
         self._padding -= part

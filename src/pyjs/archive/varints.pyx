@@ -11,9 +11,9 @@ from pyjs.archive.frames import BadArchive
 
 
 cdef class VarintReader:
-    """Reads numbers from `data`, from the place `at` on."""
+    """Reads numbers from `data`, starting at offset `at`."""
     cdef bytes _data
-    cdef readonly size_t at             # place of the next number; never beyond the end
+    cdef readonly size_t at             # offset of the next number; never beyond the end
 
     def __init__(self, bytes data not None, size_t at=0) -> None:
         self._data = data
@@ -21,28 +21,28 @@ cdef class VarintReader:
 
     @property
     def left(self) -> int:
-        """The bytes from `at` to the end."""
+        """The number of bytes from `at` to the end."""
         return len(self._data) - self.at
 
     def unsigned(self) -> int:
-        """Return the next number. Raises BadArchive: it is not whole, or has more than 64 bits."""
+        """Return the next number. Raises BadArchive if it is incomplete, or has more than 64 bits."""
         return self.read()
 
     def signed(self) -> int:
-        """Return the next signed number. Raises BadArchive: as `unsigned`."""
+        """Return the next signed number. Raises BadArchive, as `unsigned` does."""
         cdef uint64_t value = self.read()
         return <int64_t> (value >> 1) ^ -<int64_t> (value & 1)
 
     def take(self, size_t size) -> bytes:
-        """Return the next `size` bytes. Raises BadArchive: there are fewer."""
+        """Return the next `size` bytes. Raises BadArchive if there are fewer."""
         cdef size_t begin = self.at
         self.pass_by(size)
         return self._data[begin:begin + size]
 
     def skip_subjects(self, size_t limit, bint with_last) -> None:
-        """Pass by `limit` subjects, each with its total, its first block and its last one.
+        """Skip `limit` subjects, each with its total, its first block and its last block.
 
-        Without `with_last` the last block is there only if the total is above 1. Raises BadArchive: as `take`.
+        Without `with_last`, the last block is only there if the total is above 1. Raises BadArchive, as `take` does.
         """
         cdef uint64_t total
         while limit:

@@ -1,1 +1,1 @@
-"""The seams (time, chance, disk) and small tools. Imports no other package of the server."""
+"""The seams (time, randomness, disk) and small tools. Imports no other package of the server."""

@@ -1,4 +1,4 @@
-"""Guarded maps of files: an unreadable page (the file was cut, or a bad sector) becomes zeros.
+"""Guarded maps of files: an unreadable page (a truncated file, or a bad sector) becomes zeros.
 
 Reading such a page raises SIGBUS, which would end the process. In a guarded map the handler replaces the page by
 zeros and counts it; the checksum of the lost bytes then does not fit, and readers check it. Any other SIGBUS goes to
@@ -41,7 +41,7 @@ def release(ssize_t slot) -> None:
 
 
 def bad_page_count() -> int:
-    """Return how many pages became zeros so far."""
+    """Return the number of pages that have become zeros so far."""
     return pyjs_bad()
 
 

@@ -3,9 +3,9 @@
 An input value has two ranges:
 
 - `NUMBERS`: the range that the reader accepts, which is that of its type in nats-server. A value outside is refused
-  with nats-server's error.
-- `TAKEN`: the range that the engine uses. Many fields accept more than fits in a C integer after adding a time. The
-  configuration stores and shows the given value; the engine copies `taken(field, value)` into its own attributes.
+with nats-server's error.
+- `TAKEN`: the range that the engine uses. Many fields accept numbers that overflow a C integer once a time is added.
+The configuration stores and shows the given value; the engine copies `taken(field, value)` into its attributes.
 
 Readers and tests/fuzz/test_border.py use the same tables: tests/support/border.py lists the kind of each field.
 
@@ -26,7 +26,7 @@ class Range(NamedTuple):
     high: int
 
     def clamp(self, value: int) -> int:
-        """Return the number of the range that is nearest to `value`."""
+        """Return the number in the range that is nearest to `value`."""
         return min(max(value, self.low), self.high)
 
 
@@ -35,16 +35,16 @@ INT64 = Range(-(1 << 63), (1 << 63) - 1)
 UINT32 = Range(0, (1 << 32) - 1)
 UINT64 = Range(0, (1 << 64) - 1)
 
-# Accepted range of each number kind of a request, by its name in error texts.
+# Accepted range of each kind of number in a request, by its name in error texts.
 NUMBERS = {"int": INT64, "int64": INT64, "int32": INT32, "uint64": UINT64, "time.Duration": INT64}
 
-DURATION_SIZE_MAX = 1000  # bytes of a duration in a header or an ack: each of its parts costs a microsecond
+DURATION_SIZE_MAX = 1000  # bytes of a duration in a header or an ack; each of its parts costs a microsecond
 JSON_DEPTH_MAX = 10_000  # nested objects and lists
 TIME_NS = Range(-62_167_219_200 * NS_PER_S, 253_402_300_800 * NS_PER_S - 1)  # the years 0 to 9999
-SEQ_MAX = UINT64.high - 1  # of a message, so that last_seq + 1 fits in 64 bits
+SEQ_MAX = UINT64.high - 1  # of a message; last_seq + 1 must fit in 64 bits
 SPAN_NS = Range(0, 1 << 61)  # 73 years: two of them added to a time of this century fit in 64 bits
 
-# Range that the engine uses, where it is smaller than the range of the field's kind.
+# The range that the engine uses, if it is smaller than the range of the field's kind.
 TAKEN = {
     "max_age": SPAN_NS,
     "duplicate_window": SPAN_NS,
@@ -56,10 +56,8 @@ TAKEN = {
     "inactive_threshold": SPAN_NS,
     "idle_heartbeat": SPAN_NS,
     "priority_timeout": SPAN_NS,
-    "expires": Range(-1, SPAN_NS.high),  # below 0 it has ended already
-    "pull_heartbeat": Range(
-        1_000_000, SPAN_NS.high
-    ),  # shorter ones would keep the server busy with nothing else
+    "expires": Range(-1, SPAN_NS.high),  # below 0 it has already expired
+    "pull_heartbeat": Range(1_000_000, SPAN_NS.high),  # shorter ones would occupy the server completely
     "pause_until": Range(0, INT64.high),
     "max_deliver": UINT32,  # 0: no limit
     "max_waiting": Range(0, INT32.high),
@@ -69,10 +67,10 @@ TAKEN = {
 
 
 def taken(field: str, value: int) -> int:
-    """Return the value that the engine uses for a field: the nearest one in its range."""
+    """Return the value in the range of a field that is nearest to `value`; the engine uses this one."""
     return TAKEN[field].clamp(value)
 
 
 def wrapped_ns(time_ns: int) -> int:
-    """Return a time wrapped to 64 bits, as nats-server compares it: times before 1677 or after 2262 change."""
+    """Return a time wrapped to 64 bits, as nats-server compares it; this changes times before 1677 or after 2262."""
     return (time_ns + (1 << 63)) % (1 << 64) - (1 << 63)

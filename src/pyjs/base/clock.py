@@ -1,6 +1,6 @@
-"""The seam for time: a monotonic clock for deadlines, and wall time beside it.
+"""The seam for time: a monotonic clock for deadlines, and the wall time.
 
-A server has one Clock (server/system/clock.py has the real one); tests move a virtual one. Nothing else reads time.
+A server has one Clock (server/system/clock.py is the real one); tests move a virtual one. No other code reads time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Clock:
     """
 
     def now_ns(self) -> int:
-        """Return nanoseconds: wall time of the start plus the time since then; never decreases."""
+        """Return the wall time of the start plus the time since then, in nanoseconds; it never decreases."""
         raise NotImplementedError("a Clock subclass supplies the time")
 
     def skew_ns(self) -> int:
-        """Return wall time minus `now_ns`; negative: the wall clock was set back."""
+        """Return wall time minus `now_ns`; negative after the wall clock was set back."""
         return 0
 
     def wall_ns(self) -> int:
@@ -30,7 +30,7 @@ class Clock:
 
 
 class VirtualClock(Clock):
-    """A clock that only `advance` moves. For tests and simulations."""
+    """A clock that only `advance` moves, for tests and simulations."""
 
     def __init__(self, now_ns: int = 1_700_000_000 * NS_PER_S) -> None:
         self._now_ns = now_ns
@@ -41,7 +41,7 @@ class VirtualClock(Clock):
         return self._now_ns
 
     def skew_ns(self) -> int:
-        """Return the sum of the steps."""
+        """Return the sum of all steps of the wall clock."""
         return self._skew_ns
 
     def step_wall(self, ns: int) -> None:
@@ -49,6 +49,6 @@ class VirtualClock(Clock):
         self._skew_ns += ns
 
     def advance(self, ns: int) -> None:
-        """Move `ns` nanoseconds forward."""
+        """Move the clock `ns` nanoseconds forward."""
         assert ns >= 0
         self._now_ns += ns

@@ -1,7 +1,7 @@
 """The seam for files: the calls that the store makes once per batch or file, never per message.
 
 Below `server/`, only OsDisk touches the file system. Subclasses for tests fail at the k-th call, forget unsynced
-bytes, or count calls. Every call raises the system's OSError.
+bytes, or count calls. Every method raises the system's OSError.
 
 The caller is responsible for the order of effects: the bytes of a file are durable after `sync_file`, its name after
 `sync_dir` of its directory.
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pyjs.base.file_map import FileMap
 
     Image: TypeAlias = FileMap | bytes  # a file as bytes: mapped, or an empty one
-    Part: TypeAlias = bytes | bytearray | memoryview  # of a file that is written
+    Part: TypeAlias = bytes | bytearray | memoryview  # of a file being written
 
 PAGE_SIZE = 4096
-STATFS_SIZE = 256  # larger than every struct statfs, which begins with the type, a long
+STATFS_SIZE = 256  # bytes; larger than every struct statfs, which begins with the type, a long
 # Types of file systems (statfs(2)) whose syncfs makes everything durable and reports errors. On others, such as those
-# in user space, it may return earlier.
+# in user space, it may return too early.
 # ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs.
 SYNCFS_TYPES = frozenset((0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630))
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
@@ -36,7 +36,7 @@ SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
 class Disk(Protocol):
-    """Files by path and descriptor; subclasses implement it."""
+    """Files by path and descriptor; implemented by subclasses."""
 
     open_files_max: int = 512  # descriptors for the files of streams and consumers
 
@@ -59,10 +59,10 @@ class Disk(Protocol):
         """Return the bytes of a small file."""
 
     def size_of(self, fd: int) -> int:
-        """Return the length of an open file."""
+        """Return the size of an open file in bytes."""
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut a file, or extend it with zeros."""
+        """Truncate a file, or extend it with zeros."""
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
         """Reserve space for offset .. offset + size, so that a later write there does not fail for lack of space."""
@@ -74,19 +74,19 @@ class Disk(Protocol):
         """Make the names in a directory durable."""
 
     def open_directory(self, path: str) -> int:
-        """Return a descriptor of a directory for `sync_filesystem`, which reports errors since this call."""
+        """Return a descriptor of a directory for `sync_filesystem`, which reports errors that occur from now on."""
 
     def sync_filesystem(self, fd: int) -> None:
         """Make the whole file system of a directory durable (syncfs), including writes of other programs.
 
         Raises:
-            OSError: ENOSYS or EOPNOTSUPP: not supported or not trusted here; otherwise a write failed.
+            OSError: ENOSYS or EOPNOTSUPP if it is not supported or not trusted here; otherwise a write failed.
         """
 
     def check_file(self, fd: int) -> None:
-        """Wait until an open file has no write in progress; raise an error of a write that was not reported before.
+        """Wait until an open file has no write in progress; raise the error of a write that was not reported before.
 
-        After `sync_filesystem` the file's bytes are then durable, as after `sync_file`.
+        If this follows `sync_filesystem`, the file's bytes are durable, as after `sync_file`.
         """
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:
@@ -96,7 +96,7 @@ class Disk(Protocol):
         """Return a read-only map of the first `size` bytes; it holds no descriptor."""
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory atomically; an existing file of the new name is replaced."""
+        """Rename a file or directory atomically; an existing file with the new name is replaced."""
 
     def unlink(self, path: str) -> None:
         """Remove a file."""
@@ -107,23 +107,23 @@ class Disk(Protocol):
     def remove_some(self, path: str, files_max: int) -> int:
         """Remove up to `files_max` files below a directory, then the directory; return the number of removed files.
 
-        Fewer than `files_max`: the directory is gone.
+        If that is less than `files_max`, the directory is gone.
         """
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with everything in it."""
 
     def list_dir(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; [] without a directory."""
+        """Return the sorted names in a directory, or [] if there is no directory."""
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory of that name."""
+        """Return whether there is a file or directory at `path`."""
 
     def lock(self, path: str) -> int:
         """Take an exclusive lock on a file, created if missing; return its descriptor, which holds the lock.
 
         Raises:
-            BlockingIOError: another process has it.
+            BlockingIOError: another process holds the lock.
         """
 
     def lock_shared(self, path: str) -> int:
@@ -137,26 +137,26 @@ class Disk(Protocol):
         """Take an exclusive or shared lock on a directory; return its descriptor, which holds the lock.
 
         Raises:
-            BlockingIOError: another process has it.
+            BlockingIOError: another process holds the lock.
             OSError: the file system does not lock directories.
         """
 
     def unlock(self, fd: int) -> None:
-        """Release a lock of `lock`, `lock_shared` or `lock_directory`, and close its descriptor."""
+        """Release a lock from `lock`, `lock_shared` or `lock_directory`, and close its descriptor."""
         self.close_file(fd)
 
     def is_directory(self, path: str) -> bool:
-        """Return whether there is a directory of that name."""
+        """Return whether there is a directory at `path`."""
 
     def is_file(self, path: str) -> bool:
-        """Return whether there is a regular file of that name."""
+        """Return whether there is a regular file at `path`."""
 
     def real_path(self, path: str) -> str:
-        """Return the absolute path without links."""
+        """Return the absolute path with symbolic links resolved."""
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Return whether an error is a lack of descriptors or memory: the call may work later, the file has no fault."""
+    """Return whether an error is a lack of descriptors or memory, so the call may work later."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
@@ -170,10 +170,10 @@ def closing(disk: Disk, fd: int) -> Iterator[int]:
 
 
 def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = True) -> None:
-    """Write a file, or replace its contents, and sync it; the caller syncs its name.
+    """Write a file, or replace its contents, and sync it; the caller syncs the directory.
 
     Raises:
-        OSError: a part of the file may be written.
+        OSError: a write failed; a part of the file may be written.
     """
     with closing(disk, disk.open_file(path, create=True)) as fd:
         disk.truncate(fd, 0)
@@ -189,7 +189,7 @@ def read_around(disk: Disk, path: str) -> bytes:
     """Return the bytes of a file, with zeros for unreadable pages.
 
     Raises:
-        OSError: another error than an unreadable page.
+        OSError: an error other than an unreadable page.
     """
     try:
         return disk.read_file(path)
@@ -202,7 +202,7 @@ def read_around(disk: Disk, path: str) -> bytes:
 
 
 def _page(disk: Disk, fd: int, size: int, offset: int) -> bytes:
-    """Return a page of a file; zeros if it is unreadable."""
+    """Return a page of a file, or zeros if it is unreadable."""
     try:
         return disk.read_at(fd, size, offset).ljust(size, b"\0")
     except OSError as error:
@@ -212,16 +212,16 @@ def _page(disk: Disk, fd: int, size: int, offset: int) -> bytes:
 
 
 _libc = ctypes.CDLL(None, use_errno=True)  # its calls release the GIL
-_syncfs = getattr(_libc, "syncfs", None)  # None: the platform has none
+_syncfs = getattr(_libc, "syncfs", None)  # None: not available on this platform
 _sync_file_range = getattr(_libc, "sync_file_range", None)
 _WHOLE = ctypes.c_int64(0)
-_Statfs = ctypes.c_char * STATFS_SIZE  # made once: a type is a cycle
+_Statfs = ctypes.c_char * STATFS_SIZE  # created once, since a type is a reference cycle
 # SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE, _WAIT_AFTER: reports errors as fdatasync does.
 WRITE_AND_WAIT = 1 | 2 | 4
 
 
 def _type_of_filesystem(fd: int) -> int:
-    """Return the type of the file system of a descriptor; 0: unknown."""
+    """Return the type of the file system of a descriptor, or 0 if unknown."""
     found = _Statfs()
     if _libc.fstatfs(fd, found) != 0:
         return 0
@@ -262,11 +262,11 @@ class OsDisk(Disk):
             return file.read()
 
     def size_of(self, fd: int) -> int:
-        """Return the length of an open file."""
+        """Return the size of an open file in bytes."""
         return os.fstat(fd).st_size
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut a file, or extend it with zeros."""
+        """Truncate a file, or extend it with zeros."""
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
@@ -289,7 +289,7 @@ class OsDisk(Disk):
             os.close(fd)
 
     def open_directory(self, path: str) -> int:
-        """Return a descriptor of a directory for `sync_filesystem`, which reports errors since this call."""
+        """Return a descriptor of a directory for `sync_filesystem`, which reports errors that occur from now on."""
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def sync_filesystem(self, fd: int) -> None:
@@ -316,7 +316,7 @@ class OsDisk(Disk):
         return FileMap(fd, size)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory atomically; an existing file of the new name is replaced."""
+        """Rename a file or directory atomically; an existing file with the new name is replaced."""
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
@@ -337,7 +337,7 @@ class OsDisk(Disk):
     def remove_some(self, path: str, files_max: int) -> int:
         """Remove up to `files_max` files below a directory, then the directory; return the number of removed files.
 
-        Fewer than `files_max`: the directory is gone.
+        If that is less than `files_max`, the directory is gone.
         """
         removed = 0
         with os.scandir(path) as entries:
@@ -364,14 +364,14 @@ class OsDisk(Disk):
         os.rmdir(path)
 
     def list_dir(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; [] without a directory."""
+        """Return the sorted names in a directory, or [] if there is no directory."""
         try:
             return sorted(os.listdir(path))
         except FileNotFoundError:
             return []
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory of that name."""
+        """Return whether there is a file or directory at `path`."""
         return os.path.exists(path)
 
     def lock(self, path: str) -> int:
@@ -397,18 +397,18 @@ class OsDisk(Disk):
 
     def unlock(self, fd: int) -> None:
         """Release a lock, and close its descriptor."""
-        # Closing alone would leave it with a forked child, which has the file as well.
+        # Closing alone would leave the lock with a forked child, which has the file open as well.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
     def is_directory(self, path: str) -> bool:
-        """Return whether there is a directory of that name."""
+        """Return whether there is a directory at `path`."""
         return os.path.isdir(path)
 
     def is_file(self, path: str) -> bool:
-        """Return whether there is a regular file of that name."""
+        """Return whether there is a regular file at `path`."""
         return os.path.isfile(path)
 
     def real_path(self, path: str) -> str:
-        """Return the absolute path without links."""
+        """Return the absolute path with symbolic links resolved."""
         return os.path.realpath(path)

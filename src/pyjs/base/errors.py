@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-# Errors of decoding bytes whose checksum is right but whose contents are invalid.
+# Errors from decoding bytes whose checksum is right but whose contents are invalid.
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 class PyjsError(Exception):
-    """Base of every error that a user may see; its text names the place, the cause and the remedy."""
+    """The base of all errors shown to users; the text names the place, the cause and the remedy."""
 
 
 def reason_of(error: OSError) -> str:
-    """Return the system's text of an error, in lower case as Go writes it."""
+    """Return the system's text of an error, in lower case like Go's."""
     return (error.strerror or str(error)).lower()
 
 

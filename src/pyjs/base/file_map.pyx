@@ -1,7 +1,7 @@
-"""Read-only maps of files whose unreadable pages become zeros; and anonymous mapped memory.
+"""Read-only maps of files whose unreadable pages become zeros, and anonymous mapped memory.
 
-A map holds no descriptor, unlike one of the mmap module: a store of thousands of segments maps most of them, and a
-process has few descriptors. The file may be closed, renamed and removed while it is mapped.
+Unlike a map of the mmap module, this one holds no descriptor: a store of thousands of segments maps most of them, and
+a process has few descriptors. The file may be closed, renamed and removed while it is mapped.
 
 Imported with the first map, since it installs a handler for SIGBUS. Compiled: a start maps and unmaps each segment
 (benchmarks/store_start.py).
@@ -31,14 +31,14 @@ cdef class FileMap:
     """The first bytes of a file, guarded until it is unmapped."""
     cdef void* data             # NULL: closed
     cdef readonly Py_ssize_t size
-    cdef Py_ssize_t exports     # views of it
+    cdef Py_ssize_t exports     # number of views
     cdef Py_ssize_t slot        # of the guard; below 0: none
 
     def __cinit__(self, int fd, Py_ssize_t size) -> None:
         """Map the first `size` bytes.
 
         Raises:
-            ValueError: the file is shorter, or `size` is 0.
+            ValueError: the file is shorter than `size`, or `size` is 0.
             OSError: mapping failed.
         """
         global n_open
@@ -85,14 +85,14 @@ cdef class FileMap:
         return self
 
     def __exit__(self, *exc) -> None:
-        """Unmap."""
+        """Unmap the file."""
         self.close()
 
     def close(self) -> None:
-        """Unmap.
+        """Unmap the file.
 
         Raises:
-            BufferError: there are views of it.
+            BufferError: views of the map exist.
         """
         global n_open
         if self.exports:
@@ -104,11 +104,11 @@ cdef class FileMap:
             n_open -= 1
 
     def unguard(self) -> None:
-        """Remove the guard, for readers without checks: an unreadable page ends the process again."""
+        """Remove the guard, for readers without checks; an unreadable page then kills the process again."""
         release(self.slot)
         self.slot = -1
 
 
 def blank_memory(size_t size):
-    """Return memory of zeros whose pages are allocated when they are written; freed with its last reference."""
+    """Return zeroed memory whose pages are allocated on write; freed with its last reference."""
     return anonymous.mmap(-1, max(size, 1), flags=anonymous.MAP_PRIVATE | anonymous.MAP_ANONYMOUS)

@@ -20,12 +20,12 @@ _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
 def time_text(ns: int) -> str:
-    """Return RFC 3339 in UTC without trailing zeros of the second; 0 is Go's zero time."""
+    """Return the time in RFC 3339 and UTC, without trailing zeros of the fraction; 0 is Go's zero time."""
     return moment_text(ns) if ns else ZERO_TIME
 
 
 def moment_text(ns: int) -> str:
-    """Return `time_text` of a time that is always set; 0 is the start of 1970."""
+    """Return `time_text` for a time that is always set: 0 is the start of 1970."""
     second, rest = divmod(ns, NS_PER_S)
     day, second = divmod(second, 86400)
     minute, second = divmod(second, 60)
@@ -38,13 +38,13 @@ def _date(day: int) -> str:
     if len(_dates) >= DATES_MAX:
         _dates.clear()
     year, rest = divmod(DAY_OF_1970 + day - 1 + DAYS_OF_400_YEARS, DAYS_OF_400_YEARS)
-    shown = date.fromordinal(rest + 1)  # the calendar repeats; `date` knows no year 0
+    shown = date.fromordinal(rest + 1)  # the calendar repeats; `date` does not support year 0
     text = _dates[day] = f"{shown.year + 400 * (year - 1):04d}-{shown.month:02d}-{shown.day:02d}"
     return text
 
 
 def day_of(year: int, month: int, day: int) -> int:
-    """Return the number of a day, where the first of year 1 is 1; years from 0.
+    """Return the number of a day, counted from 1 on the first day of year 1. Year 0 is allowed.
 
     Raises:
         ValueError: there is no such day.
@@ -53,7 +53,7 @@ def day_of(year: int, month: int, day: int) -> int:
 
 
 def duration_text(ns: int) -> str:
-    """Return a duration as `1h2m3.5s`; below a second in the largest of ms, µs, ns that fits."""
+    """Return a duration as `1h2m3.5s`; below a second in the largest unit of ms, µs, ns that fits."""
     if ns == 0:
         return "0s"
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
@@ -79,7 +79,7 @@ def _decimal(value: int, unit: int) -> str:
 
 
 def uptime_text(ns: int) -> str:
-    """Return whole seconds as `1y2d3h4m5s`, from the largest part that is not zero."""
+    """Return whole seconds as `1y2d3h4m5s`, beginning with the largest nonzero part."""
     seconds, parts = max(ns, 0) // NS_PER_S, ""
     for unit, size in _LARGE_UNITS:
         count, seconds = divmod(seconds, size)
@@ -89,7 +89,7 @@ def uptime_text(ns: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return a size as `64.00 MB`, in powers of 1024; below 1024 as `17 B`."""
+    """Return a size in bytes as `64.00 MB`, in powers of 1024; below 1024 as `17 B`."""
     if size < 1024:
         return f"{size} B"
     scaled, unit = size / 1024, 0
@@ -113,7 +113,7 @@ def quoted(text: str) -> str:
 
 
 def quoted_bytes(value: bytes) -> str:
-    """Return a client's text `value` as `quoted` does."""
+    """Return a client's text `value` in the form of `quoted`."""
     return quoted(value.decode("utf-8", "surrogateescape"))
 
 

@@ -9,7 +9,7 @@ cdef enum:
     ROOM_MIN = 16               # items of the first allocation
 
 cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Resize an array to exactly `count` items of `size` bytes; -1: no memory, the array is unchanged."""
+    """Resize an array to exactly `count` items of `size` bytes; return -1 (unchanged) without memory."""
     cdef void* grown = realloc(items[0], count * size)
     if grown == NULL:
         return -1
@@ -18,13 +18,13 @@ cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) n
     return 0
 
 cdef inline int grow(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Make room for `count` items of `size` bytes, by doubling; 0, -1: no memory, the array is unchanged."""
+    """Make room for `count` items of `size` bytes, by doubling; return 0, or -1 (unchanged) without memory."""
     if count <= room[0]:
         return 0
     return grow_to(items, room, max(count, room[0] * 2, <size_t> ROOM_MIN), size)
 
 cdef inline int grow_by_half(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """As `grow`, by half: for arrays of millions of items, whose spare room would waste memory."""
+    """Do the same as `grow`, but by half: for arrays of millions of items, whose spare room wastes memory."""
     if count <= room[0]:
         return 0
     return grow_to(items, room, max(count, room[0] + (room[0] >> 1) + 4), size)

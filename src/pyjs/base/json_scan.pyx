@@ -1,9 +1,9 @@
 """A JSON scanner with nats-server's texts of syntax errors; it also finds the raw text of a value.
 
 Slow and rarely used: readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid text, for
-text that the JSON library refuses, or for the raw form of a number in an error text. It reads document after
-document. Open containers are in an array, so the depth of a client's body does not use the C stack. A value deeper
-than VALUES_DEPTH, which no table of fields reaches, is checked and left out, so memory is at most a few times the
+text that the JSON library refuses, or for the raw form of a number in an error text. It reads one document after
+another. Open containers are in an array, so a deeply nested body does not use the C stack. A value deeper
+than VALUES_DEPTH, which no table of fields reaches, is checked but not built, so memory is at most a few times the
 body.
 
 Knows nothing of fields or kinds. Compiled: a megabyte with an error in its last byte must not block other clients
@@ -17,14 +17,14 @@ import re
 from pyjs.base.bounds import JSON_DEPTH_MAX
 
 cdef enum:
-    VALUES_DEPTH = 8            # containers around the deepest value that is built
+    VALUES_DEPTH = 8            # maximum depth of containers around a value that is built
     DEPTH_MAX = 10000           # JSON_DEPTH_MAX
-    SMALL_DIGITS = 18           # a number of at most so many digits fits in 64 bits
-    DIGITS_MAX = 20             # a number of more digits does not
+    SMALL_DIGITS = 18           # a number with at most so many digits fits in 64 bits
+    DIGITS_MAX = 20             # a number with more digits does not fit
 
 assert DEPTH_MAX == JSON_DEPTH_MAX
-BEYOND = 10**DIGITS_MAX         # stands for a whole number that no kind takes
-REAL = 0.5                      # stands for every number with a fraction or an exponent: no kind takes one
+BEYOND = 10**DIGITS_MAX         # stands for a whole number too large for any kind
+REAL = 0.5                      # stands for a number with a fraction or an exponent, which no kind accepts
 _OFFSET = re.compile(r" at offset [0-9]+$")
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
 _ESCAPES = {34: '"', 92: "\\", 47: "/", 98: "\b", 102: "\f", 110: "\n", 114: "\r", 116: "\t"}
@@ -32,24 +32,24 @@ _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b", "\f":
 
 
 class JsonFault(Exception):
-    """An invalid body; the text is the part after "invalid JSON: "."""
+    """The body is invalid; the text is the part after "invalid JSON: "."""
 
     def lenient_text(self) -> str:
-        """Return the text for requests that nats-server reads with its lenient decoder: pull, unpin."""
+        """Return the error text for pull and unpin requests, which nats-server decodes leniently."""
         return _OFFSET.sub("", str(self)).replace("unexpected EOF", "unexpected end of JSON input")
 
 
 def documents(bytes body):
-    """Yield the documents in `body`, one after the other.
+    """Yield the documents in `body`, one after another.
 
     Raises:
-        JsonFault: the next one is not JSON.
+        JsonFault: the next document is not JSON.
     """
     cdef Scanner scanner = Scanner(body, None)
     cdef size_t start
     while scanner.skip_blanks():
         start = scanner.at
-        scanner.built = -1      # a fault needs no value
+        scanner.built = -1      # only checked: the values are not needed
         scanner.document()
         scanner.at = start
         scanner.built = VALUES_DEPTH
@@ -57,13 +57,13 @@ def documents(bytes body):
 
 
 def raw_text(bytes body, tuple path) -> str:
-    """Return the raw text of the value at `path` (names in lower case): the last one, "" without one."""
+    """Return the raw text of the last value at `path` (names in lower case), or "" if there is none."""
     scanner = Scanner(body, list(path))
     try:
         while scanner.skip_blanks():
             scanner.document()
     except JsonFault:
-        pass                    # after the value: faults are reported in their order
+        pass                    # an error after the value is reported elsewhere
     return body[scanner.found_start:scanner.found_end].decode("utf-8", "replace")
 
 
@@ -78,8 +78,8 @@ cdef class Scanner:
     cdef int built                          # VALUES_DEPTH, or -1: values are only checked
     cdef int depth                          # open containers
     cdef unsigned char[DEPTH_MAX] kinds     # of the open containers: { or [
-    cdef list made                          # the open containers that are built
-    cdef list path                          # of each of these: key or index of the current value
+    cdef list made                          # the open containers that are being built
+    cdef list path                          # key or index of the current value in each of these
     cdef size_t[VALUES_DEPTH + 1] starts    # offsets of the values on the path
 
     def __init__(self, bytes body, wanted):
@@ -92,14 +92,14 @@ cdef class Scanner:
         self.path = []
 
     def skip_blanks(self) -> bool:
-        """Move to the next character that is not blank; False at the end."""
+        """Move to the next character that is not blank; return False at the end."""
         while self.at < self.n and (self.p[self.at] == c' ' or self.p[self.at] == c'\t'
                                     or self.p[self.at] == c'\r' or self.p[self.at] == c'\n'):
             self.at += 1
         return self.at < self.n
 
     def document(self):
-        """Return the next value, with everything in it down to VALUES_DEPTH."""
+        """Return the next value, with its contents down to VALUES_DEPTH."""
         cdef unsigned char c
         cdef object value
         self.depth = 0
@@ -111,7 +111,7 @@ cdef class Scanner:
                 self.starts[self.depth] = self.at
             if c == c'{' or c == c'[':
                 self.open(c)
-                if self.need() != c + 2:            # } and ] are two characters later
+                if self.need() != c + 2:            # } and ] are two codes after { and [
                     self.begin_item()
                     continue
                 value = self.close()
@@ -145,7 +145,7 @@ cdef class Scanner:
         return 0
 
     cdef int begin_item(self) except -1:
-        """Read the part before a value: in an object its key."""
+        """Read the part before a value: in an object, its key."""
         cdef bint built = self.depth <= self.built
         cdef object key
         if self.kinds[self.depth - 1] == c'[':
@@ -163,7 +163,7 @@ cdef class Scanner:
         return 0
 
     cdef object close(self):
-        """Close the innermost container and return it; an empty one if it is not built."""
+        """Close the innermost container and return it; return an empty one if it was not built."""
         self.at += 1
         self.depth -= 1
         if self.depth < self.built:
@@ -210,7 +210,7 @@ cdef class Scanner:
         return value
 
     cdef object string(self, bint built):
-        """Read a string; not `built`, check it and return None."""
+        """Read a string and return it; if not `built`, only check it and return None."""
         cdef list parts = [] if built else None
         cdef size_t start = self.at + 1
         cdef unsigned char c
@@ -232,7 +232,7 @@ cdef class Scanner:
             self.at += 1
 
     cdef str escape(self, bint built):
-        """Return the character of the escape here (not `built`: nothing), and move to its last byte."""
+        """Return the character of the escape at the current position, if `built`, and move to its last byte."""
         cdef size_t start = self.at
         cdef unsigned char c
         self.at += 1
@@ -251,7 +251,7 @@ cdef class Scanner:
         raise JsonFault(f"invalid escape sequence {_sequence(self.body[start:end])} in string at offset {end}")
 
     cdef object number(self):
-        """Read a number; one that no kind accepts is BEYOND or REAL."""
+        """Read a number; return BEYOND or REAL if no kind accepts it."""
         cdef size_t start = self.at, digits
         cdef int64_t value = 0
         cdef bint real = False
@@ -295,13 +295,13 @@ cdef class Scanner:
     # -- faults ------------------------------------------------------------------------------------------------
 
     cdef int need(self) except -1:
-        """Return the next character that is not blank."""
+        """Return the next character that is not blank; raise JsonFault at the end."""
         if not self.skip_blanks():
             raise JsonFault("unexpected EOF")
         return self.p[self.at]
 
     cdef int here(self) except -1:
-        """Return the character at the current position."""
+        """Return the character at the current position; raise JsonFault at the end."""
         if self.at >= self.n:
             raise JsonFault("unexpected EOF")
         return self.p[self.at]
@@ -320,7 +320,7 @@ cdef str _text(bytes raw):
 
 
 cdef str _joined(list parts):
-    """Join the parts; escaped surrogate pairs are combined, and a lone surrogate becomes U+FFFD."""
+    """Join the parts; combine escaped surrogate pairs, and replace a lone surrogate by U+FFFD."""
     cdef str text
     if not parts:
         return ""
@@ -360,7 +360,7 @@ def _quoted(one: str) -> str:
 
 
 def _sequence(raw: bytes) -> str:
-    """Return an escape sequence as Go shows it: between backquotes where possible."""
+    """Return an escape sequence as Go shows it: between backquotes if possible."""
     text = raw.decode("utf-8", "replace")
     if _is_text(raw) and text.isprintable() and "`" not in text and "\ufeff" not in text:
         return f"`{text}`"

@@ -1,4 +1,4 @@
-"""The interface of the log: one line at a level. `server/` decides where lines go."""
+"""The interface of the log: one line at a level. `server/` decides where lines are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Log:
     trace_on = False
 
     def write(self, level: str, text: str) -> None:
-        """Take one line; `level` is INF, WRN, ERR, FTL, DBG or TRC."""
+        """Write one line; `level` is INF, WRN, ERR, FTL, DBG or TRC."""
 
     def info(self, text: str) -> None:
         """Log an ordinary event."""
@@ -40,11 +40,11 @@ class Log:
 
 
 class ListLog(Log):
-    """Keeps its lines as (level, text). For tests."""
+    """Collects its lines as (level, text), for tests."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
 
     def write(self, level: str, text: str) -> None:
-        """Keep one line."""
+        """Append one line to `lines`."""
         self.lines.append((level, text))

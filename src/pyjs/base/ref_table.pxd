@@ -2,22 +2,22 @@
 from libc.stdint cimport uint32_t
 
 cdef struct RefSlot:
-    uint32_t tag                # a part of the key's hash: distinguishes most keys without reading them
-    uint32_t ref                # the user's, never 0; 0: empty
+    uint32_t tag                # a part of the key's hash, which distinguishes most keys without reading them
+    uint32_t ref                # set by the user, never 0; 0: empty
 
 cdef struct RefTable:           # all zero: an empty table
-    RefSlot* slots              # NULL: there were no entries yet
-    uint32_t mask               # slots - 1, a power of two; 0 while `slots` is NULL
+    RefSlot* slots              # NULL: no entries so far
+    uint32_t mask               # slots - 1; the number of slots is a power of two. 0 while `slots` is NULL
     uint32_t used
 
 cdef int ref_put(RefTable* t, uint32_t tag, uint32_t ref) noexcept nogil    # the key is not in it; -1: no memory
 cdef void ref_remove(RefTable* t, uint32_t at) noexcept nogil       # the entry in slot `at`; others may move
 cdef void ref_fit(RefTable* t) noexcept nogil                       # give memory back when few entries are left
-cdef void ref_free(RefTable* t) noexcept nogil                      # empty again
+cdef void ref_free(RefTable* t) noexcept nogil                      # then it is empty again
 
-# A search: start at tag & mask; the caller compares each hit, and continues with the slot after it.
+# A search starts at tag & mask; the caller compares each hit, and continues with the slot after it.
 cdef inline uint32_t ref_search(RefTable* t, uint32_t tag, uint32_t* at) noexcept nogil:
-    """Return the next reference with this tag at or after slot `at`, and its slot; 0: there are no more."""
+    """Return the next reference with this tag at or after slot `at`, and its slot, or 0 if there are no more."""
     if t.slots == NULL:
         return 0
     while t.slots[at[0]].ref:

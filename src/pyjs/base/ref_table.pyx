@@ -1,8 +1,8 @@
 """Hash table of 32-bit references to objects of the caller.
 
-Open addressing with linear probing, at most 4/5 filled; a removal closes the gap, so there are no marks of removed
-entries. An entry is a reference and 32 bits of its key's hash, which also determine its slot: the table grows without
-reading keys. Knows nothing of keys; the caller compares them (ref_search).
+Open addressing with linear probing, at most 4/5 full; a removal closes the gap, so removed entries leave no
+marks. An entry is a reference and 32 bits of its key's hash, which also determine its slot, so the table grows
+without reading keys. Knows nothing of keys; the caller compares them (ref_search).
 
 Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef int resize(RefTable* t, uint32_t slots) noexcept nogil:
-    """Move the entries to a table of `slots`, a power of two above `used`; -1: no memory."""
+    """Move the entries to a table of `slots`, a power of two above `used`; return -1 if memory is short."""
     cdef RefSlot* before = t.slots
     cdef uint32_t i, at, mask = slots - 1
     cdef RefSlot* moved = <RefSlot*> calloc(slots, sizeof(RefSlot))
@@ -63,7 +63,7 @@ cdef void ref_remove(RefTable* t, uint32_t at) noexcept nogil:
 
 cdef void ref_fit(RefTable* t) noexcept nogil:
     if t.mask > 7 and t.used <= t.mask >> 3:
-        resize(t, (t.mask + 1) >> 2)        # without memory it stays as large as it is
+        resize(t, (t.mask + 1) >> 2)        # without memory it keeps its size
 
 
 cdef void ref_free(RefTable* t) noexcept nogil:

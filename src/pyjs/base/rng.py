@@ -1,26 +1,26 @@
-"""The seam for chance: random bytes.
+"""The seam for randomness: random bytes.
 
-Server ids, inbox tokens and queue-group seeds come from here, so that a test with a seed repeats exactly.
+Server ids, inbox tokens and queue-group seeds come from here, so that a test with a seed is reproducible.
 """
 
 from __future__ import annotations
 
 
 class Rng:
-    """A source of random bytes; subclasses implement it."""
+    """A source of random bytes; implemented by subclasses."""
 
     def randbytes(self, count: int) -> bytes:
         """Return `count` random bytes."""
         raise NotImplementedError("an Rng subclass supplies the bytes")
 
     def below(self, limit: int) -> int:
-        """Return an integer in [0, limit)."""
+        """Return a random integer in [0, limit)."""
         assert limit > 0
         return int.from_bytes(self.randbytes(8), "little") % limit
 
 
 class SeededRng(Rng):
-    """The same bytes for the same seed, on every machine. For tests and simulations."""
+    """A source with the same bytes for the same seed on every machine, for tests and simulations."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -9,7 +9,7 @@ cdef struct Slot:
 
 cdef struct Table:
     Slot* slots
-    size_t mask                 # slots - 1, a power of two
+    size_t mask                 # slots - 1; the number of slots is a power of two
     size_t used                 # live entries
     size_t filled               # live and removed entries
 

@@ -1,8 +1,8 @@
 """Hash table from byte strings to pointers.
 
-Open addressing with linear probing, at most 3/4 filled. Keys are copied; values are borrowed pointers, which the
+Open addressing with linear probing, at most 3/4 full. Keys are copied; values are borrowed pointers, which the
 caller must keep alive. Knows nothing of its values. Clients choose keys, so the slot of a key depends on two secrets
-of the process; otherwise a client could send keys that all collide, which makes each lookup a linear search.
+of the process; otherwise a client could send colliding keys, which would make each lookup a linear search.
 Compiled: every message looks up its route here (benchmarks/: core publish, 1-1).
 """
 from libc.stdint cimport uint32_t, uint64_t
@@ -13,15 +13,15 @@ from pyjs.base.fast cimport hash_bytes
 
 HASH_SEED_SIZE = 2 * sizeof(uint64_t)
 
-# Per process, not per node: the message path hashes keys without a node. See set_hash_seed.
+# One per process, not per node: the message path hashes keys without a node. See set_hash_seed.
 cdef uint64_t s0 = 0xC6668D9433DF0338u, s1 = 0xC2B2AE3D27D4EB4Fu
-cdef bint seeded = False        # they may not change any more
+cdef bint seeded = False        # the secrets can no longer change
 
 
 def set_hash_seed(bytes seed) -> bool:
     """Use 16 random bytes as the secrets of all tables of the process; return whether they are used.
 
-    Only the first call before the first key has an effect; without it the secrets are the same in every process.
+    Only the first call, before the first key, has an effect; without it the secrets are the same in every process.
     """
     global s0, s1, seeded
     assert len(seed) == HASH_SEED_SIZE
@@ -157,4 +157,4 @@ cdef void table_fit(Table* t) noexcept nogil:
         try:
             table_grow(t)       # to twice the entries
         except MemoryError:
-            pass                # it stays as large as it is
+            pass                # it keeps its size

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SWEEP_MIN = 64  # a heap of fewer deadlines is not swept
+SWEEP_MIN = 64  # a heap with fewer deadlines is not swept
 
 
 class Timer:
-    """One pending deadline; `cancel` it or let it fire once."""
+    """One pending deadline, which fires once unless it is cancelled."""
 
     __slots__ = ("_timers", "callback", "deadline_ns", "owner")
 
@@ -24,7 +24,7 @@ class Timer:
         self._timers = timers
         self.deadline_ns = deadline_ns
         self.callback: Callable[[], None] | None = callback
-        self.owner = owner  # whose state the callback changes
+        self.owner = owner  # the object whose state the callback changes
 
     def cancel(self) -> None:
         """Cancel the deadline; the reference to the owner is dropped at once."""
@@ -39,16 +39,16 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = count()
-        self._cancelled = 0  # deadlines in the heap that never fire
+        self._cancelled = 0  # deadlines in the heap that will never fire
 
     def at(self, deadline_ns: int, callback: Callable[[], None], owner: object = None) -> Timer:
-        """Call `callback` in the first turn at or after `deadline_ns`; after an error in it, `owner` is mended."""
+        """Call `callback` in the first turn at or after `deadline_ns`; if it fails, `owner` is repaired."""
         timer = Timer(self, deadline_ns, callback, owner)
         heapq.heappush(self._heap, (deadline_ns, next(self._order), timer))
         return timer
 
     def note_cancelled(self) -> None:
-        """Remove cancelled deadlines when they are more than half of the heap, so that its memory shrinks."""
+        """Remove cancelled deadlines if they are more than half of the heap, so that its memory shrinks."""
         self._cancelled += 1
         if self._cancelled >= SWEEP_MIN and 2 * self._cancelled > len(self._heap):
             self._heap = [item for item in self._heap if item[2].callback is not None]
@@ -63,7 +63,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def is_due(self, now_ns: int) -> bool:
-        """Return whether a deadline, possibly a cancelled one, has passed at `now_ns`."""
+        """Return whether a deadline, perhaps a cancelled one, has passed at `now_ns`."""
         return bool(self._heap) and self._heap[0][0] <= now_ns
 
     def due(self, now_ns: int) -> Timer | None:
@@ -72,7 +72,7 @@ class Timers:
         return self._heap[0][2] if deadline_ns is not None and deadline_ns <= now_ns else None
 
     def pop(self) -> Callable[[], None]:
-        """Remove the deadline that `due` returned, and drop its owner; the caller calls its callback."""
+        """Remove the deadline that `due` returned, and drop its owner; return its callback for the caller to call."""
         timer = heapq.heappop(self._heap)[2]
         callback, timer.callback = timer.callback, None
         timer.owner = None

@@ -1,8 +1,8 @@
 """One sync of a whole file system instead of a sync of each file.
 
 Syncing one file costs a commit of the journal and a flush of the device, 0.2 to 1.4 ms, even without new bytes; one
-syncfs serves any number of files (1,000 files: 1.4 s one by one, 0.1 s together). The kernel reports failed writes
-per file, to descriptors that were open at the write; `sync_file` asks for them (3 us). If syncfs is not supported or
+syncfs covers any number of files (1,000 files: 1.4 s one by one, 0.1 s together). The kernel reports failed writes
+per file, to descriptors that were open at the write; `sync_file` queries them (3 us). If syncfs is not supported or
 fails, each file and directory is synced separately.
 
 Used in one thread: `begin`, then any number of `sync_file` and `sync_dir`, then `end`. Covers writes before `begin`.
@@ -49,6 +49,6 @@ class Together:
             self._disk.sync_file(fd)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable. Raises OSError."""
+        """Sync the names in a directory. Raises OSError."""
         if self._fd < 0 or not self._disk.shares_filesystem(self._fd, path):
             self._disk.sync_dir(path)

@@ -1,8 +1,8 @@
 """Durations and sizes: text to integers; gotext.py writes them.
 
 Knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional
-sign, then one or more decimal numbers each with a unit, "1h30m", "1.5s", "250ms"; "0" alone needs no unit.
-Results are exact integers of nanoseconds, no float is involved.
+sign, then one or more decimal numbers, each with a unit, "1h30m", "1.5s", "250ms"; "0" alone needs no unit.
+Results are exact integers of nanoseconds, without floats.
 
 Source: the Go duration text form, https://pkg.go.dev/time#ParseDuration.
 """
@@ -13,7 +13,7 @@ import re
 
 INT64_MAX = (1 << 63) - 1
 DIGITS_MAX = 20  # of a number: more do not fit in 64 bits; of a fraction: later digits are ignored
-SHOWN_MAX = 40  # characters of a wrong text that an error repeats
+SHOWN_MAX = 40  # characters of an invalid text that an error shows
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 NS_OF_UNIT = {
@@ -39,7 +39,7 @@ def parse_duration_ns(text: str) -> int:
     """Return the nanoseconds of a duration such as "1h30m".
 
     Raises:
-        ValueError: the text is not a duration; the message names the wrong part.
+        ValueError: the text is not a duration; the message names the invalid part.
     """
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
@@ -57,9 +57,9 @@ def parse_duration_ns(text: str) -> int:
 
 
 def _take_part(text: str, at: int) -> tuple[int, int]:
-    """Read the number with its unit at `at`; return its nanoseconds and the offset of the next one."""
+    """Read the number and unit at `at`; return the nanoseconds, and the offset after them."""
     found = _PART.match(text, at)
-    assert found is not None  # every part of it may be empty
+    assert found is not None  # every part of the pattern may be empty
     digits, fraction, unit = found[1].lstrip("0"), found[2] or "", found[3]
     if not found[1] and not fraction:
         raise ValueError(f"a number is missing before {_shown(text[at:])}")
@@ -82,9 +82,9 @@ def _shown(text: str) -> str:
 
 
 def parse_number(text: str) -> int:
-    """Return the integer of a text with the suffixes of the configuration language: "64k", "1GB".
+    """Return the integer in a text with the suffixes of the configuration language: "64k", "1GB".
 
-    A bare letter counts in thousands (1k is 1000), with b, i or ib it counts in 1024s.
+    A single letter means powers of 1000 (1k is 1000); with b, i or ib it means powers of 1024.
 
     Raises:
         ValueError: the text is not such a number, or does not fit in 64 bits.

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from pyjs.claims.fields import Map
     from pyjs.claims.token import Token
 
-ANY = "*"  # every user in revocations, every account in `allowed_accounts`
+ANY = "*"  # every user in revocations; every account in `allowed_accounts`
 INFO_SIZE_MAX = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class JetStreamClaims:
-    """JetStream limits of an account, or of one tier; NO_LIMIT: none. Without memory and disk it is off."""
+    """JetStream limits of an account, or of one tier; NO_LIMIT means none. It is off without memory and disk."""
 
     memory: int = 0
     disk: int = 0
@@ -66,13 +66,13 @@ class JetStreamClaims:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether JetStream is on."""
+        """Whether JetStream is enabled."""
         return bool(self.memory or self.disk)
 
 
 @dataclass(frozen=True, slots=True)
 class AccountLimitClaims:
-    """Limits of an account; NO_LIMIT: none."""
+    """Limits of an account; NO_LIMIT means none."""
 
     subs: int = 0
     data: int = 0
@@ -84,11 +84,11 @@ class AccountLimitClaims:
     connections: int = 0
     leafnodes: int = 0
     jetstream: JetStreamClaims = JetStreamClaims()
-    tiers: tuple[tuple[str, JetStreamClaims], ...] = ()  # in place of `jetstream`
+    tiers: tuple[tuple[str, JetStreamClaims], ...] = ()  # instead of `jetstream`
 
     @property
     def has_jetstream(self) -> bool:
-        """Whether JetStream is on."""
+        """Whether JetStream is enabled."""
         if self.tiers:
             return any(tier.is_enabled for _, tier in self.tiers)
         return self.jetstream.is_enabled
@@ -96,7 +96,7 @@ class AccountLimitClaims:
 
 @dataclass(frozen=True, slots=True)
 class ExternalAuthorization:
-    """The authorization callout of the account; `users` are the users of the service itself."""
+    """The authorization callout of the account; `users` are the users of the service."""
 
     users: tuple[str, ...] = ()
     allowed_accounts: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class ExternalAuthorization:
 
 @dataclass(frozen=True, slots=True)
 class UserScope:
-    """A role: the permissions of all users that one signing key signed."""
+    """A role: the permissions of all users signed by one signing key."""
 
     key: str
     role: str
@@ -115,7 +115,7 @@ class UserScope:
 
 @dataclass(frozen=True, slots=True)
 class TraceClaims:
-    """Where traces of messages with a W3C `traceparent` go."""
+    """The destination of traces of messages with a W3C `traceparent`."""
 
     subject: str
     sampling: int = WHOLE  # percent
@@ -123,14 +123,14 @@ class TraceClaims:
 
 @dataclass(frozen=True, slots=True)
 class AccountClaims:
-    """An account."""
+    """The claims of an account."""
 
     head: Head
     limits: AccountLimitClaims = AccountLimitClaims()
     signing_keys: Mapping[str, UserScope | None] = field(default_factory=dict)
     revocations: Mapping[str, int] = field(
         default_factory=dict
-    )  # user or ANY: claims issued up to then are void
+    )  # user or ANY, and a time: claims issued up to then are revoked
     default_permissions: PermissionLists = field(default_factory=PermissionLists)
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
@@ -142,7 +142,7 @@ class AccountClaims:
     info_url: str = ""
 
     def is_revoked(self, user: str, issued_at: int) -> bool:
-        """Return whether a user's claims that were issued at this time are revoked."""
+        """Return whether claims of a user issued at this time, in seconds, are revoked."""
         return any(issued_at <= self.revocations.get(key, issued_at - 1) for key in (ANY, user))
 
 

@@ -1,4 +1,4 @@
-"""Exports, imports and mappings in the claims of an account, and the activation token that a private import needs."""
+"""Exports, imports and mappings in the claims of an account, and the activation tokens of private imports."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Export:
     """A stream or service that other accounts may import."""
 
     subject: str
-    kind: str  # STREAM or SERVICE, "": not said
+    kind: str  # STREAM or SERVICE; "": not given
     name: str = ""
     token_required: bool = False  # an importing account needs an activation token
-    revocations: tuple[tuple[str, int], ...] = ()  # account: tokens issued up to then are void
+    revocations: tuple[tuple[str, int], ...] = ()  # account and time: tokens issued up to then are revoked
     response_type: str = ""
     response_threshold_ns: int = 0
     latency: tuple[int, str] | None = None  # sampling in percent (0: by headers), subject of the results
@@ -67,7 +67,7 @@ class Import:
     kind: str  # STREAM or SERVICE, "": not said
     name: str = ""
     token: str = ""  # activation
-    to: str = ""  # old form of `local_subject`
+    to: str = ""  # the older form of `local_subject`
     local_subject: str = ""
     share: bool = False
     allow_trace: bool = False
@@ -79,7 +79,7 @@ class MappedTo:
 
     subject: str
     weight: int = WHOLE  # percent
-    cluster: str = ""  # which it is for; "": every server
+    cluster: str = ""  # the cluster in which it applies; "": all
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
 
 
 def _covered(kind: str, subjects: list[str]) -> list[Issue]:
-    """Return an issue for each subject that covers another one; with very many subjects, for equal ones only."""
+    """Return an issue for each subject that covers another; if there are very many, only for equal subjects."""
     found: dict[str, str] = {}
     if len(subjects) > COMPARED_MAX:
         found = {subject: subject for subject, count in Counter(subjects).items() if count > 1}

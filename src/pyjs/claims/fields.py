@@ -1,6 +1,6 @@
 """Typed readers of decoded claims, and the fields that all kinds of claims share.
 
-A missing field, and null, is the zero of its type, as in nats-server. Counts are bounded by the size of a token.
+A missing field, or null, is the zero of its type, as in nats-server. Counts are bounded by the size of a token.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def text(fields: Map, name: str) -> str:
 
 
 def number(fields: Map, name: str, default: int = 0) -> int:
-    """Return an integer of 64 bits."""
+    """Return a 64-bit integer."""
     value = fields.get(name)
     if value is None:
         return default
@@ -94,7 +94,7 @@ def _wrong(value: object, name: str, kind: str) -> TokenFault:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The fields that all claims share. Times are in seconds; 0 means not set."""
+    """The fields common to all claims. Times are in seconds; 0 means not set."""
 
     issuer: str = ""
     subject: str = ""
@@ -125,7 +125,7 @@ def head_of(token: Token) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A problem of well-formed claims; if it is blocking, the claims must not be used."""
+    """A problem in well-formed claims; if it is blocking, the claims must not be used."""
 
     description: str
     blocking: bool = True
@@ -133,7 +133,7 @@ class Issue:
 
 
 def time_issues(head: Head, now_s: int) -> list[Issue]:
-    """Return whether the claims are expired, or not valid yet."""
+    """Return an issue if the claims have expired or are not valid yet."""
     issues = []
     if 0 < head.expires < now_s:
         issues.append(Issue("claim is expired", False, True))

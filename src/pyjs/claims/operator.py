@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OperatorClaims:
-    """An operator."""
+    """The claims of an operator."""
 
     head: Head
     signing_keys: tuple[str, ...] = ()
     account_server_url: str = ""
     system_account: str = ""
-    assert_server_version: str = ""  # the lowest version of a server, "": any
-    strict_signing_key_usage: bool = False  # its own key signs no accounts
+    assert_server_version: str = ""  # the lowest allowed version of a server; "": any
+    strict_signing_key_usage: bool = False  # its own key must not sign accounts
 
     @property
     def trusted_keys(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def version_parts(version: str) -> tuple[int, int, int]:
     """Return the parts of an asserted version.
 
     Raises:
-        TokenFault: it is not a version.
+        TokenFault: `version` is not a version.
     """
     if not version:
         return 0, 0, 0

@@ -79,7 +79,7 @@ def filled_grant(template: Grant, subjects: Subjects) -> Grant:
     subscribe_deny = _filled(lists.subscribe_deny, subjects, strict=True)
     publish_allow = _filled(lists.publish_allow, subjects, strict=False)
     publish_deny = _filled(lists.publish_deny, subjects, strict=True)
-    # An allow list of which nothing is left must not allow everything.
+    # An allow list that becomes empty must not allow everything.
     if lists.subscribe_allow and not subscribe_allow and ">" not in subscribe_deny:
         subscribe_deny += (">",)
     if lists.publish_allow and not publish_allow and ">" not in publish_deny:
@@ -108,7 +108,7 @@ def _filled(entries: tuple[str, ...], subjects: Subjects, *, strict: bool) -> tu
 
 
 def _expanded(entry: str, subjects: Subjects, room: int, *, strict: bool) -> list[str]:
-    """Return the subjects of one entry: one for each combination of the values of its tags."""
+    """Return the subjects of one entry, one for each combination of the values of its tags."""
     tokens, values, count = TEMPLATE.findall(entry), [], 1
     for token in tokens:
         found, tag = subjects.values(token[2:-2].strip())
@@ -127,7 +127,7 @@ def _expanded(entry: str, subjects: Subjects, room: int, *, strict: bool) -> lis
     return out
 
 
-# Where a user comes from, how, and when
+# Allowed addresses, connection types and times
 
 
 def may_come_from(grant: Grant, address: str) -> bool:
@@ -148,13 +148,13 @@ def may_come_from(grant: Grant, address: str) -> bool:
 
 
 def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the given connection types that this server knows, or None if it knows none of them."""
+    """Return those of the connection types that this server knows, or None if it knows none of them."""
     known = frozenset(each.upper() for each in types) & frozenset(CONNECTION_TYPES)
     return None if types and not known else known
 
 
 def seconds_allowed(grant: Grant, now_s: float) -> float | None:
-    """Return how many more seconds a user may stay connected; 0 means no limit, None that it may not connect now."""
+    """Return the number of seconds that a user may stay connected: 0 means no limit, None that it may not connect."""
     if not grant.times:
         return 0.0
     zone: tzinfo | None = None
@@ -176,11 +176,11 @@ def seconds_allowed(grant: Grant, now_s: float) -> float | None:
 
 
 def _seconds_left(now: datetime, start_s: int, end_s: int) -> float | None:
-    """Return the seconds until a daily time range ends, or None outside of the range."""
+    """Return the seconds until a daily time range ends, or None outside the range."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     start, end = midnight + timedelta(seconds=start_s), midnight + timedelta(seconds=end_s)
     if start < now < end or (start > end and end > now):
         return end.timestamp() - now.timestamp()
-    if start > end and start < now:  # over midnight, which is still to come
+    if start > end and start < now:  # the range spans a midnight that is still to come
         return (end + timedelta(days=1)).timestamp() - now.timestamp()
     return None

@@ -2,8 +2,8 @@
 
     base64url(header) . base64url(claims) . base64url(signature of what precedes it)
 
-The issuer in the claims is the public key of the signature: a decoded token names its signer, but the signer need not
-be trusted. Claims of version 1 have their kind at the top and sign the claims alone.
+The issuer in the claims is the public key of the signature: a decoded token names its signer, but the signer is not
+necessarily trusted. In version 1, claims have their kind at the top level, and the signature covers only the claims.
 
 Knows nothing of the meaning of the claims.
 Source: nats-io/jwt; texts as nats-server 2.15 (tests/conformance/test_jwt_login.py).
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from pyjs.wire.nkeys import KeyPair
 
 TOKEN_SIZE_MAX = 1024 * 1024
-VERSION = 2  # of the tokens that are made
+VERSION = 2  # of created tokens
 HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
 ALGORITHMS = ("ed25519", "ed25519-nkey")
 BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
-# By kind of claims: the kinds of keys that may sign them.
+# For each kind of claims, the kinds of keys that may sign them.
 SIGNERS: dict[str, tuple[int, ...]] = {
     "operator": (OPERATOR,),
     "account": (ACCOUNT, OPERATOR),
@@ -53,7 +53,7 @@ class TokenFault(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token with a valid signature of its issuer."""
+    """A token with a valid signature by its issuer."""
 
     text: str
     kind: str  # of the claims; unknown kinds are allowed
@@ -68,12 +68,12 @@ class Token:
 
 
 def decode(text: str, *, generic: bool = False) -> Token:
-    """Return the token in `text`; takes about half a millisecond.
+    """Return the token in `text`; this takes about half a millisecond.
 
-    `generic`: the claims may be of any kind; the algorithm of the header says what the signature covers.
+    With `generic`, the claims may be of any kind; the algorithm in the header determines what the signature covers.
 
     Raises:
-        TokenFault: it is too large, not a token, or not signed by its issuer.
+        TokenFault: the text is too large, not a token, or not signed by its issuer.
     """
     if len(text) > TOKEN_SIZE_MAX:
         raise TokenFault(f"token size {len(text)} exceeds maximum of {TOKEN_SIZE_MAX} bytes: token too large")
@@ -94,13 +94,13 @@ def decode(text: str, *, generic: bool = False) -> Token:
 
 
 def undecorated(text: str) -> str:
-    """Return the token of a file, without the lines that surround it."""
+    """Return the token in the text of a file, without its first and last lines of dashes."""
     found = DECORATED.search(text)
     return text if found is None else found[1]
 
 
 def encode(claims: dict[str, Any], key: KeyPair, issued_at: int) -> str:
-    """Return a signed token; `issued_at` is in seconds. The claims get their issuer, time and id."""
+    """Return a signed token, with issuer, time and id added to the claims; `issued_at` is in seconds."""
     body = {name: value for name, value in claims.items() if name not in ("iss", "iat", "jti")}
     body |= {"iss": key.public, "iat": issued_at}
     digest = hashlib.new("sha512_256", orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).digest()
@@ -136,7 +136,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(data: bytes) -> object:
-    """Return the document in `data`, which is invalid or has numbers too large for the JSON library."""
+    """Return the document in `data`, which the JSON library refused as invalid or for too large numbers."""
     try:
         found = list(documents(data))
     except JsonFault as fault:
@@ -156,7 +156,7 @@ def _algorithm_of(header: dict[str, Any]) -> str:
 
 
 def _kind_of(claims: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """Return kind, version and the part for the kind; the latter has the fields of version 2."""
+    """Return kind, version and the part for the kind; that part has the fields of version 2."""
     nats = claims.get("nats") or {}
     if not isinstance(nats, dict):
         raise TokenFault("json: cannot unmarshal the field nats, which is not an object")

@@ -29,11 +29,11 @@ class PermissionLists:
     publish_deny: tuple[str, ...] = ()
     subscribe_allow: tuple[str, ...] = ()
     subscribe_deny: tuple[str, ...] = ()
-    responses: tuple[int, int] | None = None  # the most answers to a message, and for how many ns
+    responses: tuple[int, int] | None = None  # maximum number of answers to a message, and for how many ns
 
     @property
     def is_empty(self) -> bool:
-        """Whether both lists are empty."""
+        """Whether all lists are empty."""
         lists = (self.publish_allow, self.publish_deny, self.subscribe_allow, self.subscribe_deny)
         return not any(lists) and self.responses is None
 
@@ -69,13 +69,13 @@ class Grant:
     """The permissions and limits of a user, from its own claims or from the template of a role."""
 
     permissions: PermissionLists = PermissionLists()
-    sources: tuple[str, ...] = ()  # networks that it may come from; (): any
-    times: tuple[tuple[str, str], ...] = ()  # of a day, when it may be connected; (): always
-    zone: str = ""  # of `times`; "": that of the machine
+    sources: tuple[str, ...] = ()  # allowed networks; (): any
+    times: tuple[tuple[str, str], ...] = ()  # daily ranges in which it may be connected; (): always
+    zone: str = ""  # time zone of `times`; "": that of the machine
     subs: int = 0  # NO_LIMIT: no limit
     data: int = 0
     payload: int = 0
-    bearer: bool = False  # it does not sign the nonce
+    bearer: bool = False  # it need not sign the nonce
     proxy_required: bool = False
     connection_types: tuple[str, ...] = ()
 
@@ -98,7 +98,7 @@ def read_grant(fields: Map, default_limit: int = 0) -> Grant:
 
 
 def _read_sources(fields: Map) -> tuple[str, ...]:
-    """Return networks, given as a list or separated by commas."""
+    """Return the networks, given as a list or separated by commas."""
     given = fields.get("src")
     if not isinstance(given, str):
         return texts(fields, "src")
@@ -123,7 +123,7 @@ def grant_issues(grant: Grant) -> list[Issue]:
 
 
 def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """Return a network in CIDR notation; None: it is not one."""
+    """Return a network in CIDR notation, or None if it is not one."""
     if "/" not in text or not text.rpartition("/")[2].isdecimal():
         return None
     try:
@@ -133,7 +133,7 @@ def network_of(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | Non
 
 
 def second_of_day(text: str) -> int | None:
-    """Return the second of the day of `15:04:05`; None: it is not a time."""
+    """Return the second of the day of a text like `15:04:05`, or None if it is not a time."""
     found = CLOCK.fullmatch(text)
     if found is None:
         return None
@@ -151,7 +151,7 @@ def _time_issues(name: str, article: str, given: str) -> list[Issue]:
 
 @dataclass(frozen=True, slots=True)
 class UserClaims:
-    """A user."""
+    """The claims of a user."""
 
     head: Head
     grant: Grant

@@ -1,1 +1,1 @@
-"""Servers that act as one: routes between them, interest and messages over the routes."""
+"""Servers that act as one: routes between them, with interest and messages."""

@@ -1,7 +1,7 @@
-"""The cluster as one server sees it: its routes, the frames that it sends, and its knowledge of the others.
+"""The cluster from the point of view of one server: its routes, its frames, and its knowledge of the others.
 
 Every server has a route to every other one. A new route first carries all interest, in steps; after that, changes
-once a turn. Servers send each other the addresses of their peers, so that one configured address is enough to
+once a turn. Servers send each other the addresses of their peers, so one configured address is enough to
 reach all of them.
 
 Source: nats.docs "Clustering"; what clients see equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from pyjs.core.host import Host
     from pyjs.core.link import Link, Peer
 
-ROUTES_MAX = 63  # of 64 bits of Msg.told, one is left so that not all of them are ever set
+ROUTES_MAX = 63  # Msg.told has 64 bits; one stays free so that they are never all set
 INFOS_STEP = 20  # sessions that get INFO in one step
 SYNC_STEP = 200  # subscriptions sent in one step
 ALREADY = "there is a route already"
-PEERS_MAX = 256  # addresses that one server may send
+PEERS_MAX = 256  # maximum number of addresses sent by one server
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a route does not open: the reason of its close, and the text for the other side."""
+    """The reason not to open a route: the close reason, and the text for the other side."""
 
     reason: str
     text: str
@@ -56,8 +56,8 @@ class Cluster:
         self.options = options
         self.routes: dict[str, Route] = {}  # open ones, by the id of the other server
         self.greeting: set[Route] = set()  # those that are not open yet
-        self.dials_made: dict[str, Route] = {}  # CONNECT was sent to this server, and not answered
-        self.port = options.port  # of routes; the shell knows which one it became
+        self.dials_made: dict[str, Route] = {}  # CONNECT was sent to this server, without an answer yet
+        self.port = options.port  # of routes; set to the actual one by the shell
         self.lame_duck = False
         self._mesh = Mesh(self)
         self._ids = count(1)
@@ -66,9 +66,9 @@ class Cluster:
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
-        self._urls: tuple[str, ...] = ()  # host:port, where clients reach this server
+        self._urls: tuple[str, ...] = ()  # host:port, for clients of this server
         self._infos_due = False  # clients will receive changed addresses
-        self._told: dict[str, set[str]] = {}  # by server id: the ids of the servers that it has routes to
+        self._told: dict[str, set[str]] = {}  # server id -> ids of the servers that it has routes to
         for account in host.accounts.values():
             self.account_added(account)
 
@@ -96,15 +96,15 @@ class Cluster:
                 route.close("Route Removed")
 
     def take_dials(self) -> list[Dial]:
-        """Return the addresses to connect to now; the shell reports with `open_route` or `dial_failed`."""
+        """Return the addresses to connect to now; the shell reports each by `open_route` or `dial_failed`."""
         return self._mesh.take_dials()
 
     def dial_failed(self, dial: Dial, cause: str) -> None:
-        """Note that no connection to an address was possible."""
+        """Note that connecting to an address failed."""
         self._mesh.failed(dial, cause)
 
     def open_route(self, peer: Peer, link: Link, dial: Dial | None = None) -> Route:
-        """Begin a route on a new connection; `dial`: this server has connected."""
+        """Begin a route on a new connection; `dial` is set if this server has connected."""
         self.host.turn_state.now = self.host.clock.now_ns()
         route = Route(self, peer, link, next(self._ids), dial)
         self.greeting.add(route)
@@ -113,7 +113,7 @@ class Cluster:
         return route
 
     def mend(self, owner: object) -> bool:
-        """Close a route with a fault: its state may be half changed. False: `owner` is not a route."""
+        """Close a route after a fault, as its state may be inconsistent; return False if `owner` is not a route."""
         if not isinstance(owner, Route):
             return False
         owner.link.abort()
@@ -125,7 +125,7 @@ class Cluster:
         return server_id in self.routes
 
     def is_told(self, server_id: str) -> bool:
-        """Return whether another server has a route to that one."""
+        """Return whether another server has reported a route to that one."""
         return any(server_id in told for told in self._told.values())
 
     def me(self, route: Route) -> PeerInfo:
@@ -149,7 +149,7 @@ class Cluster:
         return replace(info, user=dial.user, password=dial.password, purpose=dial.purpose, beside=dial.beside)
 
     def refusal(self, route: Route, info: PeerInfo) -> Refusal | None:
-        """Return why there must be no route to that server; None: there may be one."""
+        """Return the reason to refuse a route to that server, or None if it is allowed."""
         if info.server_id == self.host.server_id:
             if route.dial is not None:
                 self._mesh.is_self(route.dial)
@@ -187,14 +187,14 @@ class Cluster:
         return hmac.compare_digest(info.password.encode(), login.password.encode()) and same_user
 
     def connecting(self, route: Route, info: PeerInfo) -> None:
-        """Note that CONNECT is on its way to a server."""
+        """Note that CONNECT was sent to a server."""
         route.info = info
         if route.dial is not None and route.dial.purpose == MESSAGES:
             self.dials_made[info.server_id] = route
 
     def refused_by(self, route: Route, text: str) -> None:
-        """Handle the refusal of the other side."""
-        if ALREADY in text:  # its own attempt goes on, or its end has not noticed that the route is lost
+        """Handle a refusal by the other side."""
+        if ALREADY in text:  # its own attempt continues, or it has not noticed the loss of the route
             info = route.info
             if route.dial is not None and info is not None and self.has_route(info.server_id):
                 self._mesh.connected(route.dial, info.server_id)
@@ -252,7 +252,7 @@ class Cluster:
         return bit
 
     def route_closed(self, route: Route) -> None:
-        """Forget a closed route; connect again where the configuration or a peer named the address."""
+        """Forget a closed route; connect again if the configuration or a peer named the address."""
         self.greeting.discard(route)
         self.pulse.closed(route)
         info = route.info
@@ -278,7 +278,7 @@ class Cluster:
         self._urls_changed()
 
     def _log(self, text: str) -> None:
-        """Log an event of the cluster; between workers only as a debug line."""
+        """Log an event of the cluster; between workers only at debug level."""
         (self.host.log.debug if self.options.local else self.host.log.info)(text)
 
     def counters(self) -> tuple[int, int, int, int]:
@@ -373,18 +373,18 @@ class Cluster:
         self._tell_peers()
 
     def set_own_urls(self, urls: tuple[str, ...]) -> None:
-        """Announce the addresses for clients to the other servers."""
+        """Announce the addresses of this server for clients to the other servers."""
         self._urls = urls
         self._tell_peers()
 
     def _urls_changed(self) -> None:
-        """Send INFO to every client, in steps: servers came or went."""
+        """Send INFO to every client, in steps, after servers joined or left."""
         if not self._infos_due and not self.options.no_advertise:
             self._infos_due = True
             self.host.turn_state.go_on(self._info_steps())
 
     def _info_steps(self) -> Iterator[None]:
-        yield  # others may come or go in the same turn
+        yield  # others may join or leave in the same turn
         self._infos_due = False
         for number, session in enumerate(list(self.host.sessions.values())):
             if session.connected and session.options.protocol >= 1:
@@ -406,7 +406,7 @@ class Cluster:
         """Apply the other side's description of itself and its peers.
 
         Raises:
-            BadHello: it is not valid JSON.
+            BadHello: the body is not valid JSON.
         """
         try:
             given = orjson.loads(body)
@@ -418,7 +418,7 @@ class Cluster:
         peers = given.get("peers") or []
         if not isinstance(peers, list) or len(peers) > PEERS_MAX:
             raise BadHello(f"the other side's peers are no list of at most {PEERS_MAX}")
-        assert route.info is not None  # it is open
+        assert route.info is not None  # the route is open
         server_id = route.info.server_id
         self._told[server_id] = {self._learn(peer) for peer in peers}
         if self._peers.get(server_id) != urls:
@@ -442,11 +442,11 @@ class Cluster:
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:
-        """Measure the round-trip time from the time that PING carried."""
+        """Compute the round-trip time from the time that PING carried."""
         sent_ns = int.from_bytes(body[:8], "little")
         now_ns = self.host.clock.now_ns()
         if route.info is not None and 0 < sent_ns <= now_ns:
-            self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)  # not of the heartbeats
+            self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)  # not for heartbeats
 
 
 def _purpose(route: Route, info: PeerInfo) -> str:
@@ -455,7 +455,7 @@ def _purpose(route: Route, info: PeerInfo) -> str:
 
 
 def _added(sums: tuple[int, int, int, int], route: Route) -> tuple[int, int, int, int]:
-    """Return counters with those of a route added."""
+    """Return counters plus those of a route."""
     in_msgs, in_bytes, out_msgs, out_bytes = sums
     return (
         in_msgs + route.in_msgs,

@@ -1,4 +1,4 @@
-"""The greeting of one route: the lines before the frames, and how long they may take."""
+"""The greeting of one route: the lines before the frames, and their time limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Greeting:
     def __init__(self, route: Route) -> None:
         self._route = route
         self._cluster = route.cluster
-        self._info: PeerInfo | None = None  # of the listening side; None: its INFO has not come
+        self._info: PeerInfo | None = None  # of the listening side; None: no INFO yet
         self._timer: Timer | None = None
 
     def begin(self) -> None:
@@ -31,15 +31,15 @@ class Greeting:
             route.send_line(info_line(cluster.me(route)))
 
     def cancel(self) -> None:
-        """Stop waiting."""
+        """Stop waiting for the other side."""
         if self._timer is not None:
             self._timer.cancel()
 
     def take(self, line: bytes) -> None:
-        """Take one line of the other side.
+        """Handle one line of the other side.
 
         Raises:
-            BadHello: it does not belong here.
+            BadHello: the line is not allowed here.
         """
         if line.startswith(b"-ERR"):
             self._cluster.refused_by(self._route, shown(line[4:].strip().strip(b"'")))
@@ -61,7 +61,7 @@ class Greeting:
         self._open(info)
 
     def _answer(self, info: PeerInfo) -> None:
-        """Send CONNECT to the listening side, if it is one to talk to."""
+        """Send CONNECT to the listening side, unless it is refused."""
         refusal = self._cluster.refusal(self._route, info)
         if refusal:
             self._route.close(refusal.reason, refusal.text)

@@ -2,7 +2,7 @@
 
 The listening side sends `INFO {...}`, the other side `CONNECT {...}`, and the listening side `+OK` or `-ERR 'text'`.
 After +OK both sides send frames (wire/route_frames). A nats-server sends the same first lines without the field
-`pyjs_route`: each side then refuses the other one by name, in its log and in an `-ERR`.
+`pyjs_route`: each side then refuses the other one and names it in its log and in an `-ERR`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PeerInfo:
     server_id: str
     server_name: str
     cluster: str
-    route_host: str  # where others reach its route port; "": at the address that it connects from
+    route_host: str  # where others reach its route port; "": the address that it connects from
     route_port: int
     client_urls: tuple[str, ...] = ()  # host:port
     auth_required: bool = False
@@ -73,7 +73,7 @@ def info_line(info: PeerInfo) -> bytes:
 
 
 def connect_line(info: PeerInfo) -> bytes:
-    """Return the answer of the other side, with its login."""
+    """Return the answer of the connecting side, with its login."""
     login = {"user": info.user, "pass": info.password} if info.user or info.password else {}
     return b"CONNECT " + orjson.dumps(info.fields() | login) + b"\r\n"
 
@@ -82,7 +82,7 @@ def read_hello(line: bytes, verb: str) -> PeerInfo:
     """Return the description in the first line of the other side; `verb` is INFO or CONNECT.
 
     Raises:
-        BadHello: it is another verb, a nats-server, another version, or no valid JSON.
+        BadHello: another verb, a nats-server, another version, or invalid JSON.
     """
     name, _, text = line.partition(b" ")
     if name.upper() != verb.encode():
@@ -104,7 +104,7 @@ def read_hello(line: bytes, verb: str) -> PeerInfo:
 
 
 def foreign(given: dict[str, Any]) -> str:
-    """Return the refusal of a server that is not a pyjs-server."""
+    """Return the text to refuse a server that is not a pyjs-server."""
     name = given.get("server_name") or given.get("name") or given.get("server_id") or "unknown"
     return (
         f"{shown(name)} is a nats-server, whose route protocol pyjs-server does not speak;"
@@ -156,7 +156,7 @@ def read_urls(given: object) -> tuple[str, ...]:
     """Return a list of addresses from JSON.
 
     Raises:
-        BadHello: it is not a list of texts, or too long.
+        BadHello: the value is not a list of texts, or is too long.
     """
     urls = given or []
     if (
@@ -184,6 +184,6 @@ def read_sender(text: bytes) -> Sender:
 
 
 def shown(value: object) -> str:
-    """Return the other side's input, short and printable, for log lines."""
+    """Return input from the other side in a short and printable form, for log lines."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     return ascii(text[:100])

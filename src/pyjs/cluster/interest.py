@@ -1,6 +1,6 @@
-"""The subscriptions of one account at this server, as other servers need to know them.
+"""The subscriptions of one account at this server, in the form that other servers need.
 
-Other servers learn of each subject and queue group once, with the number of members of the group here, and again
+Other servers receive each subject and queue group once, with the number of members of the group here, and again
 only when that changes. Changes are collected, so that many in one turn make one frame for each subject. Knows nothing
 of routes.
 """
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.subjects.sublist import Subscription
 
-Key: TypeAlias = tuple[bytes, bytes]  # subject, queue group; b"": plain subscriptions
+Key: TypeAlias = tuple[bytes, bytes]  # subject, and queue group or b"" for plain subscriptions
 
 
 class Interest:
-    """The interest of one account; it is `Account.interest`."""
+    """The interest of one account, which is `Account.interest`."""
 
     def __init__(self, account: Account, changed: Callable[[Interest], None]) -> None:
         self.account = account
@@ -47,12 +47,12 @@ class Interest:
                 self._note(key)
 
     def weight(self, key: Key) -> int:
-        """Return the number of members of a queue group; 1 for plain subscriptions; 0: there are none."""
+        """Return the number of members of a queue group, 1 for plain subscriptions, or 0 if there are none."""
         count = self.counts.get(key, 0)
         return count if key[1] else min(count, 1)
 
     def take_changes(self) -> list[Key]:
-        """Return the changes since the last call, the oldest first."""
+        """Return the changes since the last call, oldest first."""
         changes, self._changes = list(self._changes), {}
         return changes
 
@@ -64,7 +64,7 @@ class Interest:
 
 
 def keys_of(sub: Subscription) -> tuple[Key, ...]:
-    """Return the interest that `sub` adds for other servers; (): none, another subscription has it already."""
+    """Return the interest that `sub` adds for other servers, or () if another subscription adds it already."""
     if getattr(sub.sink, "stays_here", False):
         return ()
     subjects: tuple[bytes, ...] | None = getattr(sub.sink, "told_as", None)

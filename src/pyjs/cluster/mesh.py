@@ -1,9 +1,9 @@
-"""The servers to connect to: those of the configuration, and those learned from peers.
+"""The servers to connect to: configured ones, and those learned from peers.
 
 Knows addresses and times, no sockets: `take_dials` gives the shell addresses to connect to; the shell then
-reports a route, or calls `failed`. A route of the configuration is tried for ever; one learned from a peer as long as
-some peer has a route to that server, and then for KEEP_NS and at least `connect_retries` times. A cluster in two
-halves grows together again even if no address of the configuration leads from one to the other.
+reports a route, or calls `failed`. A configured route is tried forever. One learned from a peer is tried as long as
+some peer has a route to that server, and then for KEEP_NS and at least `connect_retries` times. So a cluster in two
+halves becomes whole again even if no configured address leads from one half to the other.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Address: TypeAlias = tuple[str, int]
 
 FIRST_WAIT_NS = NS_PER_S // 10
 WAIT_MAX_NS = NS_PER_S // 2
-LOCAL_WAIT_NS = NS_PER_S // 20  # for another worker, which starts again
+LOCAL_WAIT_NS = NS_PER_S // 20  # for another worker, which is being restarted
 LOG_EVERY = 60  # failures of one address
-KEEP_NS = 600 * NS_PER_S  # how long a server learned from a peer is tried while no peer has a route to it
+KEEP_NS = 600 * NS_PER_S  # how long a learned server is tried while no peer has a route to it
 LEARNED_MAX = 256  # addresses
 
 
 class DialState(enum.Enum):
-    """WAITING -> DIALING -> CONNECTED, or back to WAITING; DIALING -> DROPPED: it is this server itself."""
+    """WAITING -> DIALING -> CONNECTED, or back to WAITING; DIALING -> DROPPED if the address is this server's own."""
 
     WAITING = enum.auto()
     DIALING = enum.auto()
@@ -47,11 +47,11 @@ class Dial:
     port: int
     user: str = ""
     password: str = ""
-    learned: bool = False  # from a peer
+    learned: bool = False  # learned from a peer
     state: DialState = DialState.WAITING
     failures: int = 0
-    lost_ns: int = 0  # when the failures began
-    server_id: str = ""  # of the server that answered last
+    lost_ns: int = 0  # time of the first failure
+    server_id: str = ""  # of the last server that answered
     timer: Timer | None = None
     purpose: str = MESSAGES  # PULSE and BULK are beside a route
     beside: int = 0  # the other side's number of that route
@@ -72,7 +72,7 @@ class Mesh:
         self._stopped = False
 
     def apply_routes(self, routes: tuple[RouteUrl, ...]) -> list[str]:
-        """Use the routes of the configuration; return the ids of servers whose route is no longer there."""
+        """Use the configured routes; return the ids of servers whose route was removed."""
         wanted = {(url.host, url.port): url for url in routes}
         gone = [at for at, dial in self._dials.items() if not dial.learned and at not in wanted]
         left = []
@@ -118,14 +118,14 @@ class Mesh:
         return due
 
     def failed(self, dial: Dial, cause: str) -> None:
-        """Note that no connection to the address was possible, and try again later."""
+        """Note that connecting to the address failed, and try again later."""
         if dial.state is not DialState.DIALING:
             return
         if dial.purpose != MESSAGES:
             self._wait(dial)
             return
         dial.failures += 1
-        if dial.failures % LOG_EVERY == 1 and not self._cluster.options.local:  # the workers' server tells it
+        if dial.failures % LOG_EVERY == 1 and not self._cluster.options.local:  # not between workers
             self._host.log.error(f"Error trying to connect to route (attempt {dial.failures}): {cause}")
         if dial.failures == 1:
             dial.lost_ns = self._host.clock.now_ns()
@@ -135,21 +135,21 @@ class Mesh:
         self._wait(dial)
 
     def _is_gone(self, dial: Dial) -> bool:
-        """Return whether a server learned from a peer is given up."""
+        """Return whether a server learned from a peer is no longer tried."""
         if self._cluster.is_told(dial.server_id) or dial.failures <= self._cluster.options.connect_retries:
             return False
         return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS
 
     def connected(self, dial: Dial, server_id: str) -> None:
-        """Note the server at the address: there is a route to it, perhaps over another connection."""
+        """Note the server at the address, to which there is a route, perhaps over another connection."""
         dial.state, dial.server_id, dial.failures = DialState.CONNECTED, server_id, 0
 
     def is_self(self, dial: Dial) -> None:
-        """Never try the address again: it is this server's own."""
+        """Never try the address again, since it is this server's own."""
         dial.state = DialState.DROPPED
 
     def route_lost(self, server_id: str) -> None:
-        """Connect again to a server that has no route any more."""
+        """Connect again to a server that has lost its route."""
         for dial in list(self._dials.values()):
             if dial.server_id == server_id and dial.state in (DialState.CONNECTED, DialState.DIALING):
                 self._wait(dial)
@@ -159,7 +159,7 @@ class Mesh:
                 self._drop(beside)
 
     def stop(self) -> None:
-        """Connect to nobody any more."""
+        """Make no more connections."""
         self._stopped = True
         for dial in [*self._dials.values(), *self._beside.values()]:
             self._cancel(dial)

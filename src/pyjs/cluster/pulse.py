@@ -1,9 +1,9 @@
-"""Heartbeats: which of the other servers are silent.
+"""Heartbeats, which show the servers that are silent.
 
-Heartbeats have a connection of their own, so that they do not wait behind messages. Each side sends one every
-BEAT_NS. A server that was not heard for SILENT_NS gets no message of a queue group that another one can take; after
-DEAD_NS its route is closed, which ends its interest. A server that was itself stopped for a while does not blame the
-others for it.
+Heartbeats have a separate connection, so that they do not wait behind messages. Each side sends one every
+BEAT_NS. A server that was silent for SILENT_NS gets no message of a queue group that another server can accept; after
+DEAD_NS its route is closed, which ends its interest. A server that was itself stopped for a while does not count
+that time against the others.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ DEAD_NS = 2000 * NS_PER_MS
 
 
 class Pulse:
-    """The heartbeats of one server with all others."""
+    """The heartbeats between one server and all others."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._host = cluster.host
         self.connections: dict[str, Route] = {}  # by the id of the other server
         self._timer: Timer | None = None
-        self._beaten_ns = 0  # when the last beat was sent
+        self._beaten_ns = 0  # time of the last beat
 
     def opened(self, connection: Route) -> None:
         """Send and expect heartbeats on a connection."""
@@ -47,7 +47,7 @@ class Pulse:
             del self.connections[info.server_id]
 
     def stop(self) -> None:
-        """Send no more."""
+        """Send no more heartbeats."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -58,7 +58,7 @@ class Pulse:
     def _beat(self) -> None:
         self._timer = None
         now_ns = self._host.clock.now_ns()
-        # Heartbeats of the others in this time were not read.
+        # Heartbeats of the others were not read during this time.
         stopped_ns = max(0, now_ns - self._beaten_ns - 2 * BEAT_NS)
         self._beaten_ns = now_ns
         text = now_ns.to_bytes(8, "little")
@@ -71,7 +71,7 @@ class Pulse:
             self._arm()
 
     def _judge(self, server_id: str, quiet_ns: int) -> None:
-        """Mark the route of a server that is silent, or close it."""
+        """Mark the route to a silent server, or close it."""
         route = self._cluster.routes.get(server_id)
         if route is None:
             self.connections[server_id].close("Stale Connection")

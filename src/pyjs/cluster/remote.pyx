@@ -103,7 +103,7 @@ cdef class RemoteAccount(RemoteSink):
         return self.send_with(m, t, with_hop(m.body[:m.header_len], hop, origin))
 
     def set_weight(self, bytes subject, bytes queue, int64_t weight) -> None:
-        """Add, change or remove the other server's subscriptions of `subject` and `queue`; weight 0: remove."""
+        """Add, change or (weight 0) remove the other server's subscriptions of `subject` and `queue`."""
         cdef Subscription sub = self.subscriptions.get((subject, queue))
         if weight == 0:
             if sub is not None:
@@ -119,5 +119,5 @@ cdef class RemoteAccount(RemoteSink):
             sub.state.weight = <uint32_t> weight
 
     def set_silent(self, bint silent) -> None:
-        """Note whether the other server was not heard for a while."""
+        """Note whether the other server has been silent for a while."""
         self.doubts = silent

@@ -9,8 +9,8 @@ from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport FrameReader
 
 cdef enum RouteState:
-    GREETING                    # the first lines, in `greeting`
-    OPEN                        # frames
+    GREETING                    # the first lines are exchanged, see `greeting`
+    OPEN                        # frames are exchanged
     CLOSED
 
 cdef class Route:
@@ -21,13 +21,13 @@ cdef class Route:
     cdef public object peer             # core.link.Peer: the address
     cdef readonly object dial           # cluster.mesh.Dial, None: the other side connected
     cdef public object info             # cluster.hello.PeerInfo of the other side, None: not known yet
-    cdef readonly object greeting       # cluster.greeting.Greeting, None: it is over
+    cdef readonly object greeting       # cluster.greeting.Greeting, None: complete
     cdef readonly uint64_t rid
-    cdef readonly object account        # None: a route belongs to no account; for fair shares of a turn
+    cdef readonly object account        # None: a route belongs to no account; used for fair shares of a turn
     cdef RouteWriter writer
     cdef FrameReader reader
-    cdef Intake input                   # the unread frames
-    cdef bytes line                     # the begin of a line of the greeting
+    cdef Intake input                   # the unparsed frames
+    cdef bytes line                     # the beginning of a line of the greeting
     cdef RouteState state
     cdef readonly dict remote           # account name -> RemoteAccount
     cdef list numbered                  # the other side's numbers of accounts -> RemoteAccount or Unknown
@@ -40,7 +40,7 @@ cdef class Route:
     cdef readonly Route aside           # the connection for large messages, None: there is none
     cdef uint64_t awaited               # frames of `main` that come before the next one here
     cdef readonly bint silent           # no heartbeat for a while
-    cdef readonly bint synced           # the other side has sent all interest that there was
+    cdef readonly bint synced           # the other side has sent its initial interest
 
     cdef bint must_wait(self) noexcept
     cdef int go_on_later(self) except -1

@@ -6,7 +6,7 @@ has there: `Msg.told` has one bit for each route. Of a queue group, one server i
 group. A message that came by a route goes to subscriptions here only, since every server has a route to every other.
 writer.pyx has the output. Long because every kind of frame is read and checked here.
 
-Compiled: every message between servers (benchmarks/: 1-1 over a route).
+Compiled: every message between servers passes here (benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -45,7 +45,7 @@ PROTOCOL = "Protocol Violation"
 
 
 class Unknown:
-    """An account of the other side that does not exist here, and its interest, for the day when it does."""
+    """An account of the other side that does not exist here, and its interest, in case it is created."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -70,12 +70,12 @@ cdef class Route:
     # -- life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to greet; the route ends if that takes too long."""
+        """Begin the greeting; the route ends if that takes too long."""
         self.greeting = Greeting(self)
         self.greeting.begin()
 
     def open(self, info, uint64_t bit) -> None:
-        """Exchange frames from now on; `bit` is that of the route in Msg.told."""
+        """Exchange frames from now on; `bit` is the bit of the route in Msg.told."""
         self.info = info
         self.writer.open(bit)
         self.greeting = None
@@ -88,7 +88,7 @@ cdef class Route:
         main.writer.use_bulk(self.writer)
 
     def close(self, str reason, str error="") -> None:
-        """End the route; the other side receives `error`. Its subscriptions end at once."""
+        """End the route and its subscriptions at once; the other side receives `error`."""
         if self.state == CLOSED:
             return
         if error:
@@ -113,7 +113,7 @@ cdef class Route:
         self.writer.end()               # it holds this route: a cycle would outlive both
 
     def lose_link(self) -> None:
-        """Write nothing more: the transport is gone."""
+        """Write nothing more, because the transport is closed."""
         self.writer.lose()
 
     def connection_lost(self) -> None:
@@ -122,7 +122,7 @@ cdef class Route:
         self.end_input()
 
     def end_input(self) -> None:
-        """Close after the last input: the other side sends no more."""
+        """Close the route after the last input, because the other side sends no more."""
         if self.input.reads and self.state != CLOSED:
             self.input.over = True
         else:
@@ -131,7 +131,7 @@ cdef class Route:
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Take one read. False: the route has ended. Input beyond its share of a turn waits."""
+        """Handle one read. Return False if the route has ended. Input beyond its share of a turn waits."""
         if self.state == CLOSED:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
@@ -142,7 +142,7 @@ cdef class Route:
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Continue with left input."""
+        """Continue with the remaining input."""
         self.input.queued = False
         if self.state != CLOSED:
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
@@ -205,7 +205,7 @@ cdef class Route:
         return 0
 
     def greet(self, bytes data) -> bytes:
-        """Take the lines of the greeting; return the rest, which is frames."""
+        """Handle the lines of the greeting; return the rest, which is frames."""
         line, found, rest = (self.line + data).partition(b"\n")
         if not found:
             self.line = line
@@ -223,7 +223,7 @@ cdef class Route:
         return rest
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Take frames of one read while work is left; the read is done unless `input.begun`."""
+        """Parse frames of one read while work is left; the read is finished unless `input.begun`."""
         cdef int found
         while left > 0:
             found = self.reader.next()
@@ -250,7 +250,7 @@ cdef class Route:
         return left
 
     cdef int64_t take_msg(self) except -1:
-        """Deliver a message to the subscriptions here; return the work."""
+        """Deliver a message to the subscriptions here; return the amount of work."""
         cdef MsgFixed fixed
         cdef Msg m
         cdef size_t size = self.reader.header.size, ends
@@ -360,7 +360,7 @@ cdef class Route:
         return 0
 
     def take_account(self, uint32_t number, bytes name) -> None:
-        """Note the other side's number of an account."""
+        """Store the other side's number for an account."""
         if number != <uint32_t> len(self.numbered) or number >= ACCOUNTS_MAX:
             raise BadHello(f"account number {number} follows {len(self.numbered) - 1}")
         text = name.decode("utf-8", "replace")
@@ -399,7 +399,7 @@ cdef class Route:
             self.host.clients_came_elsewhere(remote.account)
 
     def account_added(self, Account account) -> None:
-        """Apply the other side's interest in an account from before the account existed here."""
+        """Apply the other side's interest in an account that it sent before the account existed here."""
         for number, each in enumerate(self.numbered):
             if isinstance(each, Unknown) and each.name == account.name:
                 remote = self.numbered[number] = self.remote_account(account)
@@ -408,7 +408,7 @@ cdef class Route:
                     remote.set_weight(subject, queue, weight)
 
     def remote_account(self, Account account) -> RemoteAccount:
-        """Return the account at the other side; the first call sends its number to the other side."""
+        """Return the account at the other side; the first call sends its number there."""
         remote = self.remote.get(account.name)
         if remote is None:
             remote = self.remote[account.name] = RemoteAccount(
@@ -419,7 +419,7 @@ cdef class Route:
     # -- writing -------------------------------------------------------------------------------------------
 
     def send_interest(self, Account account, bytes subject, bytes queue, uint32_t weight) -> None:
-        """Send the weight of a subject and queue group here."""
+        """Send the weight of a subject and queue group at this server."""
         cdef RemoteAccount remote = self.remote_account(account)
         cdef InterestFixed fixed
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
@@ -447,11 +447,11 @@ cdef class Route:
         self.writer.send_frame(FRAME_INFO, text)
 
     def send_ping(self, bytes body) -> None:
-        """Ask the other side for the same bytes."""
+        """Ask the other side to return these bytes."""
         self.writer.send_frame(FRAME_PING, body)
 
     def send_synced(self) -> None:
-        """Send the mark after all interest."""
+        """Send the mark that follows all interest."""
         self.writer.send_frame(FRAME_SYNCED, b"")
 
     def flush_output(self) -> None:
@@ -477,7 +477,7 @@ cdef class Route:
         """Resume writing."""
         self.writer.pause(False)
 
-    # -- looking at it -------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """Ask for a flush in this turn."""
@@ -485,7 +485,7 @@ cdef class Route:
 
     @property
     def told_bit(self) -> int:
-        """Its bit of Msg.told; 0: it is not open yet."""
+        """The bit of the route in Msg.told, or 0 before it is open."""
         return self.writer.bit
 
     @property
@@ -522,17 +522,17 @@ cdef class Route:
         return count
 
     def set_silent(self, bint silent) -> None:
-        """Note whether the other server was not heard for a while: queue groups prefer others."""
+        """Note whether the other server has been silent for a while; queue groups then prefer other servers."""
         self.silent = silent
         for remote in self.remote.values():
             remote.set_silent(silent)
 
     def heard_at(self, int64_t now_ns) -> None:
-        """Count the silence from now on."""
+        """Measure the silence from `now_ns` on."""
         self.last_activity_ns = now_ns
 
     def note_rtt(self, int64_t rtt_ns) -> None:
-        """Note the measured round-trip time."""
+        """Store the measured round-trip time."""
         self.rtt_ns = rtt_ns
 
     def __str__(self) -> str:
@@ -541,7 +541,7 @@ cdef class Route:
 
 
 cdef bint is_word(const char* text, size_t n) noexcept nogil:
-    """Return whether the text can stand in a protocol line."""
+    """Return whether the text can be one word of a protocol line."""
     cdef size_t i
     for i in range(n):
         if <unsigned char> text[i] <= c' ':
@@ -550,7 +550,7 @@ cdef bint is_word(const char* text, size_t n) noexcept nogil:
 
 
 cdef bint is_tail(Msg* m) noexcept nogil:
-    """Return whether the tail is "[reply ][hlen ]size CRLF", the body and CRLF, as `m` says."""
+    """Return whether the tail is "[reply ][hlen ]size CRLF", the body and CRLF, consistent with `m`."""
     cdef char digits[64]
     cdef char* end = digits
     cdef size_t at = 0, n

@@ -15,7 +15,7 @@ cdef inline size_t class_of(Msg* m) noexcept nogil:
     return (<size_t> m.origin >> 10) % PUBLISHERS
 
 cdef class RouteWriter:
-    cdef object route                   # whose output it is: the turn flushes it; None: the route has ended
+    cdef object route                   # its owner, which the turn flushes; None: the route has ended
     cdef object cluster                 # cluster.cluster.Cluster
     cdef object link                    # core.link.Link
     cdef Turn turn
@@ -25,8 +25,8 @@ cdef class RouteWriter:
     cdef bint paused                    # the transport's buffer is full
     cdef bint lost                      # the transport is gone
     cdef public bint dirty              # the route is in Turn.sessions
-    cdef Msg* last                      # the message written last, while it is being published; NULL: another frame
-    cdef size_t frame_start, frame_size     # of its frame in `out`, which may get more queue groups
+    cdef Msg* last                      # the last written message, while it is being published; NULL: another frame
+    cdef size_t frame_start, frame_size     # its frame in `out`, to which queue groups may be added
     cdef readonly uint64_t out_msgs, out_bytes
     cdef uint64_t frames                # all that were queued
     cdef RouteWriter bulk               # of the connection for large messages, None: there is none
@@ -36,9 +36,9 @@ cdef class RouteWriter:
     cdef uint64_t asked                 # of a bulk connection: out_msgs at the last question what was taken
     cdef uint64_t after                 # of a bulk connection: frames of the route before its last message
 
-    # Write a message, for the plain subscriptions or for the queue group of `t`; -1: there is no room.
+    # Write a message for the plain subscriptions or for the queue group of `t`; return -1 if there is no room.
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil
-    # Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more.
+    # Add the queue group of `t` to the last frame; return -1 if it is no longer at the end of the buffer.
     cdef int add_queue(self, Target* t) noexcept nogil
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil
     cdef inline bint goes_aside(self, Msg* m) noexcept nogil:

@@ -1,7 +1,7 @@
-"""The output of one route: frames, in the order in which they were made.
+"""The output of one route: frames, in the order of their creation.
 
 A message is written once, and the queue groups that get it are added to its frame while it is the last one.
-Invariant: a message leaves after the interest that was there before it, so that an answer finds its way back.
+Invariant: a message is sent after all interest that existed before it, so that an answer finds its way back.
 
 Large messages have a connection of their own, so that small ones need not wait for them. The order of one publisher
 stays: after a large message all of its messages take that connection, until the other side has taken them; and there
@@ -40,7 +40,7 @@ cdef class RouteWriter:
         self.out.set_limit(pending_max)
 
     def open(self, uint64_t bit) -> None:
-        """Take messages from now on; `bit` is that of the route in Msg.told."""
+        """Accept messages from now on; `bit` is the bit of the route in Msg.told."""
         self.bit = bit
         self.is_open = True
 
@@ -60,7 +60,7 @@ cdef class RouteWriter:
         self.route = None
 
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message, for the plain subscriptions or for the queue group of `t`; -1: there is no room."""
+        """Write a message for the plain subscriptions or for the queue group of `t`; return -1 if memory is short."""
         cdef FrameHeader header
         cdef MsgFixed fixed
         cdef bint plain = t.sub.queue_id == 0
@@ -141,7 +141,7 @@ cdef class RouteWriter:
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
 
     cdef int add_queue(self, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the frame written last; -1: it is not at the end of the buffer any more."""
+        """Add the queue group of `t` to the last frame; return -1 if it is no longer at the end of the buffer."""
         cdef uint32_t more = t.sub.queue_len + 4
         cdef FrameHeader* header
         cdef MsgFixed* fixed
@@ -215,7 +215,7 @@ cdef class RouteWriter:
             self.write_out()
 
     def lose(self) -> None:
-        """Write nothing more: the transport is gone."""
+        """Write nothing more, because the transport is closed."""
         self.lost = True
         self.out.clear()
 

@@ -32,11 +32,11 @@ class UsageError(Exception):
 
 
 class Flag(NamedTuple):
-    """One flag with all of its names; the first one is its key."""
+    """One flag with all its names; the first name is its key."""
 
     names: tuple[str, ...]
     type: Type
-    attrs: tuple[str, ...]  # of Options, dotted; (): a flag for the command itself
+    attrs: tuple[str, ...]  # dotted attributes of Options; (): a flag for the command itself
     metavar: str
     help: str
     group: str = "Server"
@@ -44,7 +44,7 @@ class Flag(NamedTuple):
 
 
 def _flag(names: str, kind: Type, attrs: str, metavar: str, text: str, group: str = "Server") -> Flag:
-    """Return a flag; names and attributes are separated by blanks."""
+    """Return a flag; names and attributes are separated by spaces."""
     return Flag(tuple(names.split()), kind, tuple(attrs.split()), metavar, text, group, metavar == "<port>")
 
 
@@ -132,7 +132,7 @@ FLAGS = (
     _flag("version v", bool, "", "", "show the version", "Common"),
 )
 
-# Flags of nats-server that have no effect here; True: they take a value.
+# Flags of nats-server that have no effect here; True: they have a value.
 UNSUPPORTED = {
     **dict.fromkeys(("r", "remote_syslog", "profile"), True),
     **dict.fromkeys(("s", "syslog", "help_tls"), False),
@@ -142,11 +142,11 @@ FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 
 class CommandLine(NamedTuple):
-    """The parsed command line: flags by their keys in the given order, then the other words."""
+    """The parsed command line: flags by key in the given order, then the other words."""
 
     flags: dict[str, FlagValue]
     words: list[str]
-    unsupported: str  # the first unsupported flag as typed; "": none
+    unsupported: str  # the first unsupported flag as typed, or ""
 
 
 def parse_flags(argv: list[str]) -> CommandLine:
@@ -235,7 +235,7 @@ def apply_flags(
 
 
 def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
-    """Yield the problem of a flag --tlscert without --tlskey, or the reverse."""
+    """Yield a problem if --tlscert is set without --tlskey, or the reverse."""
     tls = options.tls
     if not tls.certificates:
         yield Problem(place, "TLS Server certificate must be present and valid", "add --tlscert")
@@ -244,7 +244,7 @@ def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
 
 
 def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: Place) -> Iterator[Problem]:
-    """Apply the flags for a user or a token; each removes the file's setting of the other."""
+    """Apply the flags for a user or a token; each replaces the other in the file."""
     single = options.authorization
     if "auth" in flags and ("user" in flags or "pass" in flags):
         yield Problem(place, "--auth and --user are given together", "use a token or a user with a password")

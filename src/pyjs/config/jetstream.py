@@ -1,7 +1,7 @@
 """The blocks `jetstream` and `jetstream.limits`: their keys and how they are read.
 
-Knows nothing of streams. Defaults are in options.py, beside their types. A row that is not reloadable keeps its old
-value when a running server reads its file again.
+Knows nothing of streams. Defaults are in options.py, beside their types. An option whose row is not reloadable keeps
+its value when a running server reads its file again.
 
 Source: nats.docs "Configuration"; nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
 """
@@ -58,7 +58,7 @@ def _check_domain(reading: Reading, key: Key, value: Value, data: object) -> Non
 def read_jetstream(reading: Reading, key: Key, value: Value, target: object) -> JetStreamOptions:
     """Read the block, or a switch."""
     assert isinstance(target, Options)
-    jetstream = target.jetstream  # a store_dir at the top may have been set before
+    jetstream = target.jetstream  # a store_dir at the top level may already be set
     if not isinstance(value.data, dict):
         jetstream.enabled = read_switch(key, value)
         return jetstream
@@ -220,7 +220,7 @@ JETSTREAM = Table(
         Key(
             "key",
             STRING,
-            "The secret that stored files are encrypted with; empty: they are not encrypted.",
+            "The secret for the encryption of stored files; empty: no encryption.",
             ("ek", "encryption_key"),
             secret=True,
         ),

@@ -1,4 +1,4 @@
-"""Readers of single values: one Kind for each type of option, and checks that rows share.
+"""Readers of single values: one Kind for each type of option, and checks shared by several rows.
 
 Knows nothing of single options and their blocks. Each reader returns the value for the attribute, or raises
 Refused with the expected value, the found value and the right syntax.
@@ -53,7 +53,7 @@ def _read_number(
 
 
 def _read_storage_size(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a size that may be quoted; a single letter as suffix means powers of 1024 only in quotes."""
+    """Read a size that may be quoted; a single-letter suffix means a power of 1024 only in quotes."""
     data = value.data
     if _is_int(data):
         return data
@@ -96,7 +96,7 @@ def _duration_fix(value: Value) -> str:
 
 
 def _read_duration_or_seconds(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a duration; a number without a unit means seconds and causes a warning. An unquoted 2m is two minutes."""
+    """Read a duration. A number without a unit means seconds and causes a warning; an unquoted 2m is two minutes."""
     data = value.data
     if not isinstance(data, int) or isinstance(data, bool):
         return _read_duration(reading, key, value, target)
@@ -136,7 +136,7 @@ def fill(reading: Reading, table: Table, key: Key, value: Value, example: str, b
 
 
 def read_listen(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, int]:
-    """Read "host:port" or a port into (host, port); the host is "" if missing."""
+    """Read "host:port" or a port as (host, port); a missing host is ""."""
     data = value.data
     if isinstance(data, int) and not isinstance(data, bool):
         host, port = "", data
@@ -149,7 +149,7 @@ def read_listen(reading: Reading, key: Key, value: Value, target: object) -> tup
 
 
 def read_listen_here(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, int]:
-    """Read "host:port" or a port into (host, port); without a host, all addresses of the machine."""
+    """Read "host:port" or a port as (host, port); a missing host means all addresses of the machine."""
     host, port = read_listen(reading, key, value, target)
     return host or ANY_HOST, port
 
@@ -168,7 +168,7 @@ def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
 
 
 def read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a string without regard to case and to space around it."""
+    """Read a string, ignoring case and surrounding space."""
     return read_string(reading, key, value, target).strip().lower()
 
 
@@ -210,14 +210,14 @@ LISTEN_HERE = Kind("host:port", read_listen_here, "str | int")
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The check that a number is from `lowest` to `highest`; `fix` is the advice of its message."""
+    """The check that a number is from `lowest` to `highest`; `fix` is the advice in its message."""
 
     lowest: int
     highest: int
     fix: str
 
     def __call__(self, reading: Reading, key: Key, value: Value, data: object) -> None:
-        """Raise Refused for a number outside."""
+        """Raise Refused for a number outside the range."""
         assert isinstance(data, int)
         if data < self.lowest:
             raise Refused(value.place, f'"{key.name}" is {data}, the smallest is {self.lowest}', self.fix)
@@ -227,7 +227,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """The check that a duration is no shorter than `lowest_ns`; `fix` is the advice of its message."""
+    """The check that a duration is at least `lowest_ns`; `fix` is the advice in its message."""
 
     lowest_ns: int
     fix: str

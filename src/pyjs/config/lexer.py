@@ -10,7 +10,7 @@ it or reports the found text. Lexical rules, as in nats-server 2.15:
     bare      up to white space , ; ] or }; with the escapes of "..."; its text decides the type:
               bool (true/false yes/no on/off), $variable, integer with suffix, float, Zulu date, or string
 
-Two rules are wider than nats-server's: `[1,2,3]` may end in a number, and a word that merely starts as a
+Two rules are more permissive than nats-server's: `[1,2,3]` may end in a number, and a word that merely starts like a
 number (1.5h, 10.0.0.0/8, it's) is a string instead of an error.
 Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
 """
@@ -66,7 +66,7 @@ class Lexer:
         self._line_starts += [match.end() for match in re.finditer("\n", self.text)]
 
     def place(self, at: int | None = None) -> Place:
-        """Return the place of index `at`, or of the cursor if that is None."""
+        """Return the place of index `at`, or of the cursor if `at` is None."""
         index = self.at if at is None else at
         line = bisect_right(self._line_starts, index)
         return Place(self.file, line, index - self._line_starts[line - 1] + 1)
@@ -87,7 +87,7 @@ class Lexer:
         return "the end of the line" if char in "\r\n" else f"'{char}'"
 
     def skip_gap(self) -> bool:
-        """Skip white space, line ends and comments; return whether a line end was among them."""
+        """Skip white space, line ends and comments; return whether there was a line end."""
         match = _GAP.match(self.text, self.at)
         if match is None:
             return False
@@ -95,13 +95,13 @@ class Lexer:
         return "\n" in match[0] or "\r" in match[0]
 
     def skip_spaces(self, newlines: bool = False) -> None:
-        """Skip white space, but no comments: `#` between a key and its value belongs to the value."""
+        """Skip white space but not comments: `#` between a key and its value belongs to the value."""
         blanks = " \t\r\n" if newlines else " \t"
         while self.peek() and self.peek() in blanks:
             self.at += 1
 
     def take_char(self, chars: str) -> bool:
-        """Step over the next character if it is one of `chars`."""
+        """Skip the next character if it is one of `chars`; return whether it is."""
         if self.peek() and self.peek() in chars:
             self.at += 1
             return True

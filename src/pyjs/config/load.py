@@ -1,7 +1,7 @@
 """Loading of checked Options from a file, the environment and the command line.
 
 Never opens a file (`read` does) and never starts anything. Order: the defaults, then the file, then the flags,
-then the checks over several options. All problems are collected, so that one run shows all of them; a syntax
+then the checks over several options. All problems are collected, so that one run shows all of them; only a syntax
 error ends the run at once.
 
 `reload_options` repeats this for a running server; `changes` returns the differences.
@@ -31,9 +31,9 @@ def load_options(
     flags: Mapping[str, str | int | bool],
     keys: ConfigMap | None = None,
 ) -> Options:
-    """Return the options of the file at `path` (None: no file) with `keys` and then `flags` over them.
+    """Return the options in the file at `path` (which may be None), overridden by `keys` and then by `flags`.
 
-    Probable mistakes are in `warnings` of the result.
+    `warnings` of the result lists probable mistakes.
 
     Raises:
         ConfigError: the configuration is invalid; the text has the place, cause and fix of each problem.
@@ -51,8 +51,8 @@ def load_options(
 def _load_entries(
     options: Options, path: str | None, read: Read, environ: Mapping[str, str], keys: ConfigMap | None
 ) -> dict[str, Place]:
-    """Set the options of the file and of `keys` on `options`; return the place of each attribute."""
-    # Imported lazily: a server started by flags alone needs neither the tables nor the language.
+    """Set the options from the file and from `keys` on `options`; return the place of each attribute."""
+    # Imported lazily: a server configured only by flags needs neither the tables nor the language.
     from pyjs.config.table import Reading, read_block
     from pyjs.config.tables import TOP
 
@@ -86,7 +86,7 @@ def _load_file(
 
 
 def _check_together(options: Options, places: Mapping[str, Place]) -> list[Problem]:
-    """Return the problems of options that are valid alone, but not together."""
+    """Return the problems of options that are valid individually, but not together."""
     unknown = Place(options.config_path or COMMAND_LINE, 1 if options.config_path else 0, 1)
 
     def at(attr: str) -> Place:
@@ -177,7 +177,7 @@ def _check_no_auth_user(options: Options, name: str, place: Place) -> list[Probl
 def _check_websocket(options: Options, at: Callable[[str], Place]) -> list[Problem]:
     if not options.websocket.port:
         return []
-    # Imported lazily: only for such a port.
+    # Imported lazily: only needed for such a port.
     from pyjs.config.ports.websocket import check_websocket
 
     return check_websocket(options, at, lambda name, place: _check_no_auth_user(options, name, place))
@@ -202,7 +202,7 @@ def _check_system_account(options: Options, places: Mapping[str, Place], place: 
 def _check_latency(options: Options, place: Place) -> list[Problem]:
     if not (options.no_system_account and options.shares()):
         return []
-    # Imported lazily, in 8 ms: most servers share nothing.
+    # Imported lazily, in 8 ms: most servers have no exports or imports.
     from pyjs.config.exchange.declared import ServiceExport
 
     start = "Error adding service latency sampling for"
@@ -224,7 +224,7 @@ class Change(NamedTuple):
 
 
 def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> Options:
-    """Return the options of the present file, with the flags of `options`.
+    """Return the options in the current file, with the flags of `options`.
 
     Raises:
         ConfigError: the file is invalid, or there is none.
@@ -236,7 +236,7 @@ def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> 
 
 
 def changes(old: Options, new: Options) -> list[Change]:
-    """Return the options that differ, in the order of the tables; secrets are shown as stars."""
+    """Return the options that differ, in the order of the tables; secrets appear as stars."""
     from pyjs.config.tables import TABLES
 
     found: list[Change] = []
@@ -246,13 +246,13 @@ def changes(old: Options, new: Options) -> list[Change]:
             before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
             if attr.startswith("monitoring."):
                 attr = key.name
-            # Parts of Options that are no blocks of the file.
+            # Parts of Options that are not blocks of the file.
             attr = attr.removeprefix("log.").removeprefix("limits.")
             if attr in ("jetstream", "authorization", "jetstream.limits", "cluster") or (
                 not path and "." in attr
             ):
                 continue
-            if attr == "websocket":  # the certificates are read again, and nothing else may change
+            if attr == "websocket":  # the certificates are read again; nothing else may change
                 before, after = _without(before, "tls", "place"), _without(after, "tls", "place")
             if attr == "cluster.tls":
                 before, after = _without(before, "place"), _without(after, "place")

@@ -1,7 +1,7 @@
 """The options of the server: typed values with their defaults, checked.
 
 Knows nothing of files and flags. Sizes are bytes, times are nanoseconds. If 0 in a file means the default, the
-default is here; the comment of each attribute has the other meanings of 0 and -1.
+default is here; the comment of each attribute states other meanings of 0 and -1.
 Attributes have the names of the NATS keys; keys, aliases and checks are in tables.py. The classes have no repr,
 so that no log line can show a password.
 
@@ -55,10 +55,10 @@ class UserOptions:
 
     user: str = ""
     password: str = ""  # plain, or a bcrypt hash: see is_bcrypt
-    permissions: PermissionOptions | None = None  # its own, else the default permissions of its block
+    permissions: PermissionOptions | None = None  # its own, or else the default permissions of its block
     account: str = GLOBAL_ACCOUNT
-    nkey: str = ""  # a public key, in place of user and password
-    connection_types: tuple[str, ...] = ()  # that it may use, upper case; (): all
+    nkey: str = ""  # a public key, instead of user and password
+    connection_types: tuple[str, ...] = ()  # allowed types, in upper case; (): all
     proxy_required: bool = False  # it must come through a trusted proxy
 
 
@@ -66,9 +66,9 @@ class UserOptions:
 class CalloutOptions:
     """The authorization callout: a service authenticates the clients."""
 
-    issuer: str = ""  # the public key of an account, which signs the answers of the service
+    issuer: str = ""  # the public key of the account that signs the answers of the service
     account: str = GLOBAL_ACCOUNT  # of the service
-    auth_users: tuple[str, ...] = ()  # users and nkeys that the service does not check: its own
+    auth_users: tuple[str, ...] = ()  # users and nkeys that the service does not check, such as its own
     xkey: str = ""  # public key for the encryption of requests; "": not encrypted
     allowed_accounts: tuple[
         str, ...
@@ -86,19 +86,19 @@ class AuthorizationOptions:
     users: tuple[UserOptions, ...] = ()  # of the global account
     default_permissions: PermissionOptions | None = None
     auth_callout: CalloutOptions | None = None
-    proxy_required: bool = False  # the single user, or who has the token, must come through a trusted proxy
+    proxy_required: bool = False  # the single user, or any user of the token, must use a trusted proxy
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class TrustedProxy:
-    """A proxy that may bring clients."""
+    """A proxy through which clients may connect."""
 
     key: str = ""  # its public key
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class ProxiesOptions:
-    """The proxies that sign the nonces of the clients that they bring."""
+    """The proxies that sign the nonces of their clients."""
 
     trusted: tuple[TrustedProxy, ...] = ()
 
@@ -118,22 +118,22 @@ class OperatorOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class ResolverOptions:
-    """Where the tokens of accounts come from."""
+    """The source of account tokens."""
 
     kind: str = "memory"  # memory: `resolver_preload`; url; full, cache: files of a directory
-    url: str = ""  # the name of the account follows it
+    url: str = ""  # the name of the account is appended
     dir: str = ""
     allow_delete: bool = False
     hard_delete: bool = False  # otherwise a removed file is renamed
     limit: int = 0  # maximum number of files; 0: no limit (full) or 1000 (cache)
-    ttl_ns: int = 0  # cache: how long a file stays that nobody needs; 0: until its token expires
+    ttl_ns: int = 0  # cache: how long an unused file stays; 0: until its token expires
     interval_ns: int = 60 * NS_PER_S  # full: between two checks for changed files
-    timeout_ns: int = 2 * NS_PER_S  # how long fetching one may take
+    timeout_ns: int = 2 * NS_PER_S  # time limit of one fetch
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountLimits:
-    """Limits for the connections of one account; -1: only the server's limits."""
+    """Limits for the connections of one account; -1 means that only the server's limits apply."""
 
     max_connections: int = -1
     max_subscriptions: int = -1
@@ -142,7 +142,7 @@ class AccountLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class AccountJetStreamOptions:
-    """Limits for the streams of one account; -1: only the server's limits."""
+    """Limits for the streams of one account; -1 means that only the server's limits apply."""
 
     max_memory: int = -1
     max_storage: int = -1
@@ -157,7 +157,7 @@ class AccountJetStreamOptions:
 
 @dataclass(slots=True)
 class TraceDest:
-    """Where traces of messages with a `traceparent` go."""
+    """The destination of traces of messages with a `traceparent`."""
 
     dest: str = ""  # "": they are not traced
     sampling: int = 100  # percent of these messages
@@ -191,7 +191,7 @@ class AccountOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class BatchLimits:
-    """Limits of the server for atomic and fast batches; without a limit of open ones, more fast ones are allowed."""
+    """Limits of the server for atomic and fast batches; by default, more fast than atomic ones may be open."""
 
     max_inflight_per_stream: int = 50
     max_inflight_total: int = 1000
@@ -203,7 +203,7 @@ class BatchLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class JetStreamLimits:
-    """Limits of the server for options of streams and consumers; 0: none."""
+    """Limits of the server for options of streams and consumers; 0 means none."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -217,11 +217,11 @@ class JetStreamOptions:
     """The options of JetStream."""
 
     enabled: bool = False
-    # Without the final "/jetstream"; "": a directory in the temporary one, with a warning.
+    # Without the final "/jetstream"; "": in the system's temporary directory, with a warning.
     store_dir: str = ""
     max_memory: int = -1  # -1: depends on the machine's memory; 0: no memory streams
     max_storage: int = -1  # -1: depends on the free disk space
-    sync_interval_ns: int = 1 * NS_PER_S  # nats-server has 2 minutes
+    sync_interval_ns: int = 1 * NS_PER_S  # the default of nats-server is 2 minutes
     sync_always: bool = False  # PubAcks and acks are answered after fdatasync
     scrub_rate: int = 8 << 20  # bytes per second that the scrub reads; 0: off
     domain: str = ""
@@ -235,27 +235,27 @@ class JetStreamOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class MonitoringOptions:
-    """The port of the monitoring pages; at most one of the two is used."""
+    """The port of the monitoring pages; at most one of the two ports is used."""
 
-    host: str = ""  # "": as that for clients
+    host: str = ""  # "": the host for clients
     http_port: int = 0  # 0: none; -1: any free one
-    https_port: int = 0  # the same, with TLS
+    https_port: int = 0  # as http_port, with TLS
     base_path: str = ""  # as written; a leading slash may be missing
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class TlsOptions:
-    """TLS of client connections, off without a certificate; and checks of clients' certificates."""
+    """TLS of client connections, with the checks of clients' certificates; it is off without a certificate."""
 
     cert_file: str = ""  # certificate chain, PEM
     key_file: str = ""  # its private key
-    certs: tuple[tuple[str, str], ...] = ()  # more pairs of both; selected by the client's SNI
+    certs: tuple[tuple[str, str], ...] = ()  # more pairs of certificate and key, selected by the client's SNI
     allow_plain: bool = False  # clients may connect without TLS
     ca_file: str = ""  # CAs for clients' certificates; "": those of the system
     verify: bool = False  # clients need a certificate
-    verify_and_map: bool = False  # and it selects their user
+    verify_and_map: bool = False  # its certificate also selects the user
     timeout_ns: int = 2 * NS_PER_S  # time limit of the handshake
-    handshake_first_ns: int = -1  # INFO waits this long for a handshake; 0: for ever; -1: not
+    handshake_first_ns: int = -1  # INFO waits this long for a handshake; 0: forever; -1: no wait
     connection_rate_limit: int = 0  # handshakes per second; 0: no limit
     pinned_certs: tuple[str, ...] = ()  # SHA-256 of public keys, lower-case hex; (): any key
     min_version: str = "1.2"
@@ -265,13 +265,13 @@ class TlsOptions:
 
     @property
     def certificates(self) -> tuple[tuple[str, str], ...]:
-        """The files of each certificate and its key; (): TLS is off."""
+        """The files of each certificate and its key, or () if TLS is off."""
         return (((self.cert_file, self.key_file),) if self.cert_file else ()) + self.certs
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class WebSocketLogins:
-    """The single user or the token of WebSocket clients, in place of those of all clients."""
+    """The single user or the token of WebSocket clients, instead of that of all clients."""
 
     user: str = ""
     password: str = ""
@@ -281,36 +281,36 @@ class WebSocketLogins:
 
 @dataclass(eq=False, repr=False, slots=True)
 class WebSocketOptions:
-    """The port for WebSocket clients, and their logins where these differ from those of other clients."""
+    """The port for WebSocket clients, and their logins if these differ from those of other clients."""
 
     host: str = "0.0.0.0"
     port: int = 0  # 0: none; -1: any free one
     advertise: str = ""  # shown in /varz
     no_tls: bool = False
     tls: TlsOptions = field(default_factory=TlsOptions)
-    same_origin: bool = False  # a page may only connect to the host that it comes from
-    allowed_origins: tuple[str, ...] = ()  # (): pages of every origin
+    same_origin: bool = False  # a page may only connect to the host that it came from
+    allowed_origins: tuple[str, ...] = ()  # (): pages of any origin
     compression: bool = False
     handshake_timeout_ns: int = 0  # until the upgrade is complete; 0: see server/websocket/port.py
-    headers: dict[str, str] = field(default_factory=dict)  # of the answer to an upgrade
+    headers: dict[str, str] = field(default_factory=dict)  # of the response to an upgrade
     no_auth_user: str = ""
     authorization: WebSocketLogins = field(default_factory=WebSocketLogins)
     jwt_cookie: str = ""  # names of cookies; their values replace missing fields of CONNECT
     user_cookie: str = ""
     pass_cookie: str = ""
     token_cookie: str = ""
-    ping_interval_ns: int = 0  # 0: that of other clients
+    ping_interval_ns: int = 0  # 0: as for other clients
     place: str = ""  # file:line:column of the block, for later errors
 
     @property
     def has_logins(self) -> bool:
-        """Whether WebSocket clients log in by this block, and not as other clients do."""
+        """Whether this block replaces the login of other clients for WebSocket clients."""
         return bool(self.authorization.user or self.authorization.token or self.no_auth_user)
 
 
 @dataclass(frozen=True, slots=True)
 class RouteUrl:
-    """The address of the route port of another server, and the login there."""
+    """The address of another server's route port, and the login there."""
 
     host: str
     port: int
@@ -320,16 +320,16 @@ class RouteUrl:
 
 @dataclass(eq=False, repr=False, slots=True)
 class ClusterLogin:
-    """The login that other servers need."""
+    """The login required from other servers."""
 
-    user: str = ""  # "": every server may enter
+    user: str = ""  # "": any server may connect
     password: str = ""
     timeout_ns: int = 2 * NS_PER_S
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class ClusterOptions:
-    """The cluster of this server; without a port it is in none."""
+    """The cluster of this server; without a port it is not in a cluster."""
 
     name: str = ""
     host: str = "0.0.0.0"
@@ -340,17 +340,17 @@ class ClusterOptions:
     advertise: str = ""  # host:port at which other servers reach this one
     no_advertise: bool = False  # clients do not receive the addresses of the other servers
     connect_retries: int = 0  # to a server learned from a peer
-    # The workers of one server: hosts are the paths of sockets, and clients do not receive them.
+    # For the workers of one server: hosts are paths of sockets, and clients do not receive them.
     local: bool = False
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it listens on all addresses."""
+        """Whether the port listens on all addresses."""
         return self.host in ("", "0.0.0.0", "::")
 
     @property
     def advertised(self) -> tuple[str, int] | None:
-        """The host and port of `advertise`; None: there is none."""
+        """The host and port of `advertise`, or None if it is not set."""
         if not self.advertise:
             return None
         host, _, port = self.advertise.rpartition(":")
@@ -361,9 +361,9 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The place of one process among the workers of a server."""
+    """The position of one process among the workers of a server."""
 
-    number: int  # from 1; the first one has the streams
+    number: int  # from 1; the first worker has the streams
     count: int
     name: str  # of the server, if the configuration has none
     port: int  # for clients
@@ -373,15 +373,15 @@ class Worker:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Warnings:
-    """Warnings about a configuration that can be used: file:line:column: cause; fix."""
+    """Warnings about a valid configuration: file:line:column: cause; fix."""
 
-    mistakes: tuple[str, ...] = ()  # -t fails
-    repeated: tuple[str, ...] = ()  # keys that are set twice; valid for -t, as in nats-server
+    mistakes: tuple[str, ...] = ()  # -t fails because of them
+    repeated: tuple[str, ...] = ()  # keys that are set twice; -t accepts them, as in nats-server
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class LogOptions:
-    """The log: its file, its lines, and what it says of connections. Attributes have the names of their keys."""
+    """The log: its file, the form of its lines, and the events in it. Attributes are named after keys."""
 
     debug: bool = False
     trace: bool = False
@@ -390,13 +390,13 @@ class LogOptions:
     logtime_utc: bool = False
     log_file: str = ""  # "": standard error
     log_size_limit: int = 0  # bytes until the file is rotated; 0: never
-    log_max_num: int = 0  # number of log files, with the current one; 0: no limit
+    log_max_num: int = 0  # number of log files, including the current one; 0: no limit
     max_traced_msg_len: int = 0  # 0: no limit
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class ConnectionLimits:
-    """Limits of connections, and when a silent one is closed. Attributes have the names of their keys."""
+    """Limits for connections, and intervals for silent ones. Attributes are named after keys."""
 
     max_payload: int = 1 << 20  # -1: no limit
     max_pending: int = 64 << 20
@@ -430,7 +430,7 @@ class Options:
     monitoring: MonitoringOptions = field(default_factory=MonitoringOptions)
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
-    proxy_protocol: bool = False  # clients may come through a proxy that says where from
+    proxy_protocol: bool = False  # clients may come through a proxy that sends their address
     proxies: ProxiesOptions = field(default_factory=ProxiesOptions)
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -442,22 +442,22 @@ class Options:
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     no_auth_user: str = ""
     tls: TlsOptions = field(default_factory=TlsOptions)
-    accounts: dict[str, AccountOptions] = field(default_factory=dict)  # those of the file, by name
+    accounts: dict[str, AccountOptions] = field(default_factory=dict)  # accounts in the file, by name
     mappings: tuple[SubjectMapping, ...] = ()  # of the global account
-    feature_flags: dict[str, bool] = field(default_factory=dict)  # those that were set
+    feature_flags: dict[str, bool] = field(default_factory=dict)  # flags that were set
     system_account: str = SYSTEM_ACCOUNT  # "": none (no_system_account)
     no_system_account: bool = False
 
     operators: tuple[OperatorOptions, ...] = ()
-    trusted_keys: tuple[str, ...] = ()  # of operators, in place of `operators`
+    trusted_keys: tuple[str, ...] = ()  # of operators, instead of `operators`
     resolver: ResolverOptions | None = None
     resolver_preload: dict[str, str] = field(default_factory=dict)  # tokens by account
-    resolver_pinned_accounts: tuple[str, ...] = ()  # the only accounts that users may come from; (): all
-    default_sentinel: str = ""  # the token of clients that send none
+    resolver_pinned_accounts: tuple[str, ...] = ()  # the only accounts whose users may connect; (): all
+    default_sentinel: str = ""  # the token used for clients that send none
 
     jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
 
-    # The sources of the options; no key sets these.
+    # The sources of the options; not set by keys.
     config_path: str | None = None  # the file of -c
     config_digest: str = ""  # "sha256:..."; "" without a file
     flags: dict[str, str | int | bool] = field(default_factory=dict)  # the command line, see flags.py
@@ -466,7 +466,7 @@ class Options:
 
     @property
     def runs_jetstream(self) -> bool:
-        """Whether this process has the streams: of several workers only the first one."""
+        """Whether this process has the streams; of several workers only the first one does."""
         return self.jetstream.enabled and (self.worker is None or self.worker.number == 1)
 
     def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
@@ -481,11 +481,11 @@ class Options:
 
     @property
     def operator_keys(self) -> tuple[str, ...]:
-        """The keys that may sign accounts; (): accounts and users are those of the file."""
+        """The keys that may sign accounts, or () if accounts and users come from the file."""
         return self.trusted_keys or tuple(key for each in self.operators for key in each.claims.trusted_keys)
 
     def users(self) -> Iterator[UserOptions]:
-        """Yield every configured user, of all blocks."""
+        """Yield every configured user of all blocks."""
         single = self.authorization
         if single.user:
             yield UserOptions(single.user, single.password)
@@ -518,5 +518,5 @@ class Options:
 
 
 def is_bcrypt(secret: str) -> bool:
-    """Return whether `secret` is a bcrypt hash, not a password."""
+    """Return whether `secret` is a bcrypt hash rather than a password."""
     return secret[:4] in ("$2a$", "$2b$", "$2x$", "$2y$") and secret[4:6].isdigit() and secret[6:7] == "$"

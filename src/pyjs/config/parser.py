@@ -12,10 +12,10 @@ OSError) and `environ` is a mapping. Knows nothing of the meaning of keys.
 
 A variable refers to an earlier key in the enclosing maps, innermost first, or to an environment variable, whose
 text is parsed as a value of this language. Included keys are added to the including map. The path of an include
-is relative to the including file, and the included file sees no variables of that file.
+is relative to the including file, and the included file does not see variables of that file.
 
-Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py. Wider than it: an
-absolute include path, a list that ends in a number, a comma that leads a line, a value after a line end.
+Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py. More permissive: an
+absolute include path, a list that ends in a number, a comma at the start of a line, a value after a line end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Read: TypeAlias = "Callable[[str], str]"
 
 DEPTH_MAX = 100  # levels of maps, lists, includes and references; protects the stack
-FILES_MAX = 1000  # included by one configuration
+FILES_MAX = 1000  # files included by one configuration
 SIZE_MAX = 8 << 20  # characters of all files and variables together
 VALUES_MAX = 1_000_000  # a value counts once per reference to it
 
@@ -43,7 +43,7 @@ VALUES_MAX = 1_000_000  # a value counts once per reference to it
 def parse_file(
     path: str, read: Read, environ: Mapping[str, str], twice: list[Problem] | None = None
 ) -> ConfigMap:
-    """Return the contents of the file `path` and its includes; `twice` takes keys set twice in one block of one file.
+    """Return the contents of the file `path` and its includes; add keys set twice in a block of one file to `twice`.
 
     Raises:
         ConfigError: the text is not in this language, or a file cannot be read.
@@ -62,7 +62,7 @@ def _read_nothing(path: str) -> str:
 
 
 class _Whole:
-    """The limits that all files of one configuration share."""
+    """The limits shared by all files of one configuration."""
 
     __slots__ = ("_shapes", "_size", "_twice", "_values", "files")
 
@@ -75,14 +75,14 @@ class _Whole:
         self._shapes: dict[int, tuple[object, int, int]] = {}
 
     def read(self, text: str, place: Place) -> None:
-        """Count the text of a file or variable; `place` is the reference to it."""
+        """Count the text of a file or variable referred to at `place`."""
         self._size += len(text)
         if self._size > SIZE_MAX:
             cause = f"the configuration has more than {SIZE_MAX} characters, includes and variables counted"
             raise ConfigError.at(place, cause, "write a smaller one")
 
     def compare(self, first: Entry | None, second: Entry) -> None:
-        """Note a key that its file sets twice in this block; an override of an included file is not noted."""
+        """Note a key that its file sets twice in this block; overriding a key of an included file does not count."""
         if first is not None:
             note_repeated(self._twice, first, second)
 
@@ -139,7 +139,7 @@ class Parser:
         self._whole.read(lexer.text, lexer.place(0))
         scope = ConfigMap()
         self._scopes.append(scope)
-        groups: list[int] = []  # where the open groups start
+        groups: list[int] = []  # positions of the open groups
         lexer.skip_gap()
         while char := lexer.peek():
             if char == "{":

@@ -1,8 +1,8 @@
 """Option tables: their rows, and the reader of a block of a file.
 
 Knows nothing of single options. A row has the name of a key, the reader of its value, a line of documentation, the
-attributes of the block's target that it sets, its check, and whether a running server can take a change. Names,
-types and texts of the rows are also those of docs/configuration.md and of the keyword arguments in aio/keys.py. Keys
+attributes of the block's target that it sets, its check, and whether a running server can apply a change. Names,
+types and texts of the rows are also used in docs/configuration.md and for the keyword arguments in aio/keys.py. Keys
 of nats-server that are not supported here are in the table too, with the reason, and are refused by name: a key is
 never accepted without effect.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-PROBLEMS_MAX = 50  # that are shown at once
+PROBLEMS_MAX = 50  # maximum number of problems shown
 
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
@@ -28,24 +28,24 @@ class Kind:
 
     name: str
     read: Callable[[Reading, Key, Value, object], object]
-    # The Python type of a value that a program gives, as source text; {} stands for the type of the block `table`.
+    # The Python type of a value given by a program, as source text; {} stands for the type of the block `table`.
     python: str
     table: Table | None = None
 
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Key:
-    """One row: an effective key."""
+    """One row: a key with an effect."""
 
     name: str
     kind: Kind
-    doc: str  # one line for people; says the unit
+    doc: str  # one line for users, which states the unit
     aliases: tuple[str, ...] = ()
-    check: Callable[[Reading, Key, Value, object], None] | None = None  # gets what was read; raises Refused
-    # Of the target, dotted for one of an attribute; several take a tuple. Unless said, the one of the same name.
+    check: Callable[[Reading, Key, Value, object], None] | None = None  # gets the result; raises Refused
+    # Attributes of the target, dotted for a nested one; several are set from a tuple. Default: the name of the key.
     attrs: tuple[str, ...] = ()
     reloadable: bool = False
-    zero_is_default: bool = False  # 0 and "" leave the default
+    zero_is_default: bool = False  # 0 and "" keep the default
     secret: bool = False  # error texts never show its value
 
     def __post_init__(self) -> None:
@@ -74,16 +74,16 @@ class Table:
 
 
 class Reading:
-    """The results of reading a file: problems, warnings, keys set twice, and the place of each attribute."""
+    """The results of reading a file: problems, warnings, repeated keys, and the place of each attribute."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.twice: list[Problem] = []
         self.places: dict[str, Place] = {}  # by dotted attribute of Options
-        self.user_places: dict[str, Place] = {}  # where each user name was given first
+        self.user_places: dict[str, Place] = {}  # where each user name was first given
         self.read_file: Callable[[str], str] | None = (
-            None  # for files that a value names; None: there are none
+            None  # reads files named by a value; None: there are none
         )
 
     def warn(self, place: Place, cause: str, fix: str) -> None:
@@ -92,7 +92,7 @@ class Reading:
 
 
 def read_block(reading: Reading, table: Table, entries: ConfigMap, target: object) -> None:
-    """Set the attributes of `target` from `entries`; problems are collected in `reading`."""
+    """Set the attributes of `target` from `entries`; collect problems in `reading`."""
     _note_other_spellings(reading, table, entries)
     for entry in entries.values():
         if len(reading.problems) >= PROBLEMS_MAX:
@@ -104,7 +104,7 @@ def read_block(reading: Reading, table: Table, entries: ConfigMap, target: objec
 
 
 def _note_other_spellings(reading: Reading, table: Table, entries: ConfigMap) -> None:
-    """Note each key that is repeated in the block, in another case or under an alias."""
+    """Note each key that is repeated in the block in another case or under an alias."""
     first: dict[str, Entry] = {}
     for entry in entries.values():
         key = table.key_by_name.get(entry.key.lower())
@@ -141,7 +141,7 @@ def _refuse_name(table: Table, entry: Entry) -> None:
     cause = f'unknown field "{entry.key}"'
     few = ", ".join(key.name for key in table.keys) if len(table.keys) < 12 else ""
     otherwise = f"the keys here are {few}" if few else "remove it, or refer to it as a $variable"
-    # A key that works is a better guess than one that would be refused next.
+    # A supported key is a better guess than one that would be refused next.
     otherwise = suggestion(entry.key, table.reason_by_name, otherwise)
     otherwise = suggestion(entry.key, table.key_by_name, otherwise)
     raise Refused(entry.place, cause, suggestion(entry.key, [key.name for key in table.keys], otherwise))

@@ -1,7 +1,7 @@
 """The option table of the top level, and all tables by their place.
 
-Knows nothing of how the options are used. Defaults are in options.py, beside their types. Rows follow the
-order of Options. A row that is not reloadable keeps its old value when a running server reads its file again.
+Knows nothing of the use of the options. Defaults are in options.py, beside their types. Rows follow the
+order of Options. An option whose row is not reloadable keeps its value when a running server reads its file again.
 
 Source: nats.docs "Configuration"; nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
 """
@@ -92,7 +92,7 @@ def _read_tags(reading: Reading, key: Key, value: Value, target: object) -> obje
 
 
 def _read_pair(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a bool that sets two attributes alike."""
+    """Read a bool that sets two attributes."""
     on = BOOL.read(reading, key, value, target)
     return on, on
 
@@ -138,7 +138,7 @@ TOP = Table(
         Key(
             "workers",
             INT,
-            "Processes that share the ports for clients; more than one use more than one core.",
+            "Processes that share the port for clients; each can use one core.",
             check=Between(1, WORKERS_MAX, RANGE_FIX),
         ),
         Key(
@@ -157,13 +157,13 @@ TOP = Table(
         Key(
             "server_tags",
             Kind("list of strings", _read_tags, "str | Sequence[str]"),
-            "Tags of the server, which monitoring shows.",
+            "Tags that monitoring shows.",
             reloadable=True,
         ),
         Key(
             "server_metadata",
             STRING_MAP,
-            "Names and values of the server, which monitoring shows.",
+            "Names and values that monitoring shows.",
             reloadable=True,
         ),
         Key("debug", BOOL, "Log events of connections.", attrs=("log.debug",), reloadable=True),
@@ -258,7 +258,7 @@ TOP = Table(
         Key(
             "max_pending",
             SIZE,
-            "Bytes that may wait for one client; with more it is a slow consumer and is closed.",
+            "Bytes that may wait for one client; a client with more is closed as a slow consumer.",
             check=_size_63,
             attrs=("limits.max_pending",),
             zero_is_default=True,
@@ -291,7 +291,7 @@ TOP = Table(
         Key(
             "max_sub_tokens",
             INT,
-            "The most tokens of the subject of a subscription; without it, no limit.",
+            "The most tokens in the subject of a subscription; absent: no limit.",
             ("max_subscription_tokens",),
             Between(1, 255, "use a number from 1 to 255, or leave it out for no limit"),
             attrs=("limits.max_sub_tokens",),
@@ -362,7 +362,7 @@ TOP = Table(
         Key(
             "tls",
             TLS_BLOCK,
-            "Certificates and rules of encrypted client connections.",
+            "Certificates and rules for encrypted client connections.",
             reloadable=True,
         ),
         Key(
@@ -380,12 +380,12 @@ TOP = Table(
         Key(
             "proxy_protocol",
             BOOL,
-            "Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address.",
+            "Accept clients through a proxy that sends their address in a PROXY header (v1 or v2).",
         ),
         Key(
             "proxies",
             PROXIES_BLOCK,
-            "Proxies that sign the nonces of the clients that they bring.",
+            "Proxies that sign the nonces of their clients.",
             reloadable=True,
         ),
         Key(
@@ -404,7 +404,7 @@ TOP = Table(
         Key(
             "mappings",
             MAPPINGS,
-            "Subjects of the global account that change when a client publishes.",
+            "Changes of subjects in the global account when a client publishes.",
             ("maps",),
             reloadable=True,
         ),
@@ -420,7 +420,7 @@ TOP = Table(
         Key(
             "feature_flags",
             Kind("map of bools", _read_feature_flags, "Mapping[str, bool]"),
-            "Switches of single behaviours; only `js_ack_fc_v2`.",
+            "Switches for single features; only `js_ack_fc_v2` exists.",
         ),
         Key(
             "jetstream",
@@ -440,7 +440,7 @@ TOP = Table(
     unsupported.TOP,
 )
 
-# Every table under the way to it through the keys, for documents, tests and the comparison at reload.
+# Every table by its path of keys, for documents, tests and the comparison in a reload.
 TABLES: dict[str, Table] = {
     "": TOP,
     "jetstream": JETSTREAM,

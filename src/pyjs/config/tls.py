@@ -1,7 +1,7 @@
 """The `tls` block of client connections.
 
 Reads names and values; server/tls/context.py reads and checks the certificates. A list of curves and the system's
-certificate store are options of Go's TLS only, and refused.
+certificate store are options of Go's TLS only, so they are refused.
 
 Source: nats.docs "Enabling TLS"; behaviour of nats-server 2.15.1, tests/conformance/test_tls.py.
 """
@@ -27,7 +27,7 @@ from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, wrong_type
 from pyjs.config.tls_names import CURVES, INSECURE, SUITES, SUITES_1_3
 from pyjs.config.values import Value
 
-AUTO_NS = 50_000_000  # wait of `handshake_first: auto` before INFO is sent
+AUTO_NS = 50_000_000  # how long `handshake_first: auto` waits before INFO is sent
 DIGEST_SIZE = 64  # hex digits of a SHA-256
 PAIR = "cert_file: server.pem, key_file: key.pem"
 
@@ -124,8 +124,8 @@ _PEER_ONLY = "it concerns servers that connect to this one"
 _NO_OCSP = "certificate status is not asked for"
 _NO_STORE = "there are certificate stores on Windows only"
 PAIR_KEYS = (
-    Key("cert_file", PATH, "The file of the certificate, and of those that signed it, in PEM."),
-    Key("key_file", PATH, "The file of its private key, in PEM."),
+    Key("cert_file", PATH, "The PEM file of the certificate, followed by those that signed it."),
+    Key("key_file", PATH, "The PEM file of its private key."),
 )
 PAIR_TABLE = Table("tls.certs", PAIR_KEYS)
 TLS = Table(
@@ -142,8 +142,8 @@ TLS = Table(
             PATH,
             "The file of authorities that may sign clients' certificates; empty: those of the machine.",
         ),
-        Key("verify", BOOL, "Clients must show a certificate."),
-        Key("verify_and_map", BOOL, "The certificate also says which user the client is."),
+        Key("verify", BOOL, "Require a certificate from clients."),
+        Key("verify_and_map", BOOL, "The certificate also selects the user."),
         Key(
             "timeout",
             Kind("duration", _read_timeout, "Duration | float"),
@@ -160,13 +160,13 @@ TLS = Table(
         Key(
             "connection_rate_limit",
             INT,
-            "The most handshakes a second; 0: no limit.",
+            "The most handshakes per second; 0: no limit.",
             check=Between(0, INT32_MAX, "use a number from 0"),
         ),
         Key(
             "pinned_certs",
             Kind("list of SHA-256", _read_pins, "str | Sequence[str]"),
-            "SHA-256 of the public keys that clients may have, in hex; empty: any key.",
+            "SHA-256 digests, in hex, of the public keys that clients may have; empty: any key.",
         ),
         Key(
             "min_version",

@@ -1,8 +1,8 @@
-"""Names of cipher suites and curves: of IANA, for configuration files and /connz, and of OpenSSL.
+"""Names of cipher suites and curves: IANA's, for configuration files and /connz, and OpenSSL's.
 
 Data only. Suites of TLS 1.3 are always allowed and cannot be chosen, in Go as in OpenSSL's Python binding.
 
-Source: https://www.iana.org/assignments/tls-parameters; names that nats-server 2.15.1 takes:
+Source: https://www.iana.org/assignments/tls-parameters; the names that nats-server 2.15.1 accepts:
 tests/conformance/test_tls.py.
 """
 
@@ -21,7 +21,7 @@ SUITES = {
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
 SUITES_1_3 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-# Without forward secrecy, or with a broken cipher: refused here, and in nats-server unless a key allows them.
+# Without forward secrecy, or with a broken cipher: refused here, and by nats-server unless a key allows them.
 INSECURE = (
     "TLS_RSA_WITH_RC4_128_SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA",

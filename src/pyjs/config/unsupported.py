@@ -1,6 +1,6 @@
-"""Keys of nats-server 2.15 that are refused by name because they would change nothing here yet.
+"""Keys of nats-server 2.15 that are refused by name because they have no effect here yet.
 
-Data only. One row for each key, with all its names and the reason that the message gives. A key moves from
+Data only. One row for each key, with all its names and the reason given in the message. A key moves from
 here to its table together with the code that makes it effective.
 """
 

@@ -1,6 +1,6 @@
 """The parsed contents of a configuration file: values with their places, not yet interpreted.
 
-Knows nothing of option names. A map keeps its entries in the order in which they were set last, under the
+Knows nothing of option names. A map keeps its entries in the order in which they were last set, under the
 exact spelling of their keys; readers compare keys without case.
 """
 
@@ -36,20 +36,20 @@ class Entry:
     key: str
     place: Place
     value: Value
-    used: bool = False  # a $variable refers to it, so it may have any name
+    used: bool = False  # a $variable refers to it, so any name is allowed
 
 
 class ConfigMap(dict[str, Entry]):
     """Entries by key; setting a key again moves it to the end."""
 
     def put(self, entry: Entry) -> None:
-        """Add `entry`; replace an earlier one of exactly the same name."""
+        """Add `entry`; replace an earlier one with exactly the same name."""
         self.pop(entry.key, None)
         self[entry.key] = entry
 
 
 def note_repeated(noted: list[Problem], first: Entry, second: Entry) -> None:
-    """Add the warning about a key that is set twice in its block, unless the other one is of an included file."""
+    """Add a warning about a key that is set twice in its block, unless one of the two is in an included file."""
     if first.place.file != second.place.file or len(noted) >= REPEATED_MAX:
         return
     name = "" if first.key == second.key else f' as "{first.key}"'
@@ -60,7 +60,7 @@ def note_repeated(noted: list[Problem], first: Entry, second: Entry) -> None:
 
 
 def describe(value: Value, secret: bool = False) -> str:
-    """Return a description of `value` for error texts; a secret is not shown."""
+    """Return a description of `value` for error texts, without a secret."""
     data = value.data
     if isinstance(data, ConfigMap):
         return "a map"
@@ -85,9 +85,9 @@ _ESCAPES |= dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")  # invalid UTF-8
 
 
 def config_digest(config: ConfigMap) -> str:
-    """Return `sha256:` and the digest of `config` in hex, which is nats-server's.
+    """Return `sha256:` and the digest of `config` in hex, equal to nats-server's.
 
-    It is that of the parsed map as compact JSON, keys sorted, with a line end. Comments, order and spelling of
+    It is the digest of the parsed map as compact JSON, keys sorted, with a line end. Comments, order and spelling of
     numbers do not change it; unused variables do. Source: tests/unit/config/test_peer.py.
     """
     import hashlib  # imported lazily, in 4 ms: only needed with a configuration file

@@ -8,7 +8,7 @@ from pyjs.subjects.routes cimport Group, Route, Target
 from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.wire.ops cimport Msg
 
-cdef uint64_t EVERYWHERE            # Msg.told of a message that another server sent
+cdef uint64_t EVERYWHERE            # Msg.told of a message from another server
 
 cdef class Account:
     cdef readonly str name
@@ -28,13 +28,13 @@ cdef class Account:
     cdef readonly set sessions          # open ClientSessions bound to this account
     cdef readonly dict watched          # literal subject -> list of callables, see watch_interest
 
-    # Deliver to every subscription that matches m.subject; returns the number of receivers.
+    # Deliver to every subscription that matches m.subject; return the number of receivers.
     cdef int publish(self, Msg* m) noexcept nogil
     # Deliver to the subscriptions of `dest`, with m.subject on the wire (JetStream deliveries).
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil
-    # Change m.subject by the mappings. Returns its memory, which the caller frees after use; NULL: unchanged.
+    # Change m.subject by the mappings. Returns memory that the caller frees after use; NULL: unchanged.
     cdef char* map_subject(self, Msg* m) noexcept nogil
-    # As map_subject for a client's publish; the account keeps the memory until the next one.
+    # As map_subject, for a client's publish; the account keeps the memory until the next one.
     cdef void map_published(self, Msg* m) noexcept nogil
     cdef int deliver_route(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_each(self, Route* r, Msg* m) noexcept nogil
@@ -42,8 +42,8 @@ cdef class Account:
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil
-    # Deliver a message that another server sent: to plain subscriptions if `plain`, and to one member here of each
-    # group in `queues`, which has a length of 4 bytes before each name. m.told must be EVERYWHERE.
+    # Deliver a message from another server: to plain subscriptions if `plain`, and to one member here of each
+    # group in `queues`, where each name follows its length in 4 bytes. m.told must be EVERYWHERE.
     cdef int deliver_routed(self, Msg* m, bint plain, const char* queues, size_t n) noexcept nogil
     cdef inline uint32_t chance(self, uint32_t n) noexcept nogil:
         """Return a random number below `n`."""
@@ -54,6 +54,6 @@ cdef class Account:
 
     cpdef object add(self, Subscription sub)
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil
-    # The line with status 503 for the publisher `sink`; b"": it has not subscribed to the reply.
+    # Return the line with status 503 for the publisher `sink`; b"": it has not subscribed to the reply.
     cdef bytes no_responder(self, Msg* m, PyObject* sink)
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil

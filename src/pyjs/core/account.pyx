@@ -25,10 +25,10 @@ cdef extern from "Python.h":
     void release "Py_XDECREF"(PyObject* p)
 
 cdef enum:
-    MANY = 256                  # more subscriptions are ended in steps
+    MANY = 256                  # more subscriptions than this are ended in steps
     STEP = 200                  # subscriptions removed in one step: half a millisecond
     WHOLE_MIN = 65536           # a larger body goes to the transport without a copy; a smaller one is copied
-    SHARED_BY = 3               # receivers from which a publish of that size is copied once, not for each of them
+    SHARED_BY = 3               # from so many receivers on, a publish of that size is copied once for all of them
 
 
 cdef inline bint is_named(Group* g, const char* queue, uint32_t n) noexcept nogil:
@@ -40,7 +40,7 @@ EVERYWHERE = <uint64_t> -1
 
 
 cdef class Account:
-    """A name space of subjects with its subscriptions."""
+    """A namespace of subjects with its subscriptions."""
 
     def __cinit__(self, str name, Turn turn, uint64_t seed=0x9E3779B97F4A7C15,
                   RouteCache routes=None):
@@ -57,7 +57,7 @@ cdef class Account:
 
     cdef int publish(self, Msg* m) noexcept nogil:
         if m.subject_len == 0:
-            return 0                # lost by a mapping
+            return 0                # dropped by a mapping
         if m.subject[0] == c'_' or m.subject[0] == c'$':
             return self.deliver_route(self.subs.find_prefixed(m.subject, m.subject_len), m)
         return self.deliver_route(self.subs.find(m.subject, m.subject_len), m)
@@ -94,7 +94,7 @@ cdef class Account:
         cdef uint32_t i
         cdef int receivers = 0
         if r.scratch:
-            r.busy += 1         # a nested publish must build its route elsewhere
+            r.busy += 1         # a nested publish must build its route in another place
         for i in range(r.n):
             receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
         if receivers < <int> r.n:
@@ -106,7 +106,7 @@ cdef class Account:
         return receivers
 
     cdef int deliver_shared(self, Route* r, Msg* m) noexcept nogil:
-        """Deliver a large message as one object, which the output buffers of all its receivers hold."""
+        """Deliver a large message as one object that the output buffers of all its receivers share."""
         cdef Msg shared = m[0]
         cdef int receivers
         if not m.split:
@@ -129,7 +129,7 @@ cdef class Account:
         return receivers
 
     cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to one member: one at this server if any accepts, otherwise one at another server."""
+        """Deliver to one member: at this server if any member here accepts, otherwise at another server."""
         cdef uint32_t at, tried = 0
         if g.n_here:
             at = self.chance(g.n_here)
@@ -143,7 +143,7 @@ cdef class Account:
         return self.deliver_away(g, m) if g.n > g.n_here and m.told != EVERYWHERE else 0
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to a member at another server, chosen by the number of members there."""
+        """Deliver to a member at another server, chosen in proportion to the number of members there."""
         cdef uint32_t at, tried, first
         cdef uint64_t weights = 0, chosen
         cdef int doubts
@@ -191,7 +191,7 @@ cdef class Account:
         return r.n > 0 or r.n_groups > 0
 
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil:
-        """Return the route of `subject`, valid as Sublist.find says."""
+        """Return the route of `subject`, which is valid as Sublist.find describes."""
         if subject[0] == c'_' or subject[0] == c'$':
             return self.subs.find_prefixed(subject, n)
         return self.subs.find(subject, n)
@@ -233,7 +233,7 @@ cdef class Account:
         return len(subject) > 0 and self.interested(subject, len(subject))
 
     def subscribe(self, bytes subject, Sink sink, bytes queue=b"", bytes sid=b"") -> Subscription:
-        """Subscribe `sink`; the subject must be valid. Never during a delivery."""
+        """Subscribe `sink` to a valid subject; must not be called during a delivery."""
         cdef Subscription sub = Subscription(sink, subject, queue, sid)
         self.add(sub)
         return sub
@@ -243,7 +243,7 @@ cdef class Account:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
         `service` is the subject in the system account, if that offers it to all accounts. `stays_here`: only clients
-        of this server ask.
+        of this server send requests.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service
@@ -263,7 +263,7 @@ cdef class Account:
             self.exchange.left(sub)
 
     def add_plain(self, Subscription sub) -> None:
-        """As `add`, without the account's stream imports."""
+        """Do the same as `add`, without the account's stream imports."""
         self.subs.insert(sub)
         if self.interest is not None and sub.state.weight == 0:
             self.interest.joined(sub)
@@ -280,7 +280,7 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def unsubscribe_all(self, list subs) -> None:
-        """End `subs`, which deliver nothing more; many are removed over several turns."""
+        """End `subs` at once; if there are many, they are removed over several turns."""
         cdef Subscription sub
         for sub in subs:
             sub.state.closed = True
@@ -291,7 +291,7 @@ cdef class Account:
                 self.unsubscribe(sub)
 
     def unsubscribe_steps(self, list subs):
-        """Unsubscribe all of `subs` in steps; removes them from the list, so that each step frees its part."""
+        """Unsubscribe all of `subs` in steps; each step removes its part from the list, to free it."""
         while subs:
             for sub in subs[-STEP:]:
                 self.unsubscribe(sub)
@@ -302,7 +302,7 @@ cdef class Account:
     def watch_interest(self, bytes subject, object changed) -> None:
         """Call `changed` when a subscription that matches the literal `subject` is added or removed.
 
-        It runs inside the SUB or UNSUB: it may only record work.
+        It runs inside the SUB or UNSUB, so it may only record work.
         """
         self.watched.setdefault(subject, []).append(changed)
 

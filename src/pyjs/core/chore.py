@@ -1,10 +1,10 @@
 """Chores: work that is too long for one turn, as an iterator of bounded steps, with its owner.
 
 A step yields None to continue in a later turn, or a `Park`: a function that stores the chore and puts it back into
-`Turn.chores` when it can continue. A parked chore costs nothing.
+`Turn.chores` once it can continue. A parked chore costs nothing.
 
-`Gates` orders the chores of one stream or consumer: a change has exclusive access, reports share it, first come,
-first served. Work of a single step needs no gate while nobody is inside.
+`Gates` order the chores of one stream or consumer: a change has exclusive access, reports share it, first come,
+first served. Single-step work needs no gate while no chore is inside.
 
 Knows nothing of streams: a gate has a name.
 """
@@ -46,7 +46,7 @@ class Chore:
 
 
 class _Gate:
-    """The chores inside one gate, and those that wait."""
+    """The chores inside one gate, and those that wait to enter it."""
 
     __slots__ = ("alone", "inside", "let_in", "waiting")
 
@@ -104,7 +104,7 @@ class Gates:
             del self._gates[name]
 
     def _let_in(self, gate: _Gate) -> None:
-        """Admit the chores that waited longest; new ones wait until these have continued, to keep the order."""
+        """Admit the chores that have waited longest; later ones wait until these have continued."""
         while gate.waiting and gate.admits(gate.waiting[0][1]):
             chore, alone = gate.waiting.popleft()
             gate.admit(alone)

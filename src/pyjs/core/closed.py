@@ -25,7 +25,7 @@ PACKED = 64  # sessions in one piece
 
 
 class ClosedSubscription(NamedTuple):
-    """The attributes of a Subscription at the moment its session ended; same names. Does not hold the session."""
+    """The attributes of a Subscription when its session ended, with the same names but without the session."""
 
     subject: bytes
     queue: bytes
@@ -42,7 +42,7 @@ class ClosedSubscription(NamedTuple):
 
 
 class ClosedSession(NamedTuple):
-    """The attributes of a ClientSession at the moment it ended; same names."""
+    """The attributes of a ClientSession when it ended, with the same names."""
 
     cid: int
     peer: Peer
@@ -65,7 +65,7 @@ class ClosedSession(NamedTuple):
 
     @classmethod
     def of(cls, session: ClientSession, before: ClosedSession | None = None) -> ClosedSession:
-        """Return the record of `session`; it shares equal values with the record before it."""
+        """Return a copy of `session` for monitoring; equal values are shared with `before`."""
         values = {name: getattr(session, name) for name in cls._fields if name not in ("shown", "tls")}
         values["tls"] = session.link.tls
         first = before.shown[0] if before is not None and before.shown else None
@@ -99,8 +99,8 @@ class _Piece(NamedTuple):
 class ClosedSessions:
     """The last `most` sessions that ended, oldest first; all but the newest are packed into pieces.
 
-    Unpacked objects would be allocated in the memory of the freed sessions and keep its pages: of 85 MB for 9,000
-    clients, 70 MB stayed after they had left.
+    Unpacked objects would be allocated in the memory of the freed sessions and keep its pages in use: 70 of the 85 MB
+    for 9,000 clients stayed allocated after they had left.
     """
 
     def __init__(self, most: int) -> None:
@@ -130,7 +130,7 @@ class ClosedSessions:
             yield from some
 
     def __getitem__(self, at: int) -> ClosedSession:
-        """Return one session. Slow, since it unpacks all of them; use `parts` to visit many."""
+        """Return one session. This is slow, since it unpacks all of them; use `parts` to visit many."""
         return list(self)[at]
 
     def parts(self) -> Iterator[list[ClosedSession]]:
@@ -148,7 +148,7 @@ def _parts(
 
 
 def _pack(sessions: list[ClosedSession], known: Owners) -> _Piece:
-    """Pack sessions into a piece; reuse `known`, the owners of the piece before, if they suffice."""
+    """Pack sessions into a piece; reuse `known`, the owners of the previous piece, if they suffice."""
     owners = {_key(each.account, each.user): (each.account, each.user) for each in sessions}
     numbers = {_key(*owner): number for number, owner in enumerate(known)}
     if not owners.keys() <= numbers.keys():
@@ -164,7 +164,9 @@ def _key(account: Account, user: User | None) -> tuple[int, int]:
 
 
 def _unpack(piece: _Piece) -> list[ClosedSession]:
-    return [_session(row, *piece.owners[row[0]]) for row in marshal.loads(piece.rows)]  # written here
+    return [
+        _session(row, *piece.owners[row[0]]) for row in marshal.loads(piece.rows)
+    ]  # written by this process
 
 
 def _row(closed: ClosedSession, owner: int) -> tuple[Any, ...]:
@@ -172,7 +174,7 @@ def _row(closed: ClosedSession, owner: int) -> tuple[Any, ...]:
     return (
         owner,
         (peer.ip, peer.port, peer.kind, peer.proxy),
-        (options.name, options.lang, options.version),  # what monitoring shows
+        (options.name, options.lang, options.version),  # the fields that monitoring shows
         _tls_row(closed.tls),
         tuple(getattr(closed, name) for name in PLAIN),
         [(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max) for sub in closed.shown],

@@ -1,7 +1,7 @@
 """A fair queue: round robin over accounts, and within an account over its connections.
 
-The items of one connection stay in order; an item that is put back (`put_back`) is the first of its connection again,
-after all other connections had a turn. Knows nothing of the items.
+The items of one connection stay in order; an item that is put back (`put_back`) is again the first of its connection,
+after all other connections have had a turn. Knows nothing of the items.
 """
 
 from __future__ import annotations

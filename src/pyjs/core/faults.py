@@ -1,7 +1,7 @@
-"""Faults: unexpected exceptions, counted, and logged with their traceback unless the same one was logged recently.
+"""Faults: unexpected exceptions, counted, and logged with a traceback unless the same one was logged recently.
 
-The code that catches a fault reports it here and continues with the next work. The owner of the failed work must mend
-its half-changed state.
+The code that catches a fault reports it here and continues with the next work. The owner of the failed work must
+repair its half-changed state.
 
 Knows only a text of the failed work.
 """
@@ -16,8 +16,8 @@ from pyjs.base.clock import NS_PER_S
 if TYPE_CHECKING:
     from pyjs.base.log import Log
 
-QUIET_NS = 10 * NS_PER_S  # the same fault is logged no more often
-KNOWN_MAX = 256  # different faults that are counted separately
+QUIET_NS = 10 * NS_PER_S  # minimum time between two log lines of the same fault
+KNOWN_MAX = 256  # different faults with their own count
 
 
 class Faults:
@@ -27,10 +27,10 @@ class Faults:
         self._log = log
         self.counts: dict[str, int] = {}  # by kind of work, for monitoring
         self._logged_at: dict[tuple[str, str], int] = {}
-        self._untold: dict[tuple[str, str], int] = {}  # faults since the line in the log
+        self._untold: dict[tuple[str, str], int] = {}  # faults since the last log line
 
     def report(self, kind: str, what: str, error: Exception, now_ns: int) -> None:
-        """Count a fault in a `kind` of work, and log it; `what` is the failed work for the log line."""
+        """Count a fault in a `kind` of work, and log it; `what` describes the failed work in the log line."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         key = (kind, _place(error))
         logged_at = self._logged_at.get(key)

@@ -43,7 +43,7 @@ class SessionSettings:
 
 
 class Entrance(NamedTuple):
-    """The logins and intervals of clients of one kind, which come through one port."""
+    """The login rules and intervals of clients of one kind, which connect to the same port."""
 
     authenticator: Authenticator
     auth_timeout_ns: int
@@ -51,7 +51,7 @@ class Entrance(NamedTuple):
 
 
 class SessionEvents(ABC):
-    """A listener to logins and disconnects; called in the middle of other work, so it may only record them."""
+    """A listener for logins and disconnects. It is called in the middle of other work, so it may only record them."""
 
     @abstractmethod
     def entered(self, session: ClientSession) -> None:
@@ -75,7 +75,7 @@ class SessionEvents(ABC):
 
 
 class Host(ABC):
-    """The node as its sessions see it."""
+    """The interface of the node for its sessions."""
 
     clock: Clock
     rng: Rng
@@ -85,9 +85,9 @@ class Host(ABC):
     settings: SessionSettings
     authenticator: Authenticator
     accounts: dict[str, Account]
-    sessions: dict[int, ClientSession]  # by cid, the oldest first
+    sessions: dict[int, ClientSession]  # by cid, oldest first
     system_account: Account | None
-    trust: TrustedAccounts | None  # None: accounts and users are those of the configuration file
+    trust: TrustedAccounts | None  # None: accounts and users come from the configuration file
     callouts: Callouts | None  # None: no service decides about clients
     server_name: str
     slow_consumers: int
@@ -105,11 +105,11 @@ class Host(ABC):
 
     @abstractmethod
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if the server takes no more clients; None: accepted."""
+        """Return (-ERR text, close reason) if the server accepts no more clients, or None."""
 
     @abstractmethod
     def account_refusal(self, session: ClientSession, account: Account) -> tuple[str, str] | None:
-        """Return (-ERR text, close reason) if `account` takes no more clients; None: accepted."""
+        """Return (-ERR text, close reason) if `account` accepts no more clients, or None."""
 
     @abstractmethod
     def clients_came_elsewhere(self, account: Account) -> None:
@@ -121,7 +121,7 @@ class Host(ABC):
 
     @abstractmethod
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply the checked exports, imports and mappings of an account; the accounts it imports from come first."""
+        """Apply the checked exports, imports and mappings of an account, after the accounts that it imports from."""
 
     @abstractmethod
     def disable_account(self, name: str) -> None:
@@ -137,7 +137,7 @@ class Host(ABC):
 
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
-        """Forget `session`; called once, after its subscriptions are gone."""
+        """Forget `session`; called once, after its subscriptions were removed."""
 
     @abstractmethod
     def send_trace(self, trace: Trace) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 
 from pyjs.wire.ops cimport OP_BAD, OP_BAD_ARGS, OP_LINE_TOO_LONG, OP_NO_HEADERS, OP_TOO_BIG
 
-# The -ERR and the reason of the close, by result of the parser.
+# The -ERR text and the close reason, by result of the parser.
 LINE_ERRORS = {
     OP_BAD: ("Unknown Protocol Operation", "Protocol Violation"),
     OP_BAD_ARGS: ("", "Protocol Violation"), OP_NO_HEADERS: ("", "Protocol Violation"),

@@ -1,8 +1,8 @@
 """Jobs: work too long for a turn, run in a thread; the result is taken in a later turn.
 
 A Job owns everything that `run` reads or writes; `run` must not touch the node. Node.turn calls `finish`, so its
-effects are ordered in that turn. server/threads/workers.py runs jobs; the simulation runs each at any later time and
-returns its result in any later turn.
+effects are ordered in that turn. server/threads/workers.py runs jobs; the simulation runs each job at any later time
+and returns its result in any later turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Lane(Enum):
-    """Which thread runs a job. Jobs of one lane run one after another, in the order in which they were queued.
+    """The kind of thread that runs a job. Jobs of one lane run one after another, in the order of the queue.
 
     Some jobs of NETWORK run at the same time.
     Jobs of COMPUTE run in fair order over their owners: many jobs of one owner delay only that owner.
@@ -32,12 +32,12 @@ class Job:
     """One piece of work; subclasses hold its input and its result."""
 
     lane = Lane.COMPUTE
-    owner: Owner = (None, None)  # for the fair order: an address, and a connection of it
+    owner: Owner = (None, None)  # for the fair order: an address, and a connection from it
 
     def run(self) -> None:
         """Do the work, in a thread. An exception reaches `finish`."""
         raise NotImplementedError("a Job subclass does the work")
 
     def finish(self, failure: Exception | None) -> None:
-        """Apply the result to the node, in a turn. `failure`: the exception of `run`."""
+        """Apply the result to the node, in a turn. `failure` is the exception raised by `run`, if any."""
         raise NotImplementedError("a Job subclass takes the result")

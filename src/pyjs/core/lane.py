@@ -1,6 +1,6 @@
-"""One kind of work of a turn: in order of arrival if there is little, in fair order up to a share if there is much.
+"""One kind of work of a turn: a little is done in order of arrival, much in fair order up to a share of the turn.
 
-A share is a number of items and a time by the clock of the node; the number is the limit where that clock stands
+A share is a number of items and a time by the clock of the node; only the number limits the work if that clock stands
 still, as in tests. An item is never interrupted, so each must be small. At least one item runs per turn.
 
 Knows nothing of the work itself. A failed item is reported, and the next one runs.
@@ -67,7 +67,7 @@ class Lane(Generic[T]):
             self._queue(fresh, 0)
             fresh = []
         deadline_ns = self._clock.now_ns() + self._left_ns
-        # What waits already has one turn whatever the new items leave: they come with each turn.
+        # Waiting items get a turn in any case, since new items come with each turn.
         has_old = self.waiting.count > 0
         self._run_fresh(fresh, deadline_ns)
         if self.waiting.count:
@@ -83,7 +83,7 @@ class Lane(Generic[T]):
                 self._queue(fresh, at)
                 break
             try:
-                looks = bool(do(item))  # what does not end in one go takes long
+                looks = bool(do(item))  # an item that does not finish at once takes long
                 if looks:
                     again.append(item)
             except Exception as error:
@@ -117,7 +117,7 @@ class Lane(Generic[T]):
             self._failed(item, error)
 
     def _has_room(self, done: int, deadline_ns: int) -> bool:
-        """Return whether another item may run after `done` of this run; the first of a turn always may."""
+        """Return whether another item may run after `done` in this run; the first one of a turn always may."""
         left = self._left - done
         return left > 0 and (left == self._share.items or self._clock.now_ns() < deadline_ns)
 

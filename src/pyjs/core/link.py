@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Credentials outside of CONNECT; each stands in for one that CONNECT lacks."""
+    """Credentials from outside CONNECT; each replaces one that is missing in CONNECT."""
 
     jwt: str = ""
     user: str = ""
@@ -22,10 +22,10 @@ class Peer(NamedTuple):
     ip: str
     port: int
     kind: str = "nats"  # nats | websocket | in_process
-    forwarded_for: str = ""  # the address that an HTTP proxy gives, for log lines
+    forwarded_for: str = ""  # the client address given by an HTTP proxy, for log lines
     credentials: Credentials | None = None
-    disguised: bool = False  # the address is that of a proxy, until the proxy has said whose
-    proxy: str = ""  # the public key of the trusted proxy that it came through
+    disguised: bool = False  # the address is that of a proxy, until the proxy has named the client's
+    proxy: str = ""  # the public key of the trusted proxy that the client came through
 
     def name_of(self, cid: int) -> str:
         """Return the name of the connection `cid` in log lines."""
@@ -69,7 +69,7 @@ class Link:
 
     tls: TlsPeer | None = None  # None: nothing is encrypted, or not yet
     closed_reason = ""  # of the session, which sets it before it calls `close`
-    portion = 0  # bytes of one write, where a write costs time; 0: everything
+    portion = 0  # bytes of one write if a write costs time; 0: everything
     ready = True  # False: another write is in progress
 
     def write(self, data: bytes) -> None:
@@ -82,7 +82,7 @@ class Link:
             self.write(piece)
 
     def close(self) -> None:
-        """Close after everything written was sent."""
+        """Close after everything written has been sent."""
 
     def abort(self) -> None:
         """Close at once; unsent output is dropped."""
@@ -92,7 +92,7 @@ class Link:
         return 0
 
     def pause_reading(self) -> None:
-        """Take no more input until resume_reading."""
+        """Stop reading until resume_reading."""
 
     def resume_reading(self) -> None:
         """Resume reading."""

@@ -10,13 +10,13 @@ cdef class OutBuf:
     cdef char* data
     cdef size_t len             # bytes in `data`
     cdef size_t capacity
-    cdef PyObject* large        # owned bytes object that `data` is in, once it is large; NULL: `data` is malloc'd
+    cdef PyObject* large        # owned bytes object that holds `data` once it is large; NULL: `data` is malloc'd
     cdef list pieces            # before `data`: bytes objects, filled here or queued without a copy
     cdef size_t pieces_len
-    cdef size_t begun           # bytes of the first piece that were taken already
+    cdef size_t begun           # bytes of the first piece that are already taken
     cdef size_t portion         # bytes of one write; 0: everything
-    cdef public size_t limit           # max_pending: more sets `overflow`
-    cdef size_t stall_at        # pending bytes from which publishers are slowed down
+    cdef public size_t limit           # max_pending; beyond it, `overflow` is set
+    cdef size_t stall_at        # pending bytes at which publishers are slowed down
     cdef size_t unsent          # bytes in the transport after the last write to it
     cdef size_t relief_at       # queued bytes that force a partial turn
     cdef public bint overflow
@@ -30,11 +30,11 @@ cdef class OutBuf:
         self.relief_at = self.pieces_len + self.len + FLUSH_AT
 
     cdef inline size_t unwritten(self) noexcept nogil:
-        """Return the number of bytes here, plus those in the transport after the last write to it."""
+        """Return the number of bytes here and, as of the last write, in the transport."""
         return self.pieces_len + self.len + self.unsent
 
     cdef inline bint is_behind(self, size_t waiting) noexcept nogil:
-        """Return whether this is more than its part of what `waiting` slow connections may hold before their turn."""
+        """Return whether this exceeds its part of the limit for `waiting` slow connections."""
         return self.portion and waiting and self.pieces_len + self.len > BACKLOG_MAX // waiting
 
     cdef void set_limit(self, size_t limit) noexcept

@@ -1,7 +1,7 @@
 """The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
 
-Knows nothing of the bytes. Grows by doubling and is taken as a whole. Much output is written piece by piece into
-bytes objects, which go to the transport without a copy, and whose memory is freed afterwards. A large message that is
+Knows nothing of the bytes. Grows by doubling and is taken as a whole. Large output is written piece by piece into
+bytes objects, which go to the transport without a copy and are freed afterwards. A large message that is
 already a bytes object is queued without a copy. Compiled: every delivery writes here (benchmarks/: 1-1, 1-10).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -44,7 +44,7 @@ cdef class OutBuf:
         return self.pieces_len + self.len
 
     cdef char* reserve(self, size_t n) noexcept nogil:
-        """Make room for `n` more bytes at the returned place; the caller writes them and adds n to `len`."""
+        """Make room for `n` more bytes at the returned position; the caller writes them and adds n to `len`."""
         cdef size_t capacity
         cdef char* more
         if self.pieces_len + self.len + n > self.limit:
@@ -68,7 +68,7 @@ cdef class OutBuf:
         return self.data + self.len
 
     cdef int begin_piece(self, size_t n) noexcept:
-        """Queue the buffer as a piece, and continue in an object with room for `n` bytes; -1: no memory."""
+        """Queue the buffer as a piece, and continue in an object with room for `n` bytes; -1 means no memory."""
         try:
             if self.len:
                 self.pieces.append(self.take())
@@ -129,7 +129,7 @@ cdef class OutBuf:
         return pieces
 
     cdef list take_portion(self):
-        """Return the first `portion` bytes of what is queued as a list of objects; the rest stays."""
+        """Return the first `portion` queued bytes as a list of objects; the rest stays."""
         cdef list out = []
         cdef bytes piece
         cdef size_t room = self.portion, taken = 0, n
@@ -139,7 +139,7 @@ cdef class OutBuf:
         for piece in self.pieces:
             n = <size_t> len(piece) - self.begun
             if n > room and out:
-                break               # a piece is cut at places that do not depend on what is before it
+                break               # the places where a piece is cut do not depend on the pieces before it
             if n > room:
                 out.append(piece[self.begun:self.begun + room])
                 self.begun += room

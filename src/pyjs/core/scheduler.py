@@ -3,7 +3,7 @@
 The order of effects:
 
 1. deadlines, then results of threads;
-2. input that earlier turns left; sessions count that work themselves (`Turn.input_left`);
+2. input left from earlier turns; sessions count that work themselves (`Turn.input_left`);
 3. streams commit and their PubAcks leave, requests are answered, consumers deliver, streams apply retention; repeated
    while one of them creates work for another;
 4. chores do their steps;
@@ -12,7 +12,7 @@ The order of effects:
 Work beyond its share waits for the next turn, in fair order over accounts and connections. Invariant: a turn ends
 within the sum of the shares.
 
-Failed work is reported and does not affect other work; its owner is added to `Turn.faulted`, to be mended.
+Failed work is reported and does not affect other work; its owner is added to `Turn.faulted`, for repair.
 
 Knows nothing of streams, consumers and sessions.
 """
@@ -42,8 +42,8 @@ NS_PER_US = 1000
 class Shares(NamedTuple):
     """The share of each kind of work: together 9.5 ms under full load.
 
-    Under load a quiet client's PING waits for the rest of one turn and for the next one, so the shares determine its
-    answer time.
+    Under load a quiet client's PING waits for the rest of one turn and for the next one, so the shares determine the
+    response time.
 
     One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
     50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50, with compression up to 1000.
@@ -71,7 +71,7 @@ class Scheduler:
         self._clock = clock
         self._faults = faults
         self._timers_share = shares.timers
-        self._timers_left = False  # deadlines have passed that the last turn had no time for
+        self._timers_left = False  # deadlines have passed that the last turn did not handle for lack of time
 
         def lane(share: Share, do: Callable[[Any], object], owner_of: Callable[[Any], Any], kind: str) -> Any:
             return Lane(clock, share, do, owner_of, lambda item, error: self._failed(kind, item, error))
@@ -87,7 +87,7 @@ class Scheduler:
             self._jobs, self._commits, self._requests, self._pumps, self._inboxes, self._chores, self._flushes
         )  # fmt: skip
         self._turns = 0  # number of the current full or partial turn, for the lanes
-        self._backlog = False  # a lane has work that the last turn had no time for
+        self._backlog = False  # a lane has work that the last turn did not finish
 
     @property
     def has_work(self) -> bool:
@@ -133,7 +133,7 @@ class Scheduler:
         return False
 
     def _exchange(self, with_requests: bool) -> None:
-        """Do step 3 once: commits, requests, deliveries, retention."""
+        """Run step 3 once: commits, requests, deliveries, retention."""
         state = self._state
         if state.streams or self._commits.waiting.count:
             self._commits.run(state.take("streams"), self._turns)
@@ -169,7 +169,7 @@ class Scheduler:
                 self._report("timer", owner, error)
 
     def _resume(self, session: Any) -> None:
-        """Parse input of a session that earlier turns left."""
+        """Parse input of a session that was left from earlier turns."""
         try:
             session.resume_input()
         except Exception as error:

@@ -14,14 +14,14 @@ from pyjs.wire.parser cimport Parser
 
 cdef enum Entry:
     NEEDS_CONNECT               # the first operation must be CONNECT
-    MAY_CONNECT                 # there is no authorization, or it was turned off after a client had come
+    MAY_CONNECT                 # no authorization, or it was turned off after the client had connected
     CONNECTED                   # CONNECT was accepted
-    GREETED                     # its first PONG was sent, and the INFO after it
+    GREETED                     # its first PONG was sent, followed by INFO
 
 cdef enum Output:
     FLOWS
     PAUSED                      # the transport's buffer is full
-    LOST                        # the transport is gone
+    LOST                        # the transport is closed
 
 cdef enum Feature:              # options of CONNECT that the message path reads
     ECHO = 1
@@ -29,7 +29,7 @@ cdef enum Feature:              # options of CONNECT that the message path reads
     VERBOSE = 4
     PEDANTIC = 8
     NO_RESPONDERS = 16
-    GUARDED = 32                # publishing is subject to permissions
+    GUARDED = 32                # publishing requires permissions
 
 
 cdef class ClientSession(Sink):
@@ -39,9 +39,9 @@ cdef class ClientSession(Sink):
     cdef readonly Account account
     cdef readonly object host           # core.host.Host
     cdef readonly object link           # core.link.Link
-    cdef public object peer             # core.link.Peer; a proxy's header replaces it
+    cdef public object peer             # core.link.Peer; replaced after a proxy header
     cdef readonly uint64_t cid
-    cdef readonly str nonce             # what an nkey has to sign, "": no user has one
+    cdef readonly str nonce             # the text that an nkey must sign, "": no user has one
     cdef public object options          # ConnectOptions
     cdef object pings                   # core.pings.Pings
     cdef object login                   # core.login.Login
@@ -54,7 +54,7 @@ cdef class ClientSession(Sink):
     cdef Output output                  # state of the transport
     cdef unsigned int features          # Feature flags
     cdef readonly Py_ssize_t subscriptions_max
-    cdef bint closing                   # take no more input, deliver nothing
+    cdef bint closing                   # accepts no more input, delivers nothing
     cdef bint dirty                     # is in Turn.sessions
     cdef list used_up                   # Subscriptions that reached their UNSUB max
     cdef Intake input                   # the unparsed input

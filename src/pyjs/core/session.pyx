@@ -1,7 +1,7 @@
 """One client connection, without its socket: bytes in, operations on its account, bytes out.
 
 The read side loops over the parser: a publish goes to the account without any Python call, the other verbs (SUB,
-CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries are written to the output buffer, which leaves
+CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries go to the output buffer, which is sent
 when the node's turn calls `flush_output`, after the stores have committed. Invariant: nothing is closed or
 unsubscribed during a delivery; a subscription at its UNSUB max or a full buffer is noted, and handled in the turn.
 
@@ -42,7 +42,7 @@ from pyjs.core.auth.violations import publish_violation, reply_violation, subscr
 from pyjs.core.tracing.publish import DENIED, NO_ECHO
 
 cdef enum:
-    FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer does not fit in the L2 cache
+    FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer exceeds the L2 cache
     WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each 256 bytes
     WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
     COPIED_BITS = 8
@@ -50,7 +50,7 @@ cdef enum:
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512
     PERMISSION_WORK = 64        # a check of permissions, or a noted reply subject
-    RELIEF_NS = 250             # of a partial turn are 1 of work: those of a session in one turn take some 8 ms
+    RELIEF_NS = 250             # ns of a partial turn that count as 1: those of a session in one turn take some 8 ms
 cdef int64_t STALL_NS = 5000000
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
@@ -137,7 +137,7 @@ cdef class ClientSession(Sink):
         self.out.set_limit(settings.max_pending)
 
     def send_info(self, bint connected=False) -> None:
-        """Queue an INFO line with the current fields; `connected`: the one after the first PONG."""
+        """Queue an INFO line with the current fields; `connected` means the INFO after the first PONG."""
         self.send_line(info_line(self.host.info_fields(self, connected)))
 
     def send_line(self, bytes line) -> None:
@@ -150,7 +150,7 @@ cdef class ClientSession(Sink):
         self.send_line(f"-ERR '{text}'\r\n".encode())
 
     def close(self, str reason, str error="") -> None:
-        """End the session: send queued output (and -ERR `error`); its subscriptions end at once."""
+        """End the session: send queued output (and -ERR `error`), and end its subscriptions at once."""
         if self.closed_reason:
             return
         if error:
@@ -177,7 +177,7 @@ cdef class ClientSession(Sink):
         self.login = self.pings = self.deadlines = None     # they hold this session: a cycle would outlive it
 
     def lose_link(self) -> None:
-        """Discard all output: the transport is gone. The caller must call `end_input`."""
+        """Discard all output, because the transport is closed. The caller must call `end_input`."""
         self.output = LOST
         self.out.clear()
 
@@ -194,10 +194,10 @@ cdef class ClientSession(Sink):
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Take one read. False: the session has ended, stop reading.
+        """Handle one read. Return False if the session has ended: stop reading.
 
-        Input beyond this session's share of a turn, and the first read of one of very many clients, is parsed in
-        later turns (`resume_input`); a second read that arrives before that pauses reading.
+        Input beyond this session's share of a turn is parsed in later turns (`resume_input`), and so is input before
+        the login once the turn's total share is used up. A second read that arrives before that pauses reading.
         """
         if self.closing:
             return False
@@ -212,13 +212,13 @@ cdef class ClientSession(Sink):
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Continue with left input; the turn calls sessions in the order in which they wait."""
+        """Continue with the remaining input; the turn calls sessions in the order in which they wait."""
         self.input.queued = False
         if not self.closing and not self.input.waits & (VERDICT | REST):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     cdef bint parse(self, int64_t work) except -1:
-        """Run operations of the input until `work` is used; False: the session has ended."""
+        """Parse operations until `work` is used up; return False if the session has ended."""
         cdef int64_t left = work
         cdef bytes data
         while self.input.reads:
@@ -227,7 +227,7 @@ cdef class ClientSession(Sink):
                 self.input.begun = True
                 self.parser.begin(data, len(data))
                 if self.entry == NEEDS_CONNECT and self.parser.kept_len == 0 and data[:1] not in (b"C", b"c"):
-                    self.awaited_connect()      # a stranger's half publish must not take memory
+                    self.awaited_connect()      # the unfinished publish of an unknown client must not use memory
             left = self.parse_read(left)
             if self.closing:
                 return False
@@ -241,7 +241,7 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Run operations of one read while work is left; return the rest. The read is done unless `input.begun`."""
+        """Parse one read while work is left; return the rest. The read is finished unless `input.begun`."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -275,7 +275,7 @@ cdef class ClientSession(Sink):
         return 0 if self.turn.pressure else left
 
     def leave_input(self) -> None:
-        """Stop parsing in the middle of the input, until a later turn, the end of the login or the end of a pause."""
+        """Stop parsing in the middle of the input until a later turn, the end of the login or the end of a pause."""
         if self.input.stalled:
             self.stall()
         if self.input.waits & VERDICT:
@@ -299,7 +299,7 @@ cdef class ClientSession(Sink):
             self.input.go_on(HELD)
 
     def end_input(self) -> None:
-        """Close the session after its last input: the client sends no more."""
+        """Close the session after its last input, since the client sends no more."""
         if self.input.reads and not self.closing:
             self.input.over = True
         else:
@@ -322,7 +322,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """As publish, for clients and subjects that need checks."""
+        """Do the same as `publish`, for clients and subjects that need checks."""
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -344,7 +344,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef bint refused(self, Msg* m) noexcept nogil:
-        """Return whether publishing `m` is refused, and send the -ERR or the requested +OK."""
+        """Return whether publishing `m` is refused; send the -ERR, or the requested +OK."""
         cdef bint reserved = reserved_subject(m.subject, m.subject_len)
         cdef bint guarded = self.features & GUARDED and not self.decisions.allow(m.subject, m.subject_len)
         if guarded or reserved:
@@ -363,7 +363,7 @@ cdef class ClientSession(Sink):
         return False
 
     cdef int publish_traced(self, Msg* m) noexcept:
-        """As publish_checked, for a message whose headers ask for a trace."""
+        """Do the same as `publish_checked`, for a message whose headers ask for a trace."""
         cdef TracedPublish traced = TracedPublish(self, self.turn)
         cdef int receivers = -1
         if not traced.begin(m):
@@ -387,7 +387,7 @@ cdef class ClientSession(Sink):
             return False
 
     cdef void no_responder(self, Msg* m) noexcept:
-        """Send status 503 to the publisher, if it is subscribed to the reply, since nobody got the request."""
+        """Send status 503 to the publisher, if it subscribed to the reply, because the request had no receiver."""
         cdef bytes line = self.account.no_responder(m, <PyObject*> self)
         if line:
             self.send_line(line)
@@ -469,7 +469,7 @@ cdef class ClientSession(Sink):
             self.login.reauthorize()
 
     def enter(self) -> None:
-        """Accept the client without CONNECT: a reload has turned authorization off."""
+        """Accept the client without CONNECT, because a reload has turned authorization off."""
         self.entry = MAY_CONNECT
         self.deadlines.logged_in()
         self.account.sessions.add(self)
@@ -493,7 +493,7 @@ cdef class ClientSession(Sink):
         self.set_feature(GUARDED, permissions is not None and permissions.limits_publishing)
 
     def await_verdict(self) -> None:
-        """Stop parsing until `have_verdict`: a job checks the password."""
+        """Stop parsing until `have_verdict`, while a job checks the password."""
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
@@ -529,7 +529,7 @@ cdef class ClientSession(Sink):
             self.close("Protocol Violation")
             return
         if self.used_up:
-            self.retire()               # a sid is free again as soon as its UNSUB max was reached
+            self.retire()               # a sid can be reused as soon as its UNSUB max was reached
         subject, queue, sid = args[0], args[1] if len(args) == 3 else b"", args[-1]
         permissions = self.permissions
         settings = self.host.settings
@@ -572,7 +572,7 @@ cdef class ClientSession(Sink):
     # -- writing -------------------------------------------------------------------------------------------
 
     cdef int write_out(self) except -1:
-        """Write queued output to the transport: all, or the portion that it takes at once."""
+        """Write queued output to the transport: all of it, or the portion that it accepts at once."""
         if self.out.portion and self.out.queued() > self.out.portion:
             self.link.write_all(self.out.take_portion())
         elif self.out.pieces_len:
@@ -613,11 +613,11 @@ cdef class ClientSession(Sink):
         return not echoed and (trace.only or self.deliver(m, t))
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Add a message that the deny list refused to its trace."""
+        """Add to the trace of a message that the deny list refused it."""
         trace.egress(self, sub, DENIED)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
-        """As deliver, for a message without a prebuilt line."""
+        """Do the same as `deliver`, for a message without a prebuilt line."""
         cdef bint hmsg = m.header_len != 0 and self.features & HEADERS != 0
         cdef bint strip = m.header_len != 0 and not self.features & HEADERS
         cdef bint whole = m.whole != NULL and not strip
@@ -667,7 +667,7 @@ cdef class ClientSession(Sink):
         return count_delivery(self, m, t, body, 0 if whole else body)
 
     cdef void slow_down(self) noexcept nogil:
-        """Stall after this read: a receiver is nearly full."""
+        """Stall after this read, because a receiver is nearly full."""
         self.input.stalled = True
 
     def stall(self) -> None:
@@ -688,11 +688,11 @@ cdef class ClientSession(Sink):
         self.queue_input()
 
     def accepts(self, bytes subject, bytes queue) -> bool:
-        """Return whether the deny list allows delivering a message of `subject` to this client."""
+        """Return whether the deny list allows the delivery of `subject` to this client."""
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> bool:
-        """Write the queued output to the transport; called by the node's turn. True: call again."""
+        """Write the queued output to the transport; called by the node's turn. Return True to be called again."""
         self.dirty = False
         if self.used_up:
             self.retire()
@@ -723,13 +723,13 @@ cdef class ClientSession(Sink):
         self.account.unsubscribe_all(used_up)
 
     cdef void retire_later(self, SubState* sub) noexcept nogil:
-        """Deliver nothing more to a subscription that reached its UNSUB max."""
+        """Stop deliveries to a subscription that has reached its UNSUB max."""
         sub.closed = True
         with gil:
             try:
                 self.used_up.append(<object> sub.owner)
             except MemoryError:
-                pass                # it stays, closed, until its session ends
+                pass                # the closed subscription stays until its session ends
 
     def output_paused(self) -> None:
         """Keep output here until the transport's buffer drains; close the client after write_deadline."""
@@ -752,7 +752,7 @@ cdef class ClientSession(Sink):
         return self.out.queued() + self.link.pending_size()
 
     def room(self) -> int:
-        """Return how many more bytes may wait before this client is a slow consumer."""
+        """Return the number of bytes that may still queue before this client is a slow consumer."""
         return max(0, self.out.limit - self.pending_size())
 
     @property
@@ -767,12 +767,12 @@ cdef class ClientSession(Sink):
 
     @property
     def num_subscriptions(self) -> int:
-        """The number of its subscriptions."""
+        """The number of subscriptions of this session."""
         return len(self.subscriptions)
 
     @property
     def rtt_ns(self) -> int:
-        """The round-trip time, 0: not known yet."""
+        """The round-trip time, or 0 before the first PONG."""
         return 0 if self.pings is None else self.pings.rtt_ns
 
     def __str__(self) -> str:

@@ -12,9 +12,9 @@ cdef class Turn:
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public int64_t skew            # wall time minus `now`, ns; set by the node at each turn
     cdef public bint pressure           # a partial turn is due: output buffers or answers have grown large
-    cdef public bint crowded            # set when a receiver has much output queued; its reader clears it
+    cdef public bint crowded            # set when a receiver has much output queued; cleared when read
     cdef public Py_ssize_t unflushed    # sessions with output that the last turn had no time for
-    cdef public bint jammed             # set when much output waits for another server; its reader clears it
+    cdef public bint jammed             # set when much output waits for another server; cleared when read
     cdef public bint news               # the other servers of the cluster do not know of changed subscriptions yet
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn
     cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
@@ -30,22 +30,22 @@ cdef class Turn:
     cdef readonly list held             # copiers without a share of `copies_left`: first in the next turn
     cdef readonly list requests         # core.sink.Request, for PySinks
     cdef readonly list chores           # core.chore.Chore: work too long for one turn
-    cdef readonly list faulted          # (owner, exception) of unexpectedly failed work; the node mends the owner
+    cdef readonly list faulted          # (owner, exception) of unexpectedly failed work; the node repairs it
     cdef readonly list upkeep           # stores with files to remove, compact or recast, in a thread
     cdef readonly list jobs             # core.job.Job: to run in a thread
     cdef readonly list finished         # (Job, Exception or None): finished jobs, for the next turn
     cdef readonly list unsynced         # Streams and LogSyncs with written bytes that are not durable
 
 cdef class Sink:
-    # Takes one message; returns 1, or 0 when this receiver did not take it (closed, no echo, used up). Records
+    # Accept one message; return 1, or 0 if this receiver did not accept it (closed, no echo, used up). Records
     # work or does a bounded append: never calls Python for a message, never changes the sublist, never closes.
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
-    # As deliver, for a message with a trace, which gets the result. A trace-only message has no effect.
+    # As deliver, for a traced message; the trace gets the result. A trace-only message has no effect.
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
 
 cdef class RemoteSink(Sink):
     # The receiver of subscriptions at another server: those whose SubState has a weight.
-    cdef int doubts                     # 1: what it takes may be lost, queue groups prefer other members
+    cdef int doubts                     # 1: messages sent to it may be lost, so queue groups prefer other members
 
 cdef class Request:
     """A message copied out for Python code (an API call, an ack request); handled in the turn."""

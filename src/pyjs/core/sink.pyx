@@ -17,7 +17,7 @@ from collections import deque
 from pyjs.core.chore import Chore
 
 cdef enum:
-    INPUT_WORK = 65536          # work on input between two turns, all sessions together: some 4 ms
+    INPUT_WORK = 65536          # work on input between two turns, for all sessions together: some 4 ms
     COPY_OUT_WORK = 32
 
 
@@ -46,17 +46,17 @@ cdef class Turn:
         self.chores.append(Chore(steps, (None, steps)))
 
     def begin_input(self) -> None:
-        """Reset the work on input that this turn, and the reads until the next one, may do."""
+        """Reset the work on input that is allowed in this turn and in the reads until the next one."""
         self.input_left = INPUT_WORK
 
     def next_input(self):
-        """Return the next session with input left; None: there is none, or this turn has no work left."""
+        """Return the next session with input left, or None if there is none or this turn has no work left."""
         if not self.inputs or self.input_left <= 0 or self.pressure:
             return None
         return self.inputs.popleft()
 
     def take(self, str name) -> list:
-        """Return the work list called `name` and leave it empty."""
+        """Return the work list called `name`, and empty it."""
         cdef list out
         if name == "sessions":
             out, self.sessions = self.sessions, []
@@ -87,7 +87,7 @@ cdef class Turn:
 
     @property
     def idle(self) -> bool:
-        """Whether no list has work for a turn; syncs are not work of a turn."""
+        """Whether no list has work for a turn; syncs do not count."""
         return not (self.sessions or self.streams or self.consumers or self.inboxes or self.expired or self.held
                     or self.requests or self.chores or self.finished or self.faulted or self.inputs)
 
@@ -108,15 +108,15 @@ cdef class Sink:
         return 0
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        # A receiver inside the server works for a trace-only message too, as in nats-server.
+        # A receiver inside the server also handles a trace-only message, as in nats-server.
         return self.deliver(m, t)
 
     def accepts(self, bytes subject, bytes queue) -> bool:
-        """Return whether a subscription in group `queue` (b"": none) may get `subject`; called for a new route."""
+        """Return whether a subscription in group `queue` (b"": none) may receive `subject`; asked for a new route."""
         return True
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Add a message that `accepts` refused to its trace."""
+        """Add to the trace of a message that `accepts` refused it."""
 
 
 cdef class RemoteSink(Sink):

@@ -1,7 +1,7 @@
 """The check of a whole store directory, and its repair.
 
 Finds the directory, locks it, and checks accounts and streams in the order of their names. Without `repair` nothing
-is written, not even the lock file. A repair checks, mends and checks again, stream by stream, so that its report
+is written, not even the lock file. A repair checks, mends and checks again, stream by stream, so its report
 describes the repaired store.
 """
 
@@ -98,7 +98,7 @@ class StoreCheck:
         return self.report
 
     def _lock(self) -> StoreLock:
-        """Lock the directory against servers."""
+        """Lock the directory, so that no server uses it."""
         root = self.report.root
         try:
             if self._repair:
@@ -143,7 +143,7 @@ class StoreCheck:
         return streams
 
     def _size(self) -> int:
-        """Return the size of all segments."""
+        """Return the size of all segments in bytes."""
         total, root = 0, self.report.root
         for account in self._disk.list_dir(root):
             for stream in names_in(self._disk, f"{root}/{account}/streams"):
@@ -208,7 +208,7 @@ class StoreCheck:
         return report
 
     def _messages_directory(self, report: StreamReport) -> None:
-        """Report a missing directory of messages: copying a store may drop empty directories."""
+        """Report a missing directory of messages, since copying a store may drop empty directories."""
         path = f"{report.directory}/msgs"
         if not self._disk.exists(path):
             what = (
@@ -217,7 +217,7 @@ class StoreCheck:
             report.find(NOTE, path, what).mend = partial(create_directory, self._disk, path)
 
     def _never_begun(self, report: StreamReport) -> bool:
-        """Return whether a crash interrupted the creation of this stream, which was never confirmed."""
+        """Return whether a crash interrupted the creation of this stream, which was never acknowledged."""
         directory = report.directory
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
@@ -228,8 +228,10 @@ class StoreCheck:
         return True
 
     def _from_segments(self, copies: Copies, directory: str) -> None:
-        """Take the metadata from the newest META record, as a start does without a whole copy."""
-        names = sorted(self._disk.list_dir(f"{directory}/msgs"), key=len)  # by number, whatever its digits
+        """Read the metadata from the newest META record, as a start does if no copy is intact."""
+        names = sorted(
+            self._disk.list_dir(f"{directory}/msgs"), key=len
+        )  # by number, regardless of its digits
         for name in reversed(names):
             path = f"{directory}/msgs/{name}"
             if not is_segment(name):
@@ -262,11 +264,11 @@ def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
 
 
 def find_store(disk: Disk, directory: str) -> str:
-    """Return the directory `jetstream`: `directory` itself, or the one in it.
+    """Return the `jetstream` directory: `directory` itself, or the one in it.
 
     Raises:
         NotChecked: there is none, or it belongs to another server.
-        OSError: it cannot be listed.
+        OSError: the directory cannot be listed.
     """
     directory = directory.rstrip("/") or "/"
     if not disk.is_directory(directory):
@@ -290,7 +292,7 @@ def find_store(disk: Disk, directory: str) -> str:
 
 
 def unescaped(name: str) -> str:
-    """Return the name of an escaped file name; of a long name only the start."""
+    """Return the name for an escaped file name; for a long name only its start."""
     return ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), name
     )

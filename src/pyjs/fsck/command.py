@@ -81,7 +81,7 @@ class Bar(Progress):
 
 
 def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the files of flags, `--flag FILE` or `--flag=FILE`, and the other words."""
+    """Return the files given by flags, `--flag FILE` or `--flag=FILE`, and the other words."""
     files, others, left = {}, [], iter(words)
     for word in left:
         name, equals, value = word.lstrip("-").partition("=")
@@ -93,11 +93,11 @@ def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _key_ring(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> KeyRing | None:
-    """Return the keys in the files; None: no file was given.
+    """Return the keys in the files, or None if no file was given.
 
     Raises:
         NotChecked: a file has no key.
-        OSError: they cannot be read.
+        OSError: a file cannot be read.
     """
     if not files:
         return None
@@ -122,7 +122,7 @@ def _lines(disk: Disk, path: str) -> list[str]:
 
 
 def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandBytes) -> int:
-    """Run the command with the words after `fsck`; return its exit code. A repair takes nonces from `randbytes`."""
+    """Run the command with the words after `fsck`; return its exit code. `randbytes` gives the nonces of a repair."""
     files, words = _file_flags(words)
     flags = {word.lstrip("-") for word in words if word.startswith("-")}
     places = [word for word in words if not word.startswith("-")]

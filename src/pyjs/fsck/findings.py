@@ -3,7 +3,7 @@
 A finding has one of four levels:
 
 - damage: bytes differ from those that were written;
-- note: leftovers of a crash, a stop or an operator, which a start of the server handles or ignores;
+- note: remains of a crash, a stop or an operator, which a start of the server handles or ignores;
 - unchecked: another version wrote it; the check does not touch it;
 - locked: it is encrypted, and the key is missing or wrong.
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
-    Mend: TypeAlias = Callable[[], str]  # repairs, returns a text of the repair; raises OSError
+    Mend: TypeAlias = Callable[[], str]  # repairs, and returns a text of the repair; raises OSError
 
 DAMAGE = "damage"
 NOTE = "note"
 UNCHECKED = "unchecked"
-LOCKED = "locked"  # as unchecked, for lack of a key
+LOCKED = "locked"  # like unchecked, for lack of a key
 
 CLEAN = 0
 DAMAGED = 1
@@ -33,7 +33,7 @@ NOT_CHECKED = 2
 
 @dataclass(eq=False, slots=True)
 class Finding:
-    """One place with a problem."""
+    """One problem, and its place."""
 
     level: str
     path: str
@@ -70,7 +70,7 @@ class ConsumerReport:
 
 @dataclass(eq=False, slots=True)
 class StreamReport(Report):
-    """One stream, as the next start of the server will find it."""
+    """One stream, in the state that the next start of the server will find."""
 
     account: str
     name: str
@@ -98,7 +98,7 @@ class StoreReport(Report):
 
     root: str
     streams: list[StreamReport] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)  # of no stream
+    findings: list[Finding] = field(default_factory=list)  # findings that belong to no stream
     repairs: list[str] = field(default_factory=list)
 
     def all_findings(self) -> Iterator[Finding]:

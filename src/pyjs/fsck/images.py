@@ -1,4 +1,4 @@
-"""Plain bytes of stored files: how a check reads and writes segments, envelopes and consumer states.
+"""Plain bytes of stored files, with which a check reads and writes segments, envelopes and consumer states.
 
 The only module of the check that knows compression and encryption.
 """
@@ -41,7 +41,7 @@ class SegmentFile:
     image: PlainImage
 
     def place_of(self, at: int, size: int) -> tuple[int, int]:
-        """Return offset and size in the file of a damaged place of the image."""
+        """Return offset and size in the file of a damaged place in the image."""
         return self.image.place_of(at, at + size)
 
     def damaged_chunks(self) -> int:
@@ -60,7 +60,7 @@ def segment_file(files: Files, path: str) -> SegmentFile:
 
     Raises:
         CorruptRecord, UnknownFormat, Locked: as in store/format/outer_header.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
         image = open_image(files.disk, path, fd, files.key)
@@ -77,9 +77,9 @@ def mapped(disk: Disk, path: str) -> Image:
 
 
 def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
-    """Replace the segment at `path` atomically, compressed and encrypted as its stream is configured. Raises OSError.
+    """Replace the segment at `path` atomically, with the compression and encryption of its stream. Raises OSError.
 
-    An encrypted file gets a new nonce, so that no place of a key stream is used twice.
+    An encrypted file gets a new nonce, so that no part of a key stream is used twice.
     """
     _, parts = encode_file(image, files.codec if sealed else 0, files.key, files.meta)
     write_file(files.disk, f"{path}.new", parts)
@@ -88,7 +88,7 @@ def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
 
 
 def cut_segment(files: Files, path: str, end: int) -> None:
-    """Cut the image of a segment that is not compressed at the offset `end`. Raises OSError."""
+    """Truncate the image of an uncompressed segment at the offset `end`. Raises OSError."""
     disk = files.disk
     with closing(disk, disk.open_file(path)) as fd:
         image = open_image(disk, path, fd, files.key)
@@ -99,7 +99,7 @@ def cut_segment(files: Files, path: str, end: int) -> None:
 
 
 def index_data(files: Files, path: str) -> Buffer:
-    """Return the index in a file. Raises OSError; IndexUnusable: it is encrypted with another key."""
+    """Return the index in a file. Raises OSError, or IndexUnusable if it is encrypted with another key."""
     file = files.indexes[path] if path in files.indexes else mapped(files.disk, path)
     data: Buffer = decrypted(memoryview(file), files.key)
     return data

@@ -26,7 +26,7 @@ class LockedCheck:
         self._report = report
 
     def run(self) -> None:
-        """Check everything that needs no key, and add to the report."""
+        """Check everything that needs no key, and add the findings to the report."""
         directory = f"{self._report.directory}/msgs"
         for name in self._disk.list_dir(directory):
             if name.endswith(".seg") and name[:-4].isdigit():
@@ -40,7 +40,7 @@ class LockedCheck:
         try:
             with closing(self._disk, self._disk.open_read_only(path)) as fd:
                 outer, problem = outer_header_at(self._disk, fd, path)
-                if outer is not None and outer.cipher:  # the one line of the stream says the rest
+                if outer is not None and outer.cipher:  # the single line about the stream covers the rest
                     problem = problem or clear_problem(self._disk, fd, outer)
                     if problem:
                         self._report.find(DAMAGE, path, problem)

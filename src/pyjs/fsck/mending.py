@@ -1,12 +1,12 @@
 """Repairs of the files of one stream: the repairs of a start, and rewritten segments.
 
-Each function is a mend when its arguments are bound: it repairs and returns a text of the repair. Invariants:
+Each function becomes a mend when its arguments are bound: it repairs and returns a text of the repair. Invariants:
 
 - A file that may hold acknowledged messages is never removed without a copy beside it.
 - A file replaces another only when it is durable.
 - A repaired store has the same messages under the same sequences as the server finds without the repair. A lost
-  sequence stays without a message and is not used again: a later record, or a STATE record at the end, records the
-  last used sequence.
+sequence stays without a message and is not reused: a later record, or a STATE record at the end, records the
+last used sequence.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CHECK = struct.Struct("<I")
 STATE, DELETES, FOOTER = 2, 3, 4
 ERASED = 2  # flag
 HEADER_SIZE = 64
-DELETES_SIZE = 448  # bytes of sequences in one DELETES record, as the server writes them
+DELETES_SIZE = 448  # bytes of sequences in one DELETES record, as in the server
 
 
 def rewrite_segment(
@@ -63,9 +63,9 @@ def rewrite_segment(
     erased: tuple[int, ...] = (),
     known: SegmentContents | None = None,
 ) -> str:
-    """Rewrite a segment from its whole records; the old file stays beside it.
+    """Rewrite a segment from its intact records; the old file stays beside it.
 
-    `base_seq` replaces the one of a damaged header; `erased` are erased messages whose removal is no longer recorded;
+    `base_seq` replaces that of a damaged header; `erased` are erased messages whose removal is no longer recorded;
     `known` are the contents of its index file, if its end is missing.
     """
     file = segment_file(files, path)
@@ -81,9 +81,9 @@ def rewrite_segment(
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
-    """Replace a lost segment by an empty one with the facts of its index file.
+    """Replace a lost segment by an empty one with the data of its index file.
 
-    These are the used sequences, and the removals of messages in other segments.
+    These data are the used sequences, and the removals of messages in other segments.
     """
     end = known.base_seq + known.n - 1
     aside = f"; as it was it is {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
@@ -97,7 +97,7 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
 
 
 def cut_tail(files: Files, path: str, end: int) -> str:
-    """Cut off a torn write."""
+    """Truncate a torn write."""
     cut_segment(files, path, end)
     return f"{path} is cut to its {end} bytes of whole records"
 
@@ -117,7 +117,7 @@ def move_file_aside(disk: Disk, path: str) -> str:
 
 
 def make_index(files: Files, segment: str, whole: bool) -> str:
-    """Rewrite the index file of a segment; only remove it if the segment is damaged, or may grow."""
+    """Rewrite the index file of a segment; only remove it if the segment is damaged or may grow."""
     path = index_path(segment)
     _remove(files.disk, path)
     if not whole:
@@ -138,14 +138,14 @@ def write_metadata(
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Rewrite both copies of a stream's list of consumers from the undamaged entries of both."""
+    """Rewrite both copies of a stream's consumer list from the undamaged entries of both."""
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
     return f"{directory}/consumers.a and consumers.b are rewritten with {len(file.live)} consumers"
 
 
 def rewrite_state(files: Files, directory: str) -> str:
-    """Start a new generation of a consumer's state with the old changes up to the damage."""
+    """Start a new generation of a consumer's state, with the old changes up to the damage."""
     logs = OpenLogs(files.disk)
     file = state_file(files, directory, logs)
     snapshot, changes, _ = file.load(seal=False)
@@ -158,7 +158,7 @@ def rewrite_state(files: Files, directory: str) -> str:
 
 
 def set_state_aside(disk: Disk, directory: str) -> str:
-    """Set the files of an unreadable state aside: the consumer starts again, as after a start of the server."""
+    """Set the files of an unreadable state aside; the consumer restarts, as it would at a start of the server."""
     file = state_file(Files(disk), directory)
     aside = file.set_aside()
     disk.sync_dir(directory)
@@ -189,7 +189,7 @@ def _rewritten(
     erased: tuple[int, ...],
     known: SegmentContents | None,
 ) -> bytes:
-    """Return the bytes of a segment with the whole records of another one."""
+    """Return the bytes of a segment with the intact records of another one."""
     out = _begun(c.base_seq, number, incarnation)
     for record in _whole_records(image, c):
         _seal(out, record[: -CHECKSUM.size])
@@ -197,7 +197,7 @@ def _rewritten(
     n = c.n if known is None else known.n
     if known is not None:
         _add_known(out, known)
-    elif last and c.end_damaged:  # its sequence may be used: the next message gets another one
+    elif last and c.end_damaged:  # its sequence may be used, so the next message gets another one
         _add(out, STATE, c.base_seq + n, struct.pack("<Qq", c.floor, c.last_ts))
     if not last:
         end = c.base_seq + n - 1
@@ -211,7 +211,7 @@ def _begun(base_seq: int, number: int, incarnation: int) -> bytearray:
 
 
 def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
-    """Yield the records that the scan took, without the footer."""
+    """Yield the records accepted by the scan, without the footer."""
     damaged = {at: size for at, size, _ in c.problems}
     at = HEADER_SIZE
     while at < c.end:
@@ -227,14 +227,14 @@ def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
 
 
 def _add_known(out: bytearray, known: SegmentContents) -> None:
-    """Add the facts of an index file besides messages: removals in other segments, and the last used sequence."""
+    """Add the other data of an index file: removals in other segments, and the last used sequence."""
     end, removals = known.base_seq + known.n - 1, removals_of(known)
     _add_removals(out, end, removals)
     _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))
 
 
 def _add_removals(out: bytearray, seq: int, removals: bytes, flags: int = 0) -> None:
-    """Add DELETES records of at most DELETES_SIZE bytes of sequences."""
+    """Add DELETES records, each with at most DELETES_SIZE bytes of sequences."""
     for at in range(0, len(removals), DELETES_SIZE):
         _add(out, DELETES, seq, removals[at : at + DELETES_SIZE], flags)
 
@@ -245,7 +245,7 @@ def _add(out: bytearray, kind: int, seq: int, body: bytes, flags: int = 0) -> No
 
 
 def _seal(out: bytearray, record: Buffer) -> None:
-    """Add a record with its check, chained to the record before it."""
+    """Add a record with its check, chained to the previous record."""
     before = CHECKSUM.unpack_from(out, len(out) - CHECKSUM.size)[0]
     head = bytes(record[: RECORD.size - CHECK.size])
     own = xxhash.xxh64_intdigest(record[RECORD.size :], xxhash.xxh64_intdigest(head))
@@ -261,7 +261,7 @@ def _write_index(files: Files, path: str, image: bytes, number: int, incarnation
 
 
 def _copy_aside(disk: Disk, path: str) -> str:
-    """Copy a file to a name beside it that no start reads; return the path of the copy, which is durable."""
+    """Copy a file to a name beside it that no start reads; return the path of the durable copy."""
     aside = free_name(disk, path, DAMAGED)
     write_file(disk, aside, [disk.read_file(path)])
     disk.sync_dir(path.rpartition("/")[0])

@@ -1,4 +1,4 @@
-"""The check of metadata: both copies must be whole and of the same generation."""
+"""The check of metadata: both copies must be intact and of the same generation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Copies:
         self.opener = opener
         self.locked = False  # a copy is encrypted with an unknown key
         self.findings: list[Finding] = []
-        self.values: dict[str, Any] | None = None  # None: no copy is whole
+        self.values: dict[str, Any] | None = None  # None: no copy is intact
         self.generation = 0
         self.newer = False
         self._load()
@@ -76,7 +76,7 @@ class Copies:
             self.plan_rewrite(self.generation, self.values)
 
     def plan_rewrite(self, generation: int, values: dict[str, Any]) -> None:
-        """Let a repair write these values, which were found elsewhere or in one copy."""
+        """Have a repair write `values`, which come from the intact copy or from another file."""
         self.values, self.generation = values, generation
         self.findings[0].mend = partial(
             write_metadata, self._disk, self._directory, self._kind, generation, values, self.opener.key

@@ -2,7 +2,7 @@
 
 One segment after another is mapped and scanned, as by a start without index files. Only a few numbers and the
 sequences of its DELETES records stay in memory, so memory does not grow with the store. The live messages are known
-after all removals are read: segments with removed messages are then read again.
+once all removals have been read; segments with removed messages are then read again.
 
 Losses are reported as the server will find them, with sequences and places.
 """
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
     Live: TypeAlias = tuple[int, int, int, int, list[int]]  # of census.live_in
 
-MESSAGE_OVERHEAD = 30  # bytes that a stream's state adds per message, as in nats-server
+MESSAGE_OVERHEAD = 30  # bytes that a stream's state counts per message, as in nats-server
 HEADERS_OVERHEAD = 4
 MSG = 1
 FOOTER_SIZE = 88
 RECORD_SIZE = 41  # of the smallest message
-SEGMENT_SIZE = 8 << 20  # of most streams: so much may be missing at an end
+SEGMENT_SIZE = 8 << 20  # usual size in bytes: that much may be missing at an end
 RECORD = struct.Struct("<IBBHQ")  # length, kind, flags, subject_len, seq
 SUMMARY = struct.Struct("<QQQqqQ")  # of a FOOTER
 
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """The facts of a scanned segment that stay in memory."""
+    """The data of a scanned segment that stay in memory."""
 
     path: str
     number: int
@@ -57,11 +57,11 @@ class Read:
     entries: int
     end_damaged: bool
     lost: list[tuple[int, int]]
-    live: Live  # by this segment alone
-    room: int = 0  # so many messages may be missing at its end; 0: it is the end that it had
+    live: Live  # from this segment alone
+    room: int = 0  # maximum number of messages missing at its end; 0: the end is complete
     bare: bool = False  # its end is missing, and nothing in it is damaged
-    cut: SegmentContents | None = None  # what its index file says, if its end is missing
-    ends: list[Finding] = field(default_factory=list)  # may have used sequences after the last entry
+    cut: SegmentContents | None = None  # the contents of its index file, if its end is missing
+    ends: list[Finding] = field(default_factory=list)  # findings at its end, which may hide used sequences
 
 
 class MessagesCheck:
@@ -82,7 +82,7 @@ class MessagesCheck:
         self._report = report
         self._progress = progress
         self._read: list[Read] = []
-        self._lost: list[tuple[str, SegmentContents]] = []  # segments, and what their index files tell
+        self._lost: list[tuple[str, SegmentContents]] = []  # segments, and contents of their index files
         self._removals = bytearray()  # u64 each, of all segments
         self._floor = 0
         self._last_seq = 0
@@ -93,7 +93,7 @@ class MessagesCheck:
             *self._disk.list_dir(self._directory),
             *(path.rpartition("/")[2] for path in self._files.indexes),
         }
-        names = sorted(sorted(found), key=len)  # by number: it may have nine digits
+        names = sorted(sorted(found), key=len)  # by number, which may have nine digits
         segments = [name for name in names if is_segment(name)]
         present = set(segments)
         for name in names:
@@ -169,18 +169,18 @@ class MessagesCheck:
     def _judge_end(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
         """Decide by the FOOTER, or the mark of an encrypted segment, whether the end of a segment is complete."""
         ended = c.sealed or (file.image.marked and c.end == len(file.data) and not last)
-        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # is all that it lost
+        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # only the footer is lost
         if not (ended or footer or seen.cut is not None):
             seen.room = max(len(file.data), SEGMENT_SIZE) // RECORD_SIZE
             seen.bare = not (last or c.problems)
 
     def _cut_off(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Return the contents of the index file if the segment was longer when it was written; None: it was not."""
+        """Return the contents of the index file if the segment was longer when it was written, otherwise None."""
         known = self._known(index_path(path)) if not c.sealed else None
         if known is None or c.end >= known.end or (known.base_seq, known.number) != (c.base_seq, c.number):
             return None
         if not begins_alike(known, c):
-            return None  # it is of another segment, whatever it says
+            return None  # it belongs to another segment
         return known
 
     def _lose_end(self, seen: Read, known: SegmentContents, c: SegmentContents) -> None:
@@ -219,7 +219,7 @@ class MessagesCheck:
         if before is not None and before.room and self._last_seq + 1 < base_seq:
             self._lose_behind(before, min(base_seq - 1, self._last_seq + before.room))
         if before is not None:
-            before.room, before.end_damaged = 0, False  # that is settled
+            before.room, before.end_damaged = 0, False  # that is resolved
         self._last_seq = max(self._last_seq, base_seq - 1)
 
     def _lose_behind(self, segment: Read, last_seq: int) -> None:
@@ -309,12 +309,12 @@ class MessagesCheck:
             return
         finding.mend = (
             partial(make_index, self._files, segment, whole) if not c.problems else None
-        )  # that repair makes it
+        )  # that repair writes it
 
-    # -- segments that are lost ----------------------------------------------------------------------------
+    # -- lost segments -------------------------------------------------------------------------------------
 
     def _known(self, path: str) -> SegmentContents | None:
-        """Return the contents of a whole index file of this stream, whatever its segment is; None: none."""
+        """Return the contents of any intact index file of this stream at `path`, or None."""
         try:
             known = decode_index(index_data(self._files, path))
         except (OSError, ValueError, IndexUnusable):
@@ -360,7 +360,7 @@ class MessagesCheck:
                 each.mend = None if each.path == segment else each.mend
             finding.mend = partial(replace_lost, self._files, segment, known, self._incarnation)
 
-    # -- all of them ---------------------------------------------------------------------------------------
+    # -- totals --------------------------------------------------------------------------------------------
 
     def _others(self, names: list[str], segments: set[str]) -> None:
         for name in names:
@@ -462,7 +462,7 @@ class MessagesCheck:
 
 
 def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
-    """Return the sequences lost before the record at `at`; (0, 0): none."""
+    """Return the sequences lost before the record at `at`, or (0, 0) if there are none."""
     if at + RECORD.size > c.end:
         return 0, 0
     _, kind, _, _, seq = RECORD.unpack_from(image, at)

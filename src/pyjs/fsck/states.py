@@ -48,7 +48,7 @@ BEGUN = ("snap.tmp", "log.tmp")
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
 DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # changes that a report needs
-REPLAY_MIN = 4096  # steps that the log of any consumer may take
+REPLAY_MIN = 4096  # steps that any consumer's log may take
 SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
 STRANGER = "no file of this server"
@@ -64,7 +64,7 @@ class StatesCheck:
         self._report = report
 
     def run(self) -> None:
-        """Check everything and add to the report."""
+        """Check everything and add the findings to the report."""
         directory = self._report.directory
         for name in self._disk.list_dir(directory):
             path = f"{directory}/{name}"
@@ -260,7 +260,7 @@ def replay(
     ack_none: bool,
     stream: tuple[int, int],
 ) -> None:
-    """Apply the changes after a snapshot, as far as a report needs it; `stream`: first and last sequence.
+    """Apply the changes after a snapshot, as far as a report needs it; `stream` is its first and last sequence.
 
     Raises:
         ValueError, KeyError, TypeError, IndexError: the state is invalid.
@@ -305,7 +305,7 @@ def replay(
 
 
 def _sequence(value: object) -> int:
-    """Return a sequence. Raises ValueError: `value` is not one."""
+    """Return `value` as a sequence. Raises ValueError if it is not one."""
     if not isinstance(value, int) or not 0 <= value <= SEQ_MAX:
         raise ValueError(f"{value!r} is no sequence")
     return value

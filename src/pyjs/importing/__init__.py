@@ -1,1 +1,1 @@
-"""Streams out of the store directory of a stopped nats-server, written into a store directory of this server."""
+"""Streams from the store directory of a stopped nats-server, written into a store directory of this server."""

@@ -1,7 +1,7 @@
 """`pyjs-server import`: command line, import, report and exit code.
 
-Exit codes: 0 everything was taken; 1 a stream, a consumer or messages could not be taken; 2 nothing was imported: no
-such directory, a server uses one of both, an invalid configuration.
+Exit codes: 0 everything was imported; 1 a stream, a consumer or messages could not be imported; 2 nothing was
+imported: no such directory, a server uses one of the two, an invalid configuration.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SWITCHES = {"quiet": "quiet", "help": "help", "h": "help"}
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Surroundings:
-    """The outside world of the command."""
+    """The environment of the command."""
 
     disk: Disk
     clock: Clock
@@ -93,13 +93,13 @@ def run(words: list[str], world: Surroundings) -> int:
     except (PyjsError, OSError) as error:
         world.err.write(f"pyjs-server import: {error}\n")
         return NOT_IMPORTED
-    # Names of files are anybody's: they forge no lines, and are not always text.
+    # File names may contain anything: they must not forge lines, and are not always text.
     world.out.writelines(f"{printable(line)}\n" for line in report.lines())
     return report.exit_code()
 
 
 def _parsed(words: list[str]) -> tuple[dict[str, str], list[str], str]:
-    """Return the flags, the other words, and what is wrong with them."""
+    """Return the flags, the other words, and the error in them."""
     given: dict[str, str] = {}
     places, left = [], iter(words)
     for word in left:
@@ -160,7 +160,7 @@ class _Import:
             PyjsError,
             OSError,
             UnicodeError,
-        ) as error:  # streams of other accounts are taken all the same
+        ) as error:  # streams of other accounts are still imported
             for report in reports:
                 report.refusal = str(error)
             return
@@ -173,7 +173,7 @@ class _Import:
             StreamImport(stream, account, report, self._progress.advance).run()
 
     def _serves(self, account: str) -> bool:
-        """Return whether this server's configuration gives an account JetStream, as far as it tells."""
+        """Return whether this server's configuration enables JetStream for an account, as far as that is known."""
         options = self._options
         if options.operator_keys:
             return True
@@ -190,7 +190,7 @@ class _Import:
         return KeyRing(options.key, ALGORITHMS[options.cipher], self._world.rng.randbytes, options.prev_key)
 
     def _size(self, source: Source) -> int:
-        """Return the bytes of all blocks, as far as they can be read."""
+        """Return the size of all blocks in bytes, as far as they can be read."""
         total = 0
         for account in source.accounts():
             for directory in source.streams(account):

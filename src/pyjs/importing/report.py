@@ -1,4 +1,4 @@
-"""The report of an import: what was taken of each stream, and what was not."""
+"""The report of an import: the imported and the missing parts of each stream."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ RANGES_SHOWN = 20
 
 @dataclass(slots=True)
 class StreamReport:
-    """What was taken of one stream."""
+    """The imported parts of one stream."""
 
     account: str
     name: str
-    refusal: str = ""  # "": the stream was taken
+    refusal: str = ""  # "": the stream was imported
     messages: int = 0
     bytes: int = 0
     consumers: int = 0
     damage: list[str] = field(default_factory=list)
     missing: list[tuple[int, int]] = field(default_factory=list)  # first and last sequence of damaged ranges
-    lost: int = -1  # messages; -1: not known
+    lost: int = -1  # number of lost messages; -1: unknown
     notes: list[str] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the stream was taken."""
+        """Whether all of the stream was imported."""
         return not (self.refusal or self.damage)
 
     def lines(self) -> list[str]:
-        """Return the lines for people."""
+        """Return the lines to print."""
         path = f"{self.account} > {self.name}"
         if self.refusal:
             return [f"{path}: NOT TAKEN: {self.refusal}"]
@@ -51,14 +51,14 @@ class StreamReport:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What was taken of a store directory."""
+    """The imported parts of a store directory."""
 
     streams: list[StreamReport] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)  # paths that hold no streams
-    unserved: list[str] = field(default_factory=list)  # accounts that the configuration lacks
+    others: list[str] = field(default_factory=list)  # paths without streams
+    unserved: list[str] = field(default_factory=list)  # accounts missing in the configuration
 
     def lines(self) -> list[str]:
-        """Return the lines for people."""
+        """Return the lines to print."""
         lines = [line for stream in self.streams for line in stream.lines()]
         lines += [f"not taken: {path} holds no streams" for path in self.others]
         lines += [

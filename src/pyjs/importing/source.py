@@ -6,7 +6,7 @@
 
 `meta.key` and `N.key` belong to encrypted streams. Streams in memory have no files.
 
-Knows no store of this server: pyjs.jetstream.transfer.block_files uses the bytes.
+Knows no store of this server: pyjs.jetstream.transfer.block_files reads the bytes.
 Source: nats-server's source, server/filestore.go and server/jetstream.go; directories that 2.15.1 wrote.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
 BLOCK_NAME = re.compile(r"(0|[1-9][0-9]{0,8})\.blk")
-FILE_MAX = 64 << 20  # bytes of a file that is read whole
+FILE_MAX = 64 << 20  # bytes of a file that is read as a whole
 PIECE = 256 * 1024  # bytes of a block read at once
 CONSUMER_FILES = ("meta.inf", "meta.sum", "o.dat")
 
@@ -44,7 +44,7 @@ class SourceStream:
         self._directory = directory
         self._messages = f"{directory}/msgs"
         self.name = directory.rpartition("/")[2]
-        # The numbers of the blocks, in their order.
+        # The numbers of the blocks, ascending.
         self.blocks = sorted(int(found[1]) for found in map(BLOCK_NAME.fullmatch, self._names()) if found)
 
     @property
@@ -56,15 +56,15 @@ class SourceStream:
         )
 
     def sizes(self) -> dict[str, int | None]:
-        """Return the size of each file of messages: different ones mean that a server writes them."""
+        """Return the size in bytes of each file of messages; a change means that a server writes them."""
         return {name: self._size_or_none(f"{self._messages}/{name}") for name in self._names()}
 
     def size(self) -> int:
-        """Return the bytes of all blocks that can be read."""
+        """Return the size in bytes of all blocks that can be read."""
         return sum(self._size_or_none(self._block_path(number)) or 0 for number in self.blocks)
 
     def file(self, name: str) -> bytes | None:
-        """Return a file that is small, None: it is missing. Raises BadArchive: it is too large; OSError."""
+        """Return a small file, or None if it is missing. Raises OSError, or BadArchive if it is too large."""
         path = f"{self._directory}/{name}"
         if not self._disk.exists(path):
             return None
@@ -73,21 +73,21 @@ class SourceStream:
         return self._disk.read_file(path)
 
     def index(self) -> bytes:
-        """Return `index.db`; b"": it cannot be read, the blocks say enough."""
+        """Return `index.db`, or b"" if it cannot be read, since the blocks are sufficient."""
         try:
             return self.file("msgs/index.db") or b""
         except (BadArchive, OSError):
             return b""
 
     def block_index(self, number: int) -> bytes:
-        """Return the index of one block, which old servers wrote; b"": there is none."""
+        """Return the index of one block, as written by old servers, or b"" if there is none."""
         try:
             return self.file(f"msgs/{number}.idx") or b""
         except (BadArchive, OSError):
             return b""
 
     def block(self, number: int) -> Iterator[bytes]:
-        """Yield the bytes of a block in pieces. Raises OSError, also in the middle."""
+        """Yield the bytes of a block in pieces. Raises OSError, possibly after some pieces."""
         with closing(self._disk, self._opened(self._block_path(number))) as fd:
             at = 0
             while piece := self._disk.read_at(fd, PIECE, at):
@@ -99,7 +99,7 @@ class SourceStream:
         return names_in(self._disk, f"{self._directory}/obs")
 
     def consumer(self, name: str) -> ConsumerFiles:
-        """Return the files of one consumer. Raises BadArchive, OSError: as `file`."""
+        """Return the files of one consumer. Raises BadArchive, OSError, as `file` does."""
         found = ConsumerFiles(self.name, name)
         for each in CONSUMER_FILES:
             data = self.file(f"obs/{name}/{each}")
@@ -124,7 +124,7 @@ class SourceStream:
             return None
 
     def _opened(self, path: str) -> int:
-        """Return a descriptor. Raises OSError: no file that ends is there, but a pipe or a device."""
+        """Return a descriptor of a regular file. Raises OSError for a pipe or a device too."""
         if self._disk.exists(path) and not self._disk.is_file(path):
             raise OSError(errno.EINVAL, "not a regular file", path)
         return self._disk.open_read_only(path)
@@ -134,7 +134,7 @@ class Source:
     """The store directory."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        """Find the directory. Raises NotImported: it is none of nats-server."""
+        """Find the directory. Raises NotImported if it is not a directory of nats-server."""
         self._disk = disk
         self.root = find_source(disk, directory)
 
@@ -150,7 +150,7 @@ class Source:
         return [f"{parent}/{name}" for name in names if self._disk.is_directory(f"{parent}/{name}")]
 
     def others(self) -> Iterator[str]:
-        """Yield the paths below the accounts that hold no streams, as templates do."""
+        """Yield the paths below the accounts that are not streams, such as templates."""
         for account in names_in(self._disk, self.root):
             for name in names_in(self._disk, f"{self.root}/{account}"):
                 if name != "streams":
@@ -162,12 +162,12 @@ class Source:
 
 
 def names_in(disk: Disk, directory: str) -> list[str]:
-    """Return the names in a directory, in order; []: it is none."""
+    """Return the sorted names in a directory, or [] if it is not a directory."""
     return sorted(disk.list_dir(directory)) if disk.is_directory(directory) else []
 
 
 def find_source(disk: Disk, directory: str) -> str:
-    """Return the directory `jetstream` of nats-server: `directory` itself, or the one in it.
+    """Return the `jetstream` directory of nats-server: `directory` itself, or the one in it.
 
     Raises:
         NotImported: there is none, or this server wrote it.

@@ -1,7 +1,7 @@
 """The import of one stream: its configuration, its blocks, its index and its consumers.
 
-Damaged messages are left out and reported; so is a consumer that cannot be stored. Anything else that cannot be taken
-refuses the stream, and nothing of it stays.
+Damaged messages are left out and reported; so is a consumer that cannot be stored. Any other problem
+refuses the stream, and nothing of it remains.
 
 Source: rules of a restore (pyjs.jetstream.transfer); `loadMsgs` and `recoverMsgBlock` of nats-server.
 """
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from pyjs.importing.source import SourceStream
     from pyjs.importing.target import Build, TargetAccount
 
-# Errors of what is read and written; each refuses a stream or a consumer.
+# Errors of reading and writing, each of which refuses a stream or a consumer.
 REFUSALS = (BadArchive, ApiError, StoreFailed, PyjsError, OSError, MemoryError, RecursionError, *NONSENSE)
 
 
 class Refused(PyjsError):
-    """The stream cannot be taken; the text has the reason."""
+    """The stream cannot be imported; the text has the reason."""
 
 
 class StreamImport:
@@ -52,10 +52,10 @@ class StreamImport:
         self._source = source
         self._account = account
         self._report = report
-        self._advance = advance  # called with the bytes of blocks that were read
+        self._advance = advance  # called with the number of bytes read from blocks
 
     def run(self) -> None:
-        """Take the stream; afterwards the report says what was taken, or why nothing was."""
+        """Import the stream; the report then shows the imported parts, or the reason for a refusal."""
         try:
             self._take()
         except REFUSALS as error:
@@ -79,7 +79,7 @@ class StreamImport:
             build.close()
 
     def _configuration(self) -> tuple[StreamConfig, int]:
-        """Return the configuration to store, and when the stream was created. Raises one of REFUSALS."""
+        """Return the configuration to store, and the creation time of the stream in ns. Raises one of REFUSALS."""
         meta, name = self._source.file("meta.inf"), self._source.name
         if meta is None:
             raise Refused("it has no meta.inf")
@@ -107,7 +107,7 @@ class StreamImport:
         return stream_rules.check(config.with_required_level(), options, limits, False, find)
 
     def _fill(self, build: Build) -> Generator[Step, None, None]:
-        """Write everything of the stream."""
+        """Write all parts of the stream."""
         source, blocks = self._source, BlockFiles(build, self._source.name, self._report.damage.append)
         for number in source.blocks:
             blocks.begin_block(number, source.block_index(number))

@@ -1,9 +1,9 @@
 """The store directory that an import writes into, locked like a server does.
 
-A stream is built in a directory that a start removes, and renamed when it is complete and durable: after a kill it is
-there with everything, or not at all.
+A stream is built in a directory that a start removes, and renamed when it is complete and durable: after a kill it
+is complete or absent.
 
-Runs what a server's threads would run in this thread, one step after the other.
+Runs the work of a server's threads in this thread, step by step.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """A locked store directory; `close` it in any case."""
+    """A locked store directory; it must be closed in any case."""
 
     def __init__(self, disk: Disk, root: str, clock: Clock, log: Log, key_ring: KeyRing | None) -> None:
         """Lock the directory. Raises StoreLocked, OSError."""
@@ -61,20 +61,20 @@ class Target:
         self._stores = Stores(disk, root, log, now_ns, files, self._logs, ViewCache(), key_ring)
 
     def close(self) -> None:
-        """Sync what is not durable, and unlock."""
+        """Sync everything that is not durable, and unlock."""
         try:
             self._logs.sync.sync_now()
         finally:
             self._lock.release()
 
     def account(self, name: str) -> TargetAccount:
-        """Return the streams of an account, after removing what an earlier process left unfinished."""
+        """Return the streams of an account, after removing unfinished ones of an earlier process."""
         for problem in finish_removals(self._disk, streams_directory(self._root, name)):
             self._log.warn(problem)
         return TargetAccount(self, AccountFiles(self._stores, name), self._configs(name))
 
     def _configs(self, account: str) -> dict[str, StreamConfig]:
-        """Return the stored streams of an account; an unreadable one is left out."""
+        """Return the stored streams of an account, without unreadable ones."""
         parent, found = streams_directory(self._root, account), {}
         for name in self._disk.list_dir(parent) if self._disk.is_directory(parent) else []:
             opener = Opener(key_ring=self._key_ring)
@@ -93,11 +93,11 @@ class Target:
 
     @property
     def metadata(self) -> MetadataWriter:
-        """The writer of metadata; `run` writes what it queues."""
+        """The writer of metadata; `run` writes its queue."""
         return self._metadata
 
     def run(self, steps: Generator[Step, None, Result]) -> Result:
-        """Run steps to their end; what they wait for is done meanwhile. Raises their errors."""
+        """Run steps to their end, together with the work that they wait for. Raises their errors."""
         while True:
             try:
                 park = next(steps)
@@ -132,7 +132,7 @@ class TargetAccount:
     def __init__(self, target: Target, files: AccountFiles, configs: dict[str, StreamConfig]) -> None:
         self.target = target
         self.files = files
-        self.configs = configs  # of all streams: stored before, and imported
+        self.configs = configs  # of all streams, stored before or imported
         self._disk = target._disk
         self._subjects = SubjectTree()
         for config in configs.values():
@@ -143,7 +143,7 @@ class TargetAccount:
             self._subjects.add(subject, config.name)
 
     def conflict(self, config: StreamConfig) -> str:
-        """Return why a stream cannot be added; "": it can."""
+        """Return the reason why a stream cannot be added, or "" if it can."""
         name = config.name
         if name in self.configs or self._disk.exists(self.files.directory_of(name)):
             return f"a stream {name!r} is in the store already"
@@ -186,7 +186,7 @@ class TargetAccount:
 
 
 class Build:
-    """One stream under construction; `close` it in any case."""
+    """One stream under construction; it must be closed in any case."""
 
     def __init__(self, account: TargetAccount, config: StreamConfig, created_ns: int) -> None:
         self._account = account
@@ -206,12 +206,12 @@ class Build:
         return self._writer
 
     def commit(self) -> None:
-        """Write what was appended. Raises BadArchive: the store refused it."""
+        """Write everything appended. Raises BadArchive if the store refuses it."""
         self._writer.commit()
         if self._writer.store.error is not None:
             raise BadArchive(str(self._writer.store.error))
 
     def close(self) -> None:
-        """Remove what was built, unless it was published."""
+        """Remove the built files, unless they were published."""
         self._writer.close()
         self._account.files.drop_hidden(self.files)

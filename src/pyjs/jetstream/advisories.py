@@ -1,4 +1,4 @@
-"""Advisories: the fields that all of them share, and those of created, updated and deleted streams.
+"""Advisories: the fields common to all of them, and the advisories of created, updated and deleted streams.
 
 An advisory without a subscriber is never built: it costs one lookup in the subscriptions. Knows nothing of API calls
 (api/audit.py), and knows streams only by name.
@@ -32,7 +32,7 @@ def publish(
     fields: Mapping[str, object],
     domain: str,
 ) -> None:
-    """Publish one advisory; `kind` is its type after "io.nats.jetstream."; `domain` "" means none."""
+    """Publish an advisory. Its type is "io.nats.jetstream." and `kind`; an empty `domain` means none."""
     event = {"type": f"io.nats.jetstream.{kind}", "id": nuid(rng), "timestamp": time_text(now_ns), **fields}
     if domain:
         event["domain"] = domain
@@ -52,7 +52,7 @@ def publish_stream_action(
 def publish_batch_abandoned(
     account: Account, rng: Rng, name: str, batch: str, reason: str, now_ns: int, domain: str
 ) -> None:
-    """Publish that a batch of stream `name` was abandoned, if the advisory has a subscriber."""
+    """Publish the advisory of an abandoned batch of stream `name`, if it has a subscriber."""
     subject = f"$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.{name}".encode()
     if account.has_interest(subject):
         fields = {"stream": name, "batch": batch, "reason": reason}

@@ -21,7 +21,7 @@ class ApiError(Exception):
         self.description = description
 
     def as_json(self) -> dict[str, int | str]:
-        """Return the error object, keys in the order of the wire."""
+        """Return the error object, its keys in the order of nats-server."""
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
 
@@ -36,7 +36,7 @@ class ErrorCode:
         self.template = template  # a str.format template
 
     def error(self, **values: object) -> ApiError:
-        """Return the error to raise; `values` fill the template. Clients never see paths: those are removed."""
+        """Return the error to raise; `values` fill the template. Paths are removed: clients must not see them."""
         failure = values.get("err")
         if isinstance(failure, StoreFailed):
             values["err"] = _as_go_says(failure.reason)
@@ -49,7 +49,7 @@ class ErrorCode:
 
 
 def _as_go_says(reason: str) -> str:
-    """Return the text of an OS error as Go writes it, with a small first letter."""
+    """Return the text of an OS error as Go writes it, with a lowercase first letter."""
     return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
 
 
@@ -303,7 +303,7 @@ BULK_BAD_REQUEST = _code(20003, 400, "bad bulk read: {err}")
 
 
 def invalid_config(text: str) -> ApiError:
-    """Return the error for an invalid configuration; nats-server uses one number for streams and consumers."""
+    """Return the error for an invalid configuration; streams and consumers have the same code, as on nats-server."""
     return STREAM_INVALID_CONFIG.error(err=text)
 
 

@@ -100,7 +100,7 @@ class JetStreamServer:
         self._mender.mend(owner)
 
     def expire(self, consumers: list[Sink]) -> None:
-        """Remove consumers that nobody has used for their `inactive_threshold`."""
+        """Remove consumers that were unused for their `inactive_threshold`."""
         from pyjs.jetstream.manage.consumers import expire  # already imported: a consumer exists
 
         for consumer in consumers:
@@ -121,13 +121,13 @@ class JetStreamServer:
         return self.shared.usage[FILE]
 
     def start_steps(self) -> Iterator[None]:
-        """Recover every stream, then answer requests; a step reads a segment, a consumer or some messages.
+        """Recover every stream, then answer requests. A step reads a segment, a consumer or some messages.
 
-        No turn may run before the last step. To give up, close the iterator and call `stop`: the files are then as
-        after a kill at that moment.
+        No turn may run before the last step. To cancel, close the iterator and call `stop`: the files are then in the
+        same state as after a kill at that moment.
 
         Raises, at any step:
-            StoreLocked: another server works on the store directory.
+            StoreLocked: another server uses the store directory.
             OSError: the store directory cannot be used.
         """
         self._lock = lock_store(self._disk, self.options.store_dir)
@@ -144,7 +144,7 @@ class JetStreamServer:
         self.scrubber.begin_pass()
 
     def clock_stepped(self) -> Iterator[None]:
-        """Recompute, in steps, all timers for wall times; called after the wall clock was set."""
+        """Recompute all timers for wall times, in steps; called after the wall clock was set."""
         for engine in list(self.accounts.values()):
             for stream in list(engine.streams.values()):
                 stream.clock_stepped()

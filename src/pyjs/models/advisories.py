@@ -26,7 +26,7 @@ class Advisory(Answer):
 
 
 class ClientInfo(Answer):
-    """Who asked, in an audit."""
+    """The client that sent an audited request."""
 
     start: Time
     host: str = ""
@@ -81,21 +81,21 @@ class ConsumerAction(ConsumerAdvisory):
 
 
 class ConsumerPause(ConsumerAdvisory):
-    """A consumer was paused, or goes on."""
+    """A consumer was paused or resumed."""
 
     paused: bool
     pause_until: Time | None = None
 
 
 class MaxDeliver(ConsumerAdvisory):
-    """A message was delivered as often as the consumer allows."""
+    """A message reached the maximum number of deliveries."""
 
     stream_seq: int
     deliveries: int
 
 
 class Nak(ConsumerAdvisory):
-    """A message was refused by a client."""
+    """A client rejected a message with a nak."""
 
     consumer_seq: int
     stream_seq: int
@@ -103,7 +103,7 @@ class Nak(ConsumerAdvisory):
 
 
 class Terminated(Nak):
-    """A message was ended by a client; it is not delivered again."""
+    """A client terminated a message, which is not delivered again."""
 
     reason: str = ""
 
@@ -125,7 +125,7 @@ class GroupUnpinned(ConsumerAdvisory):
 
 
 class ConsumerAck(Nak):
-    """The time that an acknowledgement took, a metric."""
+    """The time that an acknowledgement took; a metric."""
 
     ack_time: Duration
 
@@ -149,8 +149,8 @@ def parse_advisory(data: bytes | str) -> Advisory:
     """Return the advisory or metric in `data`, as a model of its type.
 
     Raises:
-        ValueError: `data` is not an advisory, or of an unknown type.
-        pydantic.ValidationError: a field is wrong.
+        ValueError: `data` is not an advisory, or has an unknown type.
+        pydantic.ValidationError: a field is invalid.
     """
     given: Any = json.loads(data)
     kind = given.get("type") if isinstance(given, dict) else None

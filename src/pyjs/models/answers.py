@@ -1,9 +1,9 @@
 """The answers of the JetStream API as models.
 
-`parse_answer` makes the model that an answer's `type` names, or an ErrorResponse where the request was refused.
+`parse_answer` returns the model for an answer's `type`, or an ErrorResponse if the request was refused.
 
-Source: nats.docs "JetStream wire API Reference"; the recordings of nats-server in tests/conformance/recorded, each of
-whose fields has a place here (tests/unit/models/test_answers.py).
+Source: nats.docs "JetStream wire API Reference"; the recordings of nats-server in tests/conformance/recorded, all of
+whose fields are in these models (tests/unit/models/test_answers.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ API_PREFIX = "io.nats.jetstream.api.v1."
 
 
 class ApiError(Answer):
-    """Why a request was refused."""
+    """The reason why a request was refused."""
 
     code: int = Field(description="As of HTTP: 400, 404, 500, 503.")
     err_code: int = Field(default=0, description="The number of the error.")
@@ -33,13 +33,13 @@ class ApiAnswer(Answer):
 
 
 class ErrorResponse(ApiAnswer):
-    """The answer to a request that was refused, whatever it asked for."""
+    """The answer to a refused request of any kind."""
 
     error: ApiError
 
 
 class Page(ApiAnswer):
-    """An answer that lists things, from `offset` on."""
+    """An answer with a list, from `offset` on."""
 
     total: int
     offset: int
@@ -54,7 +54,7 @@ class Cluster(Answer):
 
 
 class SequencePair(Answer):
-    """A sequence of a consumer, and that of the stream which belongs to it."""
+    """A sequence of a consumer, and the corresponding sequence of the stream."""
 
     consumer_seq: int
     stream_seq: int
@@ -62,7 +62,7 @@ class SequencePair(Answer):
 
 
 class LostData(Answer):
-    """Messages that were lost to damage."""
+    """Messages lost to damage."""
 
     msgs: list[int] | None = None
     bytes: int = 0
@@ -114,7 +114,7 @@ class StreamInfo(Answer):
 
 
 class PriorityGroup(Answer):
-    """A priority group, and the client that is pinned."""
+    """A priority group, and its pinned client."""
 
     group: str
     pinned_client_id: str = ""
@@ -152,7 +152,7 @@ class ApiStats(Answer):
 
 
 class AccountLimits(Answer):
-    """The limits of an account; -1: no limit."""
+    """The limits of an account; -1 means no limit."""
 
     max_memory: int
     max_storage: int
@@ -190,7 +190,7 @@ class StoredMsg(Answer):
 
 
 class AccountInfoResponse(ApiAnswer, Tier):
-    """INFO: the account."""
+    """INFO: usage and limits of the account."""
 
     domain: str = ""
     api: ApiStats
@@ -198,13 +198,13 @@ class AccountInfoResponse(ApiAnswer, Tier):
 
 
 class StreamCreateResponse(ApiAnswer, StreamInfo):
-    """STREAM.CREATE and STREAM.UPDATE: the stream as it is now."""
+    """STREAM.CREATE and STREAM.UPDATE: the current configuration and state of the stream."""
 
     did_create: bool = False
 
 
 class StreamInfoResponse(Page, StreamInfo):
-    """STREAM.INFO: the stream, with a page of its subjects if they were asked for."""
+    """STREAM.INFO: the stream, with a page of its subjects on request."""
 
 
 class StreamNamesResponse(Page):
@@ -235,19 +235,19 @@ class StreamMsgGetResponse(ApiAnswer):
 
 
 class SuccessResponse(ApiAnswer):
-    """An answer that says no more than that it was done; an unpin does not even say that."""
+    """An answer that only confirms success; the answer to an unpin does not even contain that."""
 
     success: bool = True
 
 
 class StreamRestoreResponse(ApiAnswer):
-    """STREAM.RESTORE: where to send the chunks."""
+    """STREAM.RESTORE: the subject to send the chunks to."""
 
     deliver_subject: str
 
 
 class StreamSnapshotResponse(ApiAnswer):
-    """STREAM.SNAPSHOT: the data that will be sent."""
+    """STREAM.SNAPSHOT: the configuration and state of the stream that will be sent."""
 
     config: StreamConfig
     state: StreamState
@@ -258,7 +258,7 @@ class ConsumerResponse(ApiAnswer, ConsumerInfo):
 
 
 class ConsumerResetResponse(ApiAnswer, ConsumerInfo):
-    """CONSUMER.RESET: the consumer, and the sequence that it continues at."""
+    """CONSUMER.RESET: the consumer, and the sequence at which it continues."""
 
     reset_seq: int
 
@@ -292,8 +292,8 @@ class PubAck(Answer):
     seq: int = 0
     duplicate: bool = False
     domain: str = ""
-    val: str = ""  # of a counter
-    batch: str = ""  # of the last message of a batch
+    val: str = ""  # value of a counter
+    batch: str = ""  # in the answer to the last message of a batch
     count: int = 0  # messages of that batch
     error: ApiError | None = None
 
@@ -331,8 +331,8 @@ def parse_answer(data: bytes | str) -> ApiAnswer:
     """Return the answer in `data`, as a model of its type.
 
     Raises:
-        ValueError: `data` is not an answer of the JetStream API, or of an unknown type.
-        pydantic.ValidationError: a field is wrong.
+        ValueError: `data` is not an answer of the JetStream API, or has an unknown type.
+        pydantic.ValidationError: a field is invalid.
     """
     given = json.loads(data)
     kind = given.get("type") if isinstance(given, dict) else None

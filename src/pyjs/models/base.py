@@ -1,7 +1,7 @@
 """The base of all models: conversion from and to JSON, and types of fields.
 
 A duration is a number of nanoseconds, as in JSON. A timedelta, or a text such as "1m30s", is converted; `nanoseconds`
-converts larger units. A time is a datetime with a time zone, which keeps microseconds.
+converts larger units. A time is a datetime with a time zone and microseconds.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ NS_PER_US = 1_000
 
 
 def nanoseconds(*, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> int:
-    """Return a duration in nanoseconds, as requests have it."""
+    """Return a duration in nanoseconds, the unit of requests."""
     given = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     return given // timedelta(microseconds=1) * NS_PER_US
 
 
 def duration_ns(value: Any) -> Any:
-    """Return a timedelta, or a text such as "1m30s", in nanoseconds; anything else as it is."""
+    """Return a timedelta, or a text such as "1m30s", in nanoseconds; return any other value unchanged."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * NS_PER_US
     return parse_duration_ns(value) if isinstance(value, str) else value
@@ -45,12 +45,12 @@ Time = AwareDatetime
 
 
 class Options(BaseModel):
-    """A request or configuration made by a program. An unknown name is an error."""
+    """A request or configuration made by a program. Unknown names are errors."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     def to_json(self) -> bytes:
-        """Return the fields that were set, as the body of a request."""
+        """Return the fields that were set as the body of a request."""
         return self.model_dump_json(exclude_unset=True).encode()
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
@@ -59,15 +59,15 @@ class Options(BaseModel):
 
 
 class Answer(BaseModel):
-    """An answer of a server. Unknown fields, as of a newer server, are left out."""
+    """An answer of a server. Unknown fields, such as those of a newer server, are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
     @classmethod
     def parse(cls, data: bytes | str) -> Self:
-        """Return the answer in `data`, JSON.
+        """Return the answer in the JSON text `data`.
 
         Raises:
-            pydantic.ValidationError: `data` is not such an answer; it names each field.
+            pydantic.ValidationError: `data` is not such an answer; the error names each invalid field.
         """
         return cls.model_validate_json(data, extra="ignore")

@@ -21,7 +21,7 @@ class Placement(Options):
 
 
 class SubjectTransformConfig(Options):
-    """The transform from published to stored subjects; an empty source means all, an empty destination none."""
+    """The transform from published to stored subjects; none if both are empty. An empty source matches all."""
 
     src: str = Field(default="", description="The subjects to transform.")
     dest: str = Field(default="", description="The subject that replaces them.")
@@ -47,9 +47,9 @@ class StreamSource(Options):
     name: str = Field(default="", description="The name of the origin.")
     opt_start_seq: UInt64 = Field(default=0, description="The sequence to start at.")
     opt_start_time: Time | None = Field(default=None, description="The time to start at.")
-    filter_subject: str = Field(default="", description="The subjects to take; empty: all.")
+    filter_subject: str = Field(default="", description="The subjects to copy; empty: all.")
     subject_transforms: list[SubjectTransformConfig] = Field(
-        default_factory=list, description="Subjects to take, and the subjects to store them under."
+        default_factory=list, description="Subjects to copy, and the subjects under which they are stored."
     )
     external: ExternalStream | None = Field(default=None, description="The account or domain of the origin.")
     consumer: SourceConsumer | None = Field(
@@ -67,7 +67,7 @@ class RepublishConfig(Options):
 
 
 class ConsumerLimits(Options):
-    """The stream's limits for options of its consumers; 0: none."""
+    """The stream's limits for options of its consumers; 0 means none."""
 
     inactive_threshold: Duration = Field(
         default=0, description="The largest `inactive_threshold`, and its default."
@@ -79,9 +79,9 @@ class StreamConfig(Options):
     """The configuration of a stream; -1 is "no limit" in every limit."""
 
     name: str = Field(default="", description="The name of the stream.")
-    description: str = Field(default="", description="A text for people.")
+    description: str = Field(default="", description="A description for people.")
     subjects: list[str] = Field(
-        default_factory=list, description="The subjects that it stores; empty: its name."
+        default_factory=list, description="The subjects that it stores; empty: the name of the stream."
     )
     retention: Literal["limits", "interest", "workqueue"] = Field(
         default="limits",
@@ -90,13 +90,13 @@ class StreamConfig(Options):
     max_consumers: Int = Field(default=-1, description="The most consumers.")
     max_msgs: Int64 = Field(default=-1, description="The most messages.")
     max_bytes: Int64 = Field(
-        default=-1, description="The most bytes, of headers and payloads with their metadata."
+        default=-1, description="The most bytes of all messages, with headers and metadata."
     )
-    max_age: Duration = Field(default=0, description="How long a message stays; 0: for ever.")
+    max_age: Duration = Field(default=0, description="How long a message stays; 0: no limit.")
     max_msgs_per_subject: Int64 = Field(default=-1, description="The most messages of each subject.")
     max_msg_size: Int32 = Field(default=-1, description="The most bytes of a message, headers and payload.")
     discard: Literal["old", "new"] = Field(
-        default="old", description="Which messages give way at a limit: the oldest, or new ones."
+        default="old", description="At a limit, remove the oldest messages or refuse new ones."
     )
     storage: Literal["memory", "file"] = Field(default="file", description="Where messages are stored.")
     num_replicas: Int = Field(default=1, description="Copies of the stream; only 1.")
@@ -113,40 +113,43 @@ class StreamConfig(Options):
     compression: Literal["none", "s2"] = Field(default="none", description="How files are compressed.")
     first_seq: UInt64 = Field(default=0, description="The sequence of the first message.")
     subject_transform: SubjectTransformConfig | None = Field(
-        default=None, description="Under which subjects messages are stored."
+        default=None, description="Changes the subjects under which messages are stored."
     )
     republish: RepublishConfig | None = Field(
-        default=None, description="Where stored messages are published."
+        default=None, description="Publishes stored messages again, under another subject."
     )
     allow_direct: bool = Field(default=False, description="Messages can be read with direct get.")
     mirror_direct: bool = Field(default=False, description="A mirror answers direct gets of its origin.")
     discard_new_per_subject: bool = Field(
         default=False, description="`discard` `new` holds for `max_msgs_per_subject` too."
     )
-    sealed: bool = Field(default=False, description="Nothing can be added or removed; cannot be taken back.")
-    deny_delete: bool = Field(default=False, description="Messages cannot be deleted; cannot be taken back.")
-    deny_purge: bool = Field(default=False, description="The stream cannot be purged; cannot be taken back.")
+    sealed: bool = Field(default=False, description="Nothing can be added or removed; cannot be turned off.")
+    deny_delete: bool = Field(default=False, description="Messages cannot be deleted; cannot be turned off.")
+    deny_purge: bool = Field(default=False, description="The stream cannot be purged; cannot be turned off.")
     allow_rollup_hdrs: bool = Field(
-        default=False, description="A header of a message may replace earlier ones."
+        default=False, description="The header Nats-Rollup of a message may remove earlier messages."
     )
     consumer_limits: ConsumerLimits | None = Field(default=None, description="Limits of its consumers.")
     allow_msg_ttl: bool = Field(
-        default=False, description="Messages may have a lifetime of their own; cannot be taken back."
+        default=False, description="Messages may have their own lifetime; cannot be turned off."
     )
     subject_delete_marker_ttl: Duration = Field(
         default=0, description="The lifetime of the marker that an expired subject leaves; 0: no marker."
     )
-    allow_msg_counter: bool = Field(default=False, description="A message adds to a number.")
-    allow_atomic: bool = Field(default=False, description="Batches are published as a whole.")
+    allow_msg_counter: bool = Field(
+        default=False, description="Each subject is a counter to which messages add."
+    )
+    allow_atomic: bool = Field(default=False, description="Accept atomic batches.")
     allow_msg_schedules: bool = Field(
-        default=False,
-        description="Messages may be published later, or again and again; cannot be taken back.",
+        default=False, description="Messages may be published later, or repeatedly; cannot be turned off."
     )
     persist_mode: Literal["default", "async", ""] = Field(
         default="default",
         description="`async`: acknowledgements do not wait for a sync, even with `sync_interval: always`.",
     )
-    allow_batched: bool = Field(default=False, description="Batches are published with few acknowledgements.")
+    allow_batched: bool = Field(
+        default=False, description="Accept fast batches, which need few acknowledgements."
+    )
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
 
 
@@ -155,10 +158,10 @@ class ConsumerConfig(Options):
 
     durable_name: str = Field(
         default="",
-        description="The name; the consumer stays until it is deleted, or idle for `inactive_threshold`.",
+        description="The name of a durable consumer; it stays until deleted, or unused for `inactive_threshold`.",
     )
     name: str = Field(default="", description="The name; without `durable_name` the consumer is ephemeral.")
-    description: str = Field(default="", description="A text for people.")
+    description: str = Field(default="", description="A description for people.")
     deliver_policy: Literal[
         "all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
     ] = Field(default="all", description="Where delivery starts.")
@@ -173,23 +176,23 @@ class ConsumerConfig(Options):
         default_factory=list, description="The waits between deliveries; the last one repeats."
     )
     filter_subject: str = Field(default="", description="The subjects to deliver; empty: all.")
-    filter_subjects: list[str] = Field(default_factory=list, description="The same, more than one.")
+    filter_subjects: list[str] = Field(
+        default_factory=list, description="Several filters, in place of `filter_subject`."
+    )
     replay_policy: Literal["instant", "original"] = Field(
-        default="instant", description="Deliver at once, or in the pace of publishing."
+        default="instant", description="Deliver at once, or at the original pace of publishing."
     )
     rate_limit_bps: UInt64 = Field(
-        default=0, description="The most bits a second, of a push consumer; 0: no limit."
+        default=0, description="The most bits per second of a push consumer; 0: no limit."
     )
     sample_freq: str = Field(
-        default="", description="The percentage of acknowledgements that are measured, as `50%`."
+        default="", description="The percentage of acknowledgements that are measured, such as `50%`."
     )
     max_waiting: Int = Field(default=0, description="The most pull requests that wait.")
     max_ack_pending: Int = Field(
         default=0, description="The most messages without acknowledgement; -1: no limit."
     )
-    flow_control: bool = Field(
-        default=False, description="The server waits for a push client that falls behind."
-    )
+    flow_control: bool = Field(default=False, description="Wait for a push client that falls behind.")
     headers_only: bool = Field(default=False, description="Deliver headers and sizes without payloads.")
     max_batch: Int = Field(default=0, description="The largest `batch` of a pull request; 0: any.")
     max_expires: Duration = Field(default=0, description="The longest `expires` of a pull request; 0: any.")
@@ -197,13 +200,13 @@ class ConsumerConfig(Options):
     deliver_subject: str = Field(default="", description="The subject to push to; empty: a pull consumer.")
     deliver_group: str = Field(default="", description="The queue group to push to.")
     idle_heartbeat: Duration = Field(
-        default=0, description="How long a push consumer is silent before it says that it is idle."
+        default=0, description="How long a push consumer sends nothing before it sends a heartbeat."
     )
     inactive_threshold: Duration = Field(default=0, description="How long an unused consumer stays.")
-    num_replicas: Int = Field(default=0, description="Copies of the consumer; 0: as the stream.")
+    num_replicas: Int = Field(default=0, description="Copies of the consumer; 0: as many as the stream has.")
     mem_storage: bool = Field(default=False, description="The state is in memory.")
-    direct: bool = Field(default=False, description="For a mirror or source of another server.")
-    sourcing: bool = Field(default=False, description="For a mirror or source that acknowledges.")
+    direct: bool = Field(default=False, description="For mirrors and sources on other servers.")
+    sourcing: bool = Field(default=False, description="For mirrors and sources that acknowledge.")
     metadata: dict[str, str] = Field(default_factory=dict, description="Names and values for applications.")
     pause_until: Time | None = Field(default=None, description="The time at which delivery continues.")
     priority_groups: list[str] = Field(

@@ -2,7 +2,7 @@
 
 Texts such as "1m2s" stay texts. Fields that only one of the two servers has are optional.
 
-Source: nats.docs "Monitoring"; each page of both servers has no field without a place here
+Source: nats.docs "Monitoring"; every field of each page of both servers is in these models
 (tests/conformance/test_models.py).
 """
 
@@ -63,7 +63,7 @@ class JetStreamStats(Answer):
 
 
 class StreamDetail(Answer):
-    """A stream in /jsz; `config` and consumers on demand."""
+    """A stream in /jsz; `config` and consumers on request."""
 
     name: str
     created: Time
@@ -87,7 +87,7 @@ class AccountDetail(JetStreamStats):
 
 
 class Scrub(Answer):
-    """The check of stored files, of this server."""
+    """The background check of stored files; only in this server."""
 
     rate: int = Field(description="Bytes a second.")
     passes: int
@@ -122,7 +122,7 @@ class Jsz(Page, JetStreamStats):
 
 
 class VarzJetStream(Answer):
-    """JetStream in /varz; empty while it is off."""
+    """JetStream in /varz; empty while it is disabled."""
 
     config: JszConfig | None = None
     stats: JetStreamStats | None = None
@@ -149,7 +149,7 @@ class DiskWaits(Answer):
 
 
 class Worker(Answer):
-    """One of the processes of a server; the last five fields only while it is ready."""
+    """One process of a server with workers; the last five fields are set only while it is ready."""
 
     number: int
     state: str = Field(description="starting, ready, resting or ended.")
@@ -268,7 +268,7 @@ class SubscriptionDetail(Answer):
 
 
 class TlsPeerCert(Answer):
-    """A certificate that a client showed."""
+    """A certificate presented by a client."""
 
     subject: str = ""
     spki_sha256: str = ""

@@ -33,7 +33,7 @@ class ResponsesOptions(Options):
 
     max: int | None = Field(default=None, description="The most answers to one message; negative: no limit.")
     expires: Duration | None = Field(
-        default=None, description="How long a reply subject may be answered; negative: for ever."
+        default=None, description="How long a reply subject may be answered; negative: without end."
     )
 
 
@@ -48,7 +48,7 @@ class PermissionsOptions(Options):
         description="The subjects that the user may subscribe to, each alone or with a queue group.",
     )
     allow_responses: bool | ResponsesOptions | None = Field(
-        default=None, description="Answers to received messages are allowed on their reply subjects."
+        default=None, description="Allow answers on the reply subjects of received messages."
     )
 
 
@@ -69,7 +69,7 @@ class UserOptions(Options):
         description="The kinds of connections that the user may use: STANDARD, WEBSOCKET, IN_PROCESS, ...",
     )
     proxy_required: bool | None = Field(
-        default=None, description="The user must come through one of the trusted `proxies`."
+        default=None, description="The user must connect through one of the trusted `proxies`."
     )
 
 
@@ -80,14 +80,12 @@ class CalloutOptions(Options):
         default=None, description="The public key of an account; the service signs its answers with it."
     )
     account: str | None = Field(default=None, description="The account of the service.")
-    auth_users: list[str] | None = Field(
-        default=None, description="Users that the service is not asked about."
-    )
+    auth_users: list[str] | None = Field(default=None, description="Users that log in without the service.")
     xkey: str | None = Field(
         default=None, description="The public xkey of the service: requests are encrypted."
     )
     allowed_accounts: list[str] | None = Field(
-        default=None, description="Accounts whose users it is asked about; without them, all."
+        default=None, description="The only accounts about whose users the service decides; empty: all."
     )
 
 
@@ -109,11 +107,11 @@ class AuthorizationOptions(Options):
         default=None, description="The permissions of users without their own."
     )
     auth_callout: CalloutOptions | None = Field(
-        default=None, description="A service that decides about clients."
+        default=None, description="A service that decides which clients may connect."
     )
     proxy_required: bool | None = Field(
         default=None,
-        description="The single user, or who has the token, must come through one of the trusted `proxies`.",
+        description="Clients of the single user or token must connect through one of the trusted `proxies`.",
     )
 
 
@@ -121,18 +119,18 @@ class CertificateOptions(Options):
     """An entry of `certs`."""
 
     cert_file: FilePath | None = Field(
-        default=None, description="The file of the certificate, and of those that signed it, in PEM."
+        default=None, description="The PEM file of the certificate, followed by those that signed it."
     )
-    key_file: FilePath | None = Field(default=None, description="The file of its private key, in PEM.")
+    key_file: FilePath | None = Field(default=None, description="The PEM file of its private key.")
 
 
 class TlsOptions(Options):
     """The block `tls`."""
 
     cert_file: FilePath | None = Field(
-        default=None, description="The file of the certificate, and of those that signed it, in PEM."
+        default=None, description="The PEM file of the certificate, followed by those that signed it."
     )
-    key_file: FilePath | None = Field(default=None, description="The file of its private key, in PEM.")
+    key_file: FilePath | None = Field(default=None, description="The PEM file of its private key.")
     certs: CertificateOptions | list[CertificateOptions] | None = Field(
         default=None,
         description="More certificates with their keys; the server name that the client asks for selects one.",
@@ -141,10 +139,8 @@ class TlsOptions(Options):
         default=None,
         description="The file of authorities that may sign clients' certificates; empty: those of the machine.",
     )
-    verify: bool | None = Field(default=None, description="Clients must show a certificate.")
-    verify_and_map: bool | None = Field(
-        default=None, description="The certificate also says which user the client is."
-    )
+    verify: bool | None = Field(default=None, description="Require a certificate from clients.")
+    verify_and_map: bool | None = Field(default=None, description="The certificate also selects the user.")
     timeout: Duration | float | None = Field(
         default=None, description="How long the handshake may take; a number counts seconds."
     )
@@ -153,10 +149,11 @@ class TlsOptions(Options):
         description="Encrypt before INFO: `true`, `false`, or how long to wait for the client; `auto` is 50ms.",
     )
     connection_rate_limit: int | None = Field(
-        default=None, description="The most handshakes a second; 0: no limit."
+        default=None, description="The most handshakes per second; 0: no limit."
     )
     pinned_certs: str | list[str] | None = Field(
-        default=None, description="SHA-256 of the public keys that clients may have, in hex; empty: any key."
+        default=None,
+        description="SHA-256 digests, in hex, of the public keys that clients may have; empty: any key.",
     )
     min_version: Literal["1.2", "1.3"] | None = Field(default=None, description="The oldest version of TLS.")
     cipher_suites: str | list[str] | None = Field(
@@ -198,7 +195,8 @@ class WebSocketOptions(Options):
         default=None, description="A page may only connect to the host that it comes from."
     )
     allowed_origins: str | list[str] | None = Field(
-        default=None, description="The origins whose pages may connect, as https://example.com; empty: all."
+        default=None,
+        description="The origins whose pages may connect, such as https://example.com; empty: all.",
     )
     compression: bool | None = Field(
         default=None, description="Compress messages for clients that ask for it."
@@ -207,7 +205,7 @@ class WebSocketOptions(Options):
         default=None, description="How long TLS and the upgrade may take; a number counts seconds; 0: 5s."
     )
     headers: dict[str, str] | None = Field(
-        default=None, description="More headers of the answer to an upgrade."
+        default=None, description="Additional headers in the answer to an upgrade."
     )
     authorization: WebSocketAuthorizationOptions | None = Field(
         default=None, description="The login of clients of this port, in place of the block authorization."
@@ -254,14 +252,14 @@ class ClusterOptions(Options):
     host: str | None = Field(default=None, description="The address.")
     port: int | None = Field(default=None, description="The port for other servers; -1: any free one.")
     routes: list[str] | str | None = Field(
-        default=None, description="Addresses of other servers; one that is up is enough to meet all."
+        default=None, description="Addresses of other servers; one running server is enough to find all."
     )
     authorization: ClusterAuthorizationOptions | None = Field(
         default=None, description="The login that other servers need."
     )
     tls: TlsOptions | None = Field(
         default=None,
-        description="Certificate of this server for both sides of a route, and who signs those of the others.",
+        description="This server's certificate for both sides of a route, and the authority that signs the others'.",
     )
     advertise: str | None = Field(
         default=None, description="host:port at which other servers reach this one."
@@ -270,7 +268,8 @@ class ClusterOptions(Options):
         default=None, description="Do not send the addresses of the other servers to clients."
     )
     connect_retries: int | None = Field(
-        default=None, description="Further tries, after ten minutes, of a server learned from another one."
+        default=None,
+        description="Further attempts to reach a server learned from another one, after ten minutes.",
     )
 
 
@@ -284,7 +283,7 @@ class ProxiesOptions(Options):
     """The block `proxies`."""
 
     trusted: list[ProxyOptions] | None = Field(
-        default=None, description="The proxies that may bring clients."
+        default=None, description="The proxies through which clients may connect."
     )
 
 
@@ -349,17 +348,16 @@ class ExportOptions(Options):
     )
     account_token_position: int | None = Field(
         default=None,
-        description="The token of the subject, a `*`, that must be the name of the importing account.",
+        description="The position of the `*` in the subject that stands for the name of the importing account.",
     )
     response_type: str | None = Field(
-        default=None,
-        description="Responses to one request: `singleton`, or several with `stream` and `chunked`.",
+        default=None, description="`singleton`: one response to each request; `stream`, `chunked`: several."
     )
     response_threshold: Duration | None = Field(default=None, description="How long a response may take.")
     latency: str | LatencyOptions | None = Field(
         default=None, description="The subject of latency samples of the service, or their options."
     )
-    allow_trace: bool | None = Field(default=None, description="Traces of requests go on in this account.")
+    allow_trace: bool | None = Field(default=None, description="Continue traces of requests in this account.")
 
 
 class RemoteOptions(Options):
@@ -377,22 +375,24 @@ class ImportOptions(Options):
         default=None, description="Account and subject of a service export."
     )
     prefix: str | None = Field(
-        default=None, description="Tokens before the subject of a stream in this account."
+        default=None, description="The prefix of the stream's subjects in this account."
     )
     to: str | None = Field(
         default=None, description="The subject in this account, with `$1` for the first `*` of the other one."
     )
-    share: bool | None = Field(default=None, description="The service learns which client sends a request.")
+    share: bool | None = Field(default=None, description="Tell the service which client sends a request.")
     allow_trace: bool | None = Field(
-        default=None, description="Traces of the stream's messages go on in this account."
+        default=None, description="Continue traces of the stream's messages in this account."
     )
 
 
 class MapDestinationOptions(Options):
     """A destination of a mapping."""
 
-    destination: str | None = Field(default=None, description="The subject that a message gets.")
-    weight: int | str | None = Field(default=None, description="Percent of the messages that get this one.")
+    destination: str | None = Field(default=None, description="The new subject of a message.")
+    weight: int | str | None = Field(
+        default=None, description="Percentage of the messages that get this destination."
+    )
 
 
 class MsgTraceOptions(Options):
@@ -425,11 +425,11 @@ class AccountOptions(Options):
     )
     mappings: dict[str, str | MapDestinationOptions | list[MapDestinationOptions]] | None = Field(
         default=None,
-        description="Subjects that change when a client publishes, each with its destination or weighted ones.",
+        description="Changes of subjects when a client publishes: a destination or several weighted ones for each.",
     )
     msg_trace: str | MsgTraceOptions | None = Field(
         default=None,
-        description="The subject for traces of messages with a W3C `traceparent` header, or this and the sampling.",
+        description="The subject for traces of messages with a W3C `traceparent` header, or subject and sampling.",
     )
 
 
@@ -438,14 +438,14 @@ class ResolverOptions(Options):
 
     type: str | None = Field(default=None, description="`memory`, `full` or `cache`.")
     dir: str | None = Field(default=None, description="The directory with a file for each account.")
-    allow_delete: bool | None = Field(default=None, description="Accounts may be removed by a request.")
+    allow_delete: bool | None = Field(default=None, description="Allow requests to remove accounts.")
     hard_delete: bool | None = Field(
         default=None, description="Remove files of removed accounts; otherwise they are renamed."
     )
     limit: int | None = Field(default=None, description="The most files.")
     ttl: Duration | None = Field(default=None, description="`cache`: how long an unused file stays.")
     interval: Duration | None = Field(
-        default=None, description="`full`: how often changed files are looked for."
+        default=None, description="`full`: how often the directory is checked for changed files."
     )
     timeout: Duration | None = Field(default=None, description="How long fetching an account may take.")
 
@@ -511,7 +511,7 @@ class JetStreamOptions(Options):
     )
     key: str | None = Field(
         default=None,
-        description="The secret that stored files are encrypted with; empty: they are not encrypted.",
+        description="The secret for the encryption of stored files; empty: no encryption.",
         repr=False,
     )
     prev_key: str | None = Field(
@@ -537,8 +537,7 @@ class ServerOptions(Options):
     host: str | None = Field(default=None, description="The address for clients.")
     port: int | None = Field(default=None, description="The port for clients; -1: any free port.")
     workers: int | None = Field(
-        default=None,
-        description="Processes that share the ports for clients; more than one use more than one core.",
+        default=None, description="Processes that share the port for clients; each can use one core."
     )
     client_advertise: str | None = Field(
         default=None, description="The address that INFO advertises to clients, `host` or `host:port`."
@@ -546,11 +545,9 @@ class ServerOptions(Options):
     server_name: str | None = Field(
         default=None, description="The name of the server, without spaces; empty: its id."
     )
-    server_tags: str | list[str] | None = Field(
-        default=None, description="Tags of the server, which monitoring shows."
-    )
+    server_tags: str | list[str] | None = Field(default=None, description="Tags that monitoring shows.")
     server_metadata: dict[str, str] | None = Field(
-        default=None, description="Names and values of the server, which monitoring shows."
+        default=None, description="Names and values that monitoring shows."
     )
     debug: bool | None = Field(default=None, description="Log events of connections.")
     trace: bool | None = Field(default=None, description="Log every protocol message.")
@@ -596,7 +593,7 @@ class ServerOptions(Options):
     )
     max_pending: int | None = Field(
         default=None,
-        description="Bytes that may wait for one client; with more it is a slow consumer and is closed.",
+        description="Bytes that may wait for one client; a client with more is closed as a slow consumer.",
     )
     max_control_line: int | None = Field(default=None, description="Bytes of the longest protocol line.")
     max_connections: int | None = Field(
@@ -606,7 +603,7 @@ class ServerOptions(Options):
         default=None, description="The most subscriptions of one connection; 0 and -1: no limit."
     )
     max_sub_tokens: int | None = Field(
-        default=None, description="The most tokens of the subject of a subscription; without it, no limit."
+        default=None, description="The most tokens in the subject of a subscription; absent: no limit."
     )
     ping_interval: Duration | None = Field(
         default=None, description="The time between two pings of a connection."
@@ -638,7 +635,7 @@ class ServerOptions(Options):
     )
     no_auth_user: str | None = Field(default=None, description="The user of clients without credentials.")
     tls: TlsOptions | None = Field(
-        default=None, description="Certificates and rules of encrypted client connections."
+        default=None, description="Certificates and rules for encrypted client connections."
     )
     websocket: WebSocketOptions | None = Field(default=None, description="The port for WebSocket clients.")
     cluster: ClusterOptions | None = Field(
@@ -646,17 +643,17 @@ class ServerOptions(Options):
     )
     proxy_protocol: bool | None = Field(
         default=None,
-        description="Clients may come through a proxy that sends a PROXY header (v1 or v2) with their address.",
+        description="Accept clients through a proxy that sends their address in a PROXY header (v1 or v2).",
     )
     proxies: ProxiesOptions | None = Field(
-        default=None, description="Proxies that sign the nonces of the clients that they bring."
+        default=None, description="Proxies that sign the nonces of their clients."
     )
     allow_non_tls: bool | None = Field(default=None, description="Also accept clients without TLS.")
     accounts: dict[str, AccountOptions] | list[str] | None = Field(
         default=None, description="Accounts by name, or a list of names."
     )
     mappings: dict[str, str | MapDestinationOptions | list[MapDestinationOptions]] | None = Field(
-        default=None, description="Subjects of the global account that change when a client publishes."
+        default=None, description="Changes of subjects in the global account when a client publishes."
     )
     system_account: str | None = Field(
         default=None, description="The account of the server's own events and requests."
@@ -664,25 +661,26 @@ class ServerOptions(Options):
     no_system_account: bool | None = Field(default=None, description="Turn the system account off.")
     operator: str | list[str] | None = Field(
         default=None,
-        description="Tokens of operators, or the files that hold them: accounts and users come from tokens too.",
+        description="Tokens of operators, or their files; accounts and users then come from tokens too.",
     )
     trusted_keys: str | list[str] | None = Field(
         default=None, description="Public keys of operators, in place of their tokens."
     )
     resolver: str | ResolverOptions | None = Field(
-        default=None, description='Where tokens of accounts are: `MEMORY`, `URL("...")`, or a directory.'
+        default=None,
+        description='The source of the tokens of accounts: `MEMORY`, `URL("...")`, or a directory.',
     )
     resolver_preload: dict[str, str] | None = Field(
-        default=None, description="Tokens of accounts, by the public keys of these."
+        default=None, description="Tokens of accounts, by the public key of each account."
     )
     resolver_pinned_accounts: str | list[str] | None = Field(
         default=None, description="The only accounts whose users may connect."
     )
     default_sentinel: str | None = Field(
-        default=None, description="The token of clients that send none; that of a bearer."
+        default=None, description="The bearer token that is used for clients that send none."
     )
     feature_flags: dict[str, bool] | None = Field(
-        default=None, description="Switches of single behaviours; only `js_ack_fc_v2`."
+        default=None, description="Switches for single features; only `js_ack_fc_v2` exists."
     )
     jetstream: bool | JetStreamOptions | None = Field(
         default=None, description="JetStream: on, off, or its options."

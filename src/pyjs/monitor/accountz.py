@@ -58,7 +58,7 @@ def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
 
 
 def _is_complete(monitored: Monitored, trusted: TrustedAccount) -> bool:
-    """Return whether all imports of a token have an effect."""
+    """Return whether all imports in a token are active."""
     shared = monitored.node.exchanges.get(trusted.name)
     return len(trusted.claims.imports) == (0 if shared is None else len(shared.imports))
 
@@ -76,7 +76,7 @@ def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> J
     shown: JsonDict = {"authorization": {}, "default_permissions": {"pub": {}, "sub": {}}}
     nats = decoded.get("nats")
     if isinstance(nats, dict):
-        decoded["nats"] = shown | nats  # nats-server shows these also where they are empty
+        decoded["nats"] = shown | nats  # nats-server shows these even if they are empty
     return filled(
         {
             "jwt": trusted.text,
@@ -94,10 +94,10 @@ def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> J
 
 
 def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
-    """Return the counters of every account that has connections, or of all with `unused`.
+    """Return the counters of every account that has connections; with `unused`, of all accounts.
 
     Raises:
-        BadArgument: with nats-server's text.
+        BadArgument: an argument is invalid; the text is nats-server's.
     """
     unused = arguments.flag("unused")
     node = monitored.node

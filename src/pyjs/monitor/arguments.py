@@ -1,4 +1,4 @@
-"""The arguments of a monitoring request, most often a query string, with Go's error texts."""
+"""The arguments of a monitoring request, usually a query string, with Go's error texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 INT64_MAX = (1 << 63) - 1
 UINT64_MAX = (1 << 64) - 1
-DIGITS_MAX = 20  # of UINT64_MAX; Python refuses to read thousands
+DIGITS_MAX = 20  # digits of UINT64_MAX; Python refuses to read thousands
 
 
 class BadArgument(Exception):
@@ -29,20 +29,20 @@ class Arguments:
 
     @staticmethod
     def of(values: dict[str, str]) -> Arguments:
-        """Return arguments with these values, for requests that do not come as a query string."""
+        """Return arguments with these values, for requests without a query string."""
         made = Arguments("")
         made._values |= values
         return made
 
     def text(self, name: str) -> str:
-        """Return the argument; "" if it is absent."""
+        """Return the argument, or "" if it is absent."""
         return self._values.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """Return the argument as a boolean; absent is False.
+        """Return the argument as a boolean, or False if it is absent.
 
         Raises:
-            BadArgument: it is not one of Go's booleans.
+            BadArgument: the argument is not one of Go's booleans.
         """
         value = self.text(name)
         if not value or value in FALSE:
@@ -54,20 +54,20 @@ class Arguments:
         )
 
     def integer(self, name: str) -> int:
-        """Return the argument as a signed 64-bit integer; absent is 0.
+        """Return the argument as a signed 64-bit integer, or 0 if it is absent.
 
         Raises:
-            BadArgument: it is not a number or does not fit.
+            BadArgument: the argument is not a number or does not fit.
         """
         value = self.text(name)
         digits = value[1:] if value[:1] in ("+", "-") else value
         return self._number(name, value, digits, "int", "Atoi", INT64_MAX)
 
     def unsigned(self, name: str) -> int:
-        """Return the argument as an unsigned 64-bit integer; absent is 0.
+        """Return the argument as an unsigned 64-bit integer, or 0 if it is absent.
 
         Raises:
-            BadArgument: it is not a number or does not fit.
+            BadArgument: the argument is not a number or does not fit.
         """
         value = self.text(name)
         return self._number(name, value, value, "uint64", "ParseUint", UINT64_MAX)

@@ -28,11 +28,11 @@ LIMIT = 1024
 # Connections, and subscriptions of one, reported between two yields: about a millisecond.
 CONNECTIONS_STEP = 64
 SUBSCRIPTIONS_STEP = 1000
-DEPTH = 2  # levels above one: the answer, connections
+DEPTH = 2  # levels around the items: the answer, connections
 STATES = {"": "open", "open": "open", "closed": "closed", "any": "all", "all": "all"}
 NS_PER_MS = 1_000_000
 
-# sort argument -> (key of a connection at a time, descending)
+# sort argument -> (key of a connection at a given time, descending)
 SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
     "cid": (lambda c, now: c.cid, False),
     "start": (lambda c, now: c.cid, False),
@@ -72,7 +72,7 @@ def connz_options(arguments: Arguments) -> ConnzOptions:
     """Return the options in the query string.
 
     Raises:
-        BadArgument: with nats-server's text.
+        BadArgument: an argument is invalid; the text is nats-server's.
     """
     auth = arguments.flag("auth")
     subs_detail = arguments.text("subs").lower() == "detail"
@@ -165,7 +165,7 @@ def _selected(
 
 
 def user_name(connection: Connection) -> str:
-    """Return the user name of the connection's client; "" before it is authenticated."""
+    """Return the user name of the connection's client, or "" before the login."""
     return connection.user.name if connection.user else ""
 
 
@@ -240,7 +240,7 @@ def _tls(tls: TlsPeer | None, *, with_certificates: bool) -> JsonDict:
 
 
 def subscription_detail(sub: Subscription | ClosedSubscription, cid: int, account: str = "") -> JsonDict:
-    """Return one subscription; with its account in lists of several connections."""
+    """Return one subscription, with its account if the list covers several connections."""
     detail: JsonDict = {"account": account, "account_tag": account} if account else {}
     detail["subject"] = text(sub.subject)
     if sub.queue:

@@ -33,7 +33,7 @@ _SYSTEM_IMPORTS = (
 
 
 def exchange_fields(node: Node, name: str) -> JsonDict:
-    """Return the fields of an account's detail; empty ones are left out."""
+    """Return the fields for the details of an account, without empty ones."""
     declared = node.exchanges
     own = declared.get(name, Exchange())
     imports = [_import(each, declared) for each in own.imports]
@@ -49,7 +49,7 @@ def exchange_fields(node: Node, name: str) -> JsonDict:
 
 
 def _destinations(mapping: SubjectMapping) -> list[JsonDict]:
-    """Return the destinations, the smallest weight first, with running sums, as nats-server shows them."""
+    """Return the destinations, smallest weight first, with cumulative weights, as nats-server shows them."""
     total = 0
     shown: list[JsonDict] = []
     for subject, weight in sorted(mapping.weighted(), key=lambda each: each[1]):

@@ -1,4 +1,4 @@
-"""/healthz: the health of the server, and on demand of a stream or consumer.
+"""/healthz: the health of the server, and on request of a stream or consumer.
 
 Source: monitoring section of nats.docs; texts and statuses seen on nats-server 2.15.1.
 """
@@ -21,7 +21,7 @@ UNAVAILABLE = "unavailable"
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The first problem found."""
+    """The first problem that was found."""
 
     http_status: int
     status: str  # of the body without details
@@ -36,7 +36,7 @@ def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
     """Return the HTTP status and the body.
 
     Raises:
-        BadArgument: with nats-server's text.
+        BadArgument: an argument is invalid; the text is nats-server's.
     """
     enabled_only = arguments.flag("js-enabled") | arguments.flag("js-enabled-only")
     server_only = arguments.flag("js-server-only")
@@ -100,7 +100,7 @@ def _missing(monitored: Monitored, account: str, stream: str, consumer: str) -> 
     if not account:
         return None
     engine = _accounts(monitored).get(account)
-    if engine is None or not engine.streams:  # as the peer: an account is found by its stored streams
+    if engine is None or not engine.streams:  # as in nats-server: an account is found by its stored streams
         return Trouble(404, UNAVAILABLE, "ACCOUNT", f"JetStream account {quoted(account)} not found", account)
     if not stream:
         return None

@@ -9,7 +9,7 @@ JsonDict = dict[str, JsonValue]
 
 
 def pretty_json(value: object) -> bytes:
-    """Return `value` indented."""
+    """Return `value` as indented JSON."""
     return _escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
@@ -26,7 +26,7 @@ def pretty_items(values: list[JsonDict], depth: int) -> bytes:
 
 
 def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]:
-    """Return `value` indented, in pieces, with a last member `name`: the list of `items`, texts at two levels."""
+    """Yield pieces of `value` as indented JSON; `items` become the list of its last member, `name`."""
     begin = pretty_json(value)[: -len(b"\n}")] + b',\n  "%b": [\n    ' % name.encode()
     pieces = [begin]
     for item in items:
@@ -36,7 +36,7 @@ def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]
 
 
 def compact_json(value: object) -> bytes:
-    """Return `value` in one line without spaces."""
+    """Return `value` as JSON in one line without spaces."""
     return _escaped(orjson.dumps(value))
 
 

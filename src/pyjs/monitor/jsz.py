@@ -1,4 +1,4 @@
-"""/jsz: JetStream of the server, of its accounts, and on demand of every stream and consumer.
+"""/jsz: JetStream of the server and its accounts, and on request of every stream and consumer.
 
 Source: monitoring section of nats.docs; paging, field order and omitted fields as seen on nats-server 2.15.1.
 """
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 LIMIT = 1024
 STREAMS_STEP = 16  # streams and consumers reported between two yields: about half a millisecond
 CONSUMERS_STEP = 16
-CONSUMER_DEPTH = 6  # levels above one: the answer, account_details, its account, stream_detail and so on
+CONSUMER_DEPTH = 6  # levels around the items: answer, account_details, its account, stream_detail and so on
 STATS = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
-OPTIONAL = ("sync_always", "domain", "unique_tag", "strict")  # shown when they are set
+OPTIONAL = ("sync_always", "domain", "unique_tag", "strict")  # shown only if they are set
 TOTALS = ("streams", "consumers", "messages", "bytes", "total")
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
@@ -50,17 +50,17 @@ class JszOptions:
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
-    """Return the options in the query string; `config` and the like imply the list that they belong to.
+    """Return the options in the query string; `config` and similar options imply the list that they belong to.
 
     Raises:
-        BadArgument: with nats-server's text.
+        BadArgument: an argument is invalid; the text is nats-server's.
     """
     accounts, streams, consumers = (arguments.flag(name) for name in ("accounts", "streams", "consumers"))
-    arguments.flag("direct-consumers")  # those of mirrors and sources, of which there are none
+    arguments.flag("direct-consumers")  # those of mirrors and sources; there are none here
     config = arguments.flag("config")
     offset = max(arguments.integer("offset"), 0)
     limit = arguments.integer("limit")
-    arguments.flag("leader-only")  # this server leads itself
+    arguments.flag("leader-only")  # this server is always the leader
     raft = arguments.flag("raft")
     arguments.flag("stream-leader-only")
     streams = streams or consumers
@@ -103,7 +103,7 @@ def jetstream_stats(monitored: Monitored) -> JsonDict:
         "reserved_memory": jetstream.memory.reserved,
         "reserved_storage": jetstream.storage.reserved,
         "accounts": len(jetstream.accounts),
-        "ha_assets": 0,  # streams and consumers with replicas, which one server has not
+        "ha_assets": 0,  # replicated streams and consumers; a single server has none
         "api": {"level": API_LEVEL, "total": shared.api_total, "errors": shared.api_errors},
     }
 
@@ -150,7 +150,7 @@ def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
 
 
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
-    """Return lost messages and files that were set aside; fields of this server only, {} without damage."""
+    """Return the lost messages and the files set aside, or {} if there are none; nats-server has no such fields."""
     losses = [lost for stream in streams if (lost := stream.store.lost) is not None]
     damage: JsonDict = {}
     if losses:
@@ -172,7 +172,7 @@ def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:
 def account_detail(
     monitored: Monitored, account: JetStream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
-    """Return usage and counters of one account, with its streams if the options ask for them, in steps."""
+    """Return usage and counters of one account, with its streams if the options request them, in steps."""
     detail: JsonDict = {
         "name": account.account.name,
         "id": account.account.name,

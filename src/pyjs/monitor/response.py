@@ -1,4 +1,4 @@
-"""An answer of the monitoring port: status, headers and body, before HTTP."""
+"""An answer of the monitoring port: status, headers and body; not yet HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Response:
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = JSON_HEADERS
-    rest: tuple[bytes, ...] = ()  # follows `body`, if joining a long answer would take too long
+    rest: tuple[bytes, ...] = ()  # follows `body`; not joined if that would take too long
 
     @property
     def size(self) -> int:
@@ -25,5 +25,5 @@ class Response:
 
 
 def text_response(status: int, text: str) -> Response:
-    """Return an answer of plain text, as for errors."""
+    """Return a plain-text answer, for example an error."""
     return Response(status, text.encode(), TEXT_HEADERS)

@@ -84,7 +84,7 @@ class Router:
 
     def _varz(self, arguments: Arguments) -> Response:
         answer = varz(self._monitored, self._clock.now_ns())
-        if arguments.text("config") in TRUE:  # anything is let through, as nats-server does with any argument
+        if arguments.text("config") in TRUE:  # any value is accepted, as in nats-server
             answer["config"] = settings(self._monitored.options)
         return _json(answer)
 
@@ -110,7 +110,7 @@ class Router:
         return Response(status, compact_json(body))
 
     def _alone(self, fields: JsonDict) -> Response:
-        """Answer for connections that this server never has."""
+        """Answer a request about connections that this server never has."""
         head: JsonDict = {"server_id": self._monitored.node.server_id}
         return _json(head | {"now": time_text(self._clock.now_ns())} | fields)
 
@@ -131,7 +131,7 @@ def _json(value: JsonDict) -> Response:
 
 
 def split_target(target: str, base: str) -> tuple[str | Response, str]:
-    """Return the path below `base` and the query of a request; a Response if it names no page."""
+    """Return the path below `base` and the query of a request, or a Response if it names no page."""
     path, _, query = target.partition("?")
     if path.startswith("/") and path != cleaned(path):
         return redirect(path, query), query

@@ -1,7 +1,7 @@
-"""/routez: the routes to the other servers of the cluster, and on demand their subscriptions.
+"""/routez: the routes to the other servers of the cluster, and on request their subscriptions.
 
-Fields and their order as nats-server 2.15.1 (tests/conformance/test_cluster.py), which has several connections for
-each server; here each server has one.
+Fields and their order as nats-server 2.15.1 (tests/conformance/test_cluster.py), which has several connections to
+each server; here there is one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def routez(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator
     """Return all routes, in steps.
 
     Raises:
-        BadArgument: with nats-server's text.
+        BadArgument: an argument is invalid; the text is nats-server's.
     """
     detail = arguments.text("subs").lower() == "detail"
     listed = detail or arguments.flag("subs")
@@ -36,7 +36,7 @@ def routez(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator
 def routes_page(
     monitored: Monitored, listed: bool, detail: bool, now_ns: int
 ) -> Generator[None, None, JsonDict]:
-    """Return all routes; `listed`: with the subjects of their subscriptions, `detail`: with everything of them."""
+    """Return all routes; `listed` adds the subjects of their subscriptions, `detail` all their attributes."""
     node = monitored.node
     routes = [] if node.cluster is None else list(node.cluster.routes.values())
     entries: list[JsonValue] = []
@@ -81,7 +81,7 @@ def _entry(route: Route, listed: bool, detail: bool, now_ns: int) -> Generator[N
 
 
 def route_counters(route: Route) -> JsonDict:
-    """Return the counters of a route, as the statistics of a server have them."""
+    """Return the counters of a route in the form of the server statistics."""
     return {
         "rid": route.rid,
         "name": "" if route.info is None else route.info.server_name,

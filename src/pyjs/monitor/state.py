@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def no_certificate(tls: TlsOptions) -> str:
-    """Return no expiry times: this server has no certificates."""
+    """Return no expiry time, for a server without certificates."""
     return ""
 
 
@@ -42,11 +42,11 @@ class Monitored:
     process: ProcessStats
     config_loaded_at_ns: int
     ready: bool = False  # clients are accepted
-    certificate_ends: Callable[[TlsOptions], str] = no_certificate  # of a port; "" if it has none
+    certificate_ends: Callable[[TlsOptions], str] = no_certificate  # of a port; "" if it has no certificate
     request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, /varz http_req_stats
 
     def num_subscriptions(self, account: Account) -> int:
-        """Return the number of subscriptions in an account, without those that another worker counts."""
+        """Return the number of subscriptions in an account, without those counted by another worker."""
         cluster = self.node.cluster
         others = cluster.num_remote(account) if cluster is not None and self.options.worker is not None else 0
         return len(account.subs) - others

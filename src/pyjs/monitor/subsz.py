@@ -1,6 +1,6 @@
-"""/subsz: counters of the subscription lists of all accounts, and on demand all subscriptions.
+"""/subsz: counters of the subscription lists of all accounts, and on request all subscriptions.
 
-A long list is composed in steps, without subscriptions that are added meanwhile.
+A long list is composed in steps, without subscriptions added meanwhile.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 LIMIT = 1024
 STEP = 1000  # subscriptions examined between two yields: about a millisecond
-DEPTH = 2  # levels above one: the answer, subscriptions_list
+DEPTH = 2  # levels around the items: the answer, subscriptions_list
 
 
 def subsz(
     monitored: Monitored, arguments: Arguments, now_ns: int
 ) -> Generator[None, None, tuple[JsonDict, list[bytes]]]:
-    """Return the counters, with `subs` also texts of subscriptions, in steps.
+    """Return the counters; with `subs`, also the subscriptions as texts. Yields between steps.
 
     Raises:
-        BadArgument: with nats-server's text.
+        BadArgument: an argument is invalid; the text is nats-server's.
     """
     subs = arguments.flag("subs")
     offset = max(arguments.integer("offset"), 0)
@@ -53,7 +53,7 @@ def subsz(
 
 
 def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
-    """Return the sums of the counters of the accounts' subscription lists."""
+    """Return the summed counters of the accounts' subscription lists."""
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
@@ -73,13 +73,13 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
 def _page(
     accounts: list[Account], test: bytes, offset: int, limit: int, of_others: bool
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
-    """Return the number of subscriptions that match `test` ("": all), and the texts of the page's subscriptions.
+    """Return the number of subscriptions that match `test` ("" matches all), and those of the page as texts.
 
-    `of_others`: with those of other servers.
+    `of_others` includes the subscriptions of other servers.
     """
     total = 0
     page: list[bytes] = []
-    details: list[JsonDict] = []  # of the next text
+    details: list[JsonDict] = []  # subscriptions of the next text
     for account in accounts:
         for index, sub in enumerate(account.subs.subscriptions()):
             if index % STEP == STEP - 1:

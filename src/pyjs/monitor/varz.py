@@ -23,7 +23,7 @@ NO_STATS = ("clients", "routes", "gateways", "leafs")
 
 
 def varz(monitored: Monitored, now_ns: int) -> JsonDict:
-    """Return everything about the server in one object."""
+    """Return the data about the whole server in one object."""
     return (
         _identity(monitored)
         | _limits(monitored)
@@ -150,7 +150,7 @@ def _runtime(monitored: Monitored, now_ns: int) -> JsonDict:
         "uptime": uptime_text(now_ns - node.started_at_ns),
         "mem": process.memory_size(),
         "cores": process.cores,
-        "gomaxprocs": 1,  # threads that run messages: one event loop
+        "gomaxprocs": 1,  # threads that handle messages: one event loop
         "cpu": number(process.cpu_percent(now_ns)),
         "connections": len(node.sessions),
         "total_connections": node.total_connections,

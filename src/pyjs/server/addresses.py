@@ -19,13 +19,13 @@ IF_INET6 = "/proc/net/if_inet6"
 
 
 class ListenFailed(Exception):
-    """Listening on a port failed; the text has Go's wording, which operators search for."""
+    """Listening on a port failed; the text is Go's, which operators search for."""
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return a socket listening on `host` and `port` (-1 or 0: any free port).
+    """Return a socket that listens on `host` and `port` (-1 or 0: any free port).
 
-    `shared`: other workers of this server listen there too, and the kernel spreads the connections.
+    `shared` means that other workers of this server listen there too; the kernel then distributes the connections.
 
     Raises:
         ListenFailed: the text has the reason.
@@ -44,10 +44,10 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """Return a socket bound to `host` and `port` that does not listen: only listeners with `shared` may join it.
+    """Return a socket bound to `host` and `port` that does not listen; only `shared` listeners may use the same port.
 
     Raises:
-        ListenFailed: the text has the reason, also if anything listens there.
+        ListenFailed: the text has the reason, which may be another listener.
     """
     alone = listen(host, port)
     port = alone.getsockname()[1]
@@ -61,7 +61,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 def listen_at_path(path: str) -> socket.socket:
-    """Return a Unix socket listening at `path`, which a killed process may have left behind.
+    """Return a Unix socket that listens at `path`, which a killed process may have left behind.
 
     Raises:
         ListenFailed: the text has the reason.
@@ -99,7 +99,7 @@ def _bound_any(port: int, shared: bool) -> socket.socket:
 
 
 def _bound_at(host: str, port: int, shared: bool) -> socket.socket:
-    # Bytes, since a str makes Python import the codec "idna": 1.5 ms of the start.
+    # Bytes, since for a str Python would import the codec "idna": 1.5 ms of the start.
     name = host.encode() if host.isascii() else host
     found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
@@ -124,23 +124,23 @@ def _bound(family: int, address: tuple[str, int], shared: bool) -> socket.socket
 
 
 def host_port(host: str, port: int) -> str:
-    """Return `host:port`, an IPv6 address in brackets."""
+    """Return `host:port`, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def plain_ip(ip: str) -> str:
-    """Return `ip` without the IPv6 prefix of a mapped IPv4 address and without a zone."""
+    """Return `ip` without a zone and, if it is a mapped IPv4 address, without the IPv6 prefix."""
     return ip.removeprefix("::ffff:").partition("%")[0] if "." in ip else ip.partition("%")[0]
 
 
 def urls(scheme: str, host: str, port: int) -> list[str]:
-    """Return the URLs of a listener on `host`: for a wildcard one per local address."""
+    """Return the URLs of a listener on `host`; for a wildcard host, one per local address."""
     hosts = local_ips() if host in WILDCARDS else [host]
     return [f"{scheme}://{host_port(each, port)}" for each in hosts]
 
 
 def reachable(host: str, port: int) -> list[str]:
-    """Return host:port of a listener on `host`, as other machines reach it: for a wildcard no loopback address."""
+    """Return host:port of a listener for other machines; for a wildcard host, leave out loopback addresses."""
     if host not in WILDCARDS:
         return [host_port(host, port)]
     addresses = [ip_address(each) for each in local_ips()]

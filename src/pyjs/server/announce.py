@@ -1,6 +1,6 @@
 """The log lines of a start, which operators and test suites search for.
 
-Texts, order and blanks as nats-server 2.15.1, since scripts parse them.
+Texts, order and spaces as nats-server 2.15.1, since scripts parse them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def announce_start(log: Log, node: Node, options: Options) -> None:
 
 
 def announce_configuration(log: Log, options: Options) -> None:
-    """Log where the configuration comes from, and what is unwise in it."""
+    """Log the origin of the configuration, and warnings about it."""
     if options.has_plain_password():
         log.warn("Plaintext passwords detected, use nkeys or bcrypt")
     if options.config_path is not None:

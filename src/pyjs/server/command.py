@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def run(options: Options) -> int:
-    """Serve until a signal ends it; return the exit code of the command."""
+    """Serve until a signal ends the server; return the exit code of the command."""
     try:
         log = opened_logger(options)
     except StartFailed as error:
@@ -58,7 +58,7 @@ class Command:
         """Set up the process and serve; return the exit code."""
         self.prepare()
         loop = new_event_loop()
-        # The loop stays open: closing it would give signals their default action before the process is gone.
+        # The loop stays open: closing it would restore the default action of signals before the process ends.
         return loop.run_until_complete(self._serve())
 
     async def _serve(self) -> int:
@@ -86,7 +86,7 @@ class Command:
         return 0
 
     def return_memory(self) -> None:
-        """Return unused memory to the system from time to time; the server must run."""
+        """Return unused memory to the system from time to time; the server must be running."""
         server = self.server
         memory = MemoryReturn(server.loop, server.compute_thread, collect, trim, cpu_seconds, memory_size)
         server.driver.after_turn.append(memory.after_turn)
@@ -105,7 +105,7 @@ class Command:
             log_exception(self.log, what, error)
 
     def log_uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """Log an exception that nothing else caught."""
+        """Log an exception that no other code caught."""
         error = context.get("exception")
         if isinstance(error, ConnectionError):
             return  # the client disconnected

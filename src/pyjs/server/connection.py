@@ -1,8 +1,8 @@
 """One client connection: an asyncio protocol with a ClientSession.
 
 Knows nothing of NATS. Input goes to the session as it arrives; output comes from the session once per turn. If the
-client reads slowly and more than BUFFER_HIGH waits in the transport, the session keeps further output, where the
-pending limit counts it.
+client reads slowly and more than BUFFER_HIGH bytes wait in the transport, the session keeps further output, where
+the pending limit counts it.
 
 Source: https://docs.python.org/3/library/asyncio-protocol.html
 """
@@ -43,10 +43,10 @@ class Connection(asyncio.Protocol, Link):
     ) -> None:
         self._driver = driver
         self._log = driver.node.log
-        self._connections = connections  # the server's open connections; this one is in it while open
+        self._connections = connections  # the server's open connections, this one included while it is open
         self._listener = listener
         self._behind_proxy = behind_proxy
-        self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; made when tracing is on
+        self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; created when tracing is on
         self._held = False  # the session has paused reading
         self._gave_way = False  # until `_read_on`
         self._linger: asyncio.TimerHandle | None = None
@@ -55,12 +55,12 @@ class Connection(asyncio.Protocol, Link):
 
     # -- called by the transport -------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open a session; its INFO leaves in the next turn."""
+        """Open a session; its INFO is sent in the next turn."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername")
         if address is None:
-            address = ("", 0)  # gone again: connection_lost follows
+            address = ("", 0)  # closed already: connection_lost follows
         elif not isinstance(address, tuple):  # a Unix socket, of another worker
             address = ("local", 0)
         peer = transport.get_extra_info("peer") or Peer(
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol, Link):
         self._driver.wake_for_input()
 
     def _give_way(self) -> None:
-        """Pause reading until the turn: libuv would read 32 times in a row."""
+        """Pause reading until the turn, since libuv would otherwise read 32 times in a row."""
         self._gave_way = True
         self.transport.pause_reading()
         self._driver.loop.call_soon(self._read_on)
@@ -104,27 +104,27 @@ class Connection(asyncio.Protocol, Link):
             self.resume_reading()
 
     def eof_received(self) -> bool:
-        """Close the session after the turn that answers earlier input; the client may still read."""
+        """Close the session after the turn that answers earlier input, since the client may still read."""
         self._driver.endings.add(self.session.end_input)
         return True
 
     def input_failed(self, cause: str) -> None:
-        """Close: the transport cannot read the input."""
+        """Close the connection, because the transport cannot read the input."""
         self._log.error(f"{self.session} - read error: {cause}")
         self.session.close("Read Error")
         self._driver.wake()
 
     def pause_writing(self) -> None:
-        """Let the session keep its output: the client reads slowly."""
+        """Make the session keep its output, because the client reads slowly."""
         self.session.output_paused()
 
     def resume_writing(self) -> None:
-        """Let the session write again."""
+        """Allow the session to write again."""
         self.session.output_resumed()
         self._driver.wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Close the session; nothing can be sent any more."""
+        """Close the session, since nothing can be sent any more."""
         self._connections.discard(self)
         if self._linger is not None:
             self._linger.cancel()
@@ -137,18 +137,18 @@ class Connection(asyncio.Protocol, Link):
 
     @property
     def is_stranger(self) -> bool:
-        """Return whether the client has not logged in, and must."""
+        """Return whether the client must log in and has not done so."""
         return hasattr(self, "session") and self.session.awaiting_auth
 
     # -- called by a PROXY header ------------------------------------------------------------------------------
     def came_from(self, ip: str, port: int) -> None:
-        """Store the client's address from the PROXY header; "": the address of the connection is the client's."""
+        """Store the client's address from the PROXY header; "" means that the connection has the client's address."""
         if hasattr(self, "session"):
             own = self.session.peer
             self.session.peer = Peer(ip or own.ip, port if ip else own.port, own.kind)
 
     def header_failed(self, cause: str) -> None:
-        """Close: the header cannot be read."""
+        """Close the connection, because the header cannot be read."""
         if hasattr(self, "session") and not self.session.closed_reason:
             self._log.warn(cause)
             self.session.close("Protocol Violation")
@@ -156,14 +156,14 @@ class Connection(asyncio.Protocol, Link):
 
     # -- called by a transport that encrypts -------------------------------------------------------------------
     def encrypted(self, peer: TlsPeer) -> None:
-        """Note that the connection is encrypted from now on."""
+        """Note that the connection is now encrypted."""
         self.tls = peer
         self.ready = True
         self.note("TLS handshake complete")
         self.note(f"TLS version {peer.version}, cipher suite {peer.cipher_suite}")
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """End a connection that speaks no protocol; `expected`: any port scan causes that."""
+        """End a connection after a failed handshake; `expected` means that any port scan can cause it."""
         if hasattr(self, "session") and not self.session.closed_reason:
             log = self._log.debug if expected else self._log.error
             log(f"{self.session} - TLS handshake error: {cause}")
@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol, Link):
             self._driver.wake()
 
     def throttled(self) -> None:
-        """Close: there were too many connections in this second."""
+        """Close the connection, because there were too many in this second."""
         self.session.close(
             "Maximum Connections Exceeded", "Connection throttling is active. Please try again later."
         )
@@ -183,19 +183,19 @@ class Connection(asyncio.Protocol, Link):
 
     # -- called by the session ---------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Send `data` now, or when the kernel takes it."""
+        """Send `data` now, or when the kernel accepts it."""
         if self._log.trace_on and self._tracers is not None:
             self._trace(1, data)
         self.transport.write(data)
 
     def write_all(self, pieces: list[bytes]) -> None:
-        """Send `pieces` in their order, as `write` does."""
+        """Send `pieces` in order, as `write` does."""
         if self._log.trace_on and self._tracers is not None:
             self._trace(1, b"".join(pieces))
         self.transport.writelines(pieces)
 
     def close(self) -> None:
-        """Close after everything written was sent, or after LINGER_S."""
+        """Close after everything written has been sent, or after LINGER_S."""
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self._linger = self._driver.loop.call_later(LINGER_S, self.transport.abort)

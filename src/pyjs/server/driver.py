@@ -1,8 +1,8 @@
 """The turns of the node on the event loop: one per iteration.
 
 Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. While the loop spins, one
-client waits for its answer: the first read of an iteration then has its turn at once, which saves a pass through the
-loop (spin.py says when). The node's next deadline arms one timer. Knows nothing of sockets and of the work of a turn.
+client waits for its answer: the first read of an iteration then runs its turn at once, which saves a pass through the
+loop (see spin.py). The node's next deadline arms one timer. Knows nothing of sockets and of the work of a turn.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Driver:
         self.loop = loop
         self.node = node
         self.endings = Endings(node.clock, node.log, self.wake)
-        # Called after each turn: hand work to threads.
+        # Called after each turn, to hand work to threads.
         self.after_turn: list[Callable[[], None]] = [self.endings.after_turn]
         self.waked_ns = 0  # time of the first `wake` before the last turn
         self._waked = False  # a turn is scheduled
         self.prompt = False  # the next read of this iteration runs its turn at once
-        self.prompted = False  # a read of this iteration did
+        self.prompted = False  # a read of this iteration has done so
         self.crowded = False  # another read came after that one
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ns = 0  # deadline of `_timer`
@@ -58,7 +58,7 @@ class Driver:
         self.waked_ns = monotonic_ns()
         try:
             self._turn()
-        except Exception as error:  # not one of the connection that was read
+        except Exception as error:  # not the fault of the connection that was read
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
@@ -69,7 +69,7 @@ class Driver:
         return timer
 
     def turn_now(self) -> None:
-        """Run a turn at once; for the last output of a server that stops."""
+        """Run a turn at once, for the last output of a stopping server."""
         self.node.turn(self.node.clock.now_ns())
         for hand_over in self.after_turn:
             hand_over()

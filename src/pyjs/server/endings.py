@@ -1,7 +1,7 @@
-"""Clean-up of closed connections: a bounded part after each turn, however many close at once.
+"""Clean-up of closed connections: a bounded amount after each turn, however many close at once.
 
 Ending a session removes its subscriptions, copies it for monitoring and frees its buffers: some 30 us. Knows nothing
-of sessions: it gets callables.
+of sessions, only callables.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Endings:
         self._waiting: deque[Callable[[], object]] = deque()
 
     def add(self, end: Callable[[], object]) -> None:
-        """Call `end` after a turn: the next one, unless many wait."""
+        """Call `end` after the next turn, or after a later one if many calls wait."""
         self._waiting.append(end)
         self._wake()
 
     def after_turn(self) -> None:
-        """Call waiting ends within the share."""
+        """Run waiting calls within the share."""
         if not self._waiting:
             return
         deadline_ns = self._clock.now_ns() + SHARE_NS

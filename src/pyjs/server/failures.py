@@ -36,11 +36,11 @@ def attempt(log: Log, step: Callable[[], object]) -> None:
 
 
 def log_exception(log: Log, message: object, error: object) -> None:
-    """Log an unexpected exception with its traceback; only with its text if the traceback cannot be read."""
+    """Log an unexpected exception with its traceback, or only its text if the traceback cannot be read."""
     lines: list[str] = []
     if isinstance(error, BaseException):
         try:
             lines = traceback.format_exception(error)  # reads the sources
-        except OSError:  # no descriptor left
+        except OSError:  # no descriptor is free
             lines = [f"{type(error).__name__}: {error}"]
     log.error(f"{message}\n{''.join(lines)}".rstrip())

@@ -1,6 +1,6 @@
 """Start and stop of JetStream: at the server's start, by a reload, in lame duck mode, at the end.
 
-A stop takes several turns: written bytes are synced, PubAcks that waited for the sync leave, and then the stores
+A stop takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, and then the stores
 close. Callbacks are called after that.
 """
 
@@ -36,11 +36,13 @@ class JetStreamSwitch:
         self._upkeep_thread: IoThread | None = None
         self._upkeep: Upkeep | None = None
         self._syncer: Syncer | None = None
-        # Syncs, brings changes of metadata to their end, then stops.
+        # Syncs, waits for changes of metadata, then stops.
         self._ending: JetStreamServer | None = None
         self._synced = False  # `_ending` waits only for changes of metadata
-        self._hooks: list[Callable[[], None]] = []  # ours among those that the driver calls
-        self._after: list[Callable[[], None]] = []  # called when it has stopped
+        self._hooks: list[
+            Callable[[], None]
+        ] = []  # the hooks of this object among those that the driver calls
+        self._after: list[Callable[[], None]] = []  # called after JetStream has stopped
 
     def start(self, options: Options) -> None:
         """Run all steps of `start_steps`. Raises the same errors."""
@@ -48,7 +50,7 @@ class JetStreamSwitch:
             pass
 
     def start_steps(self, options: Options) -> Generator[None, None, None]:
-        """Recover the streams, if `options` enable JetStream; no turn may run before the last step.
+        """Recover the streams if `options` enable JetStream; no turn may run before the last step.
 
         Raises:
             StartFailed: the store directory cannot be used.
@@ -84,7 +86,7 @@ class JetStreamSwitch:
         self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
 
     def _attach(self, hooks: list[Callable[[], None]]) -> None:
-        """Let the driver call `hooks` after each turn, instead of those of an earlier JetStream."""
+        """Make the driver call `hooks` after each turn, instead of those of an earlier JetStream."""
         for hook in self._hooks:
             self._driver.after_turn.remove(hook)
         self._hooks = hooks
@@ -96,7 +98,7 @@ class JetStreamSwitch:
         return self._ending is not None
 
     def stop(self, then: Callable[[], None]) -> None:
-        """Stop accepting messages, sync and close the streams, then call `then`; at once without streams."""
+        """Stop accepting messages, sync and close the streams, then call `then`; without streams, call it at once."""
         self._after.append(then)
         jetstream, self._node.jetstream = self._node.jetstream, None
         if jetstream is None:
@@ -112,7 +114,7 @@ class JetStreamSwitch:
             self._drained()
 
     def _drained(self) -> None:
-        """Close the streams when no thread uses their files; each turn checks again."""
+        """Close the streams once no thread uses their files; each turn checks again."""
         jetstream = self._ending
         if jetstream is not None:
             jetstream.begin_stop()
@@ -128,7 +130,7 @@ class JetStreamSwitch:
         return jetstream.is_changing or (self._upkeep is not None and self._upkeep.is_busy)
 
     def after_turn(self) -> None:
-        """Continue a stop after a turn took the last result that it waits for."""
+        """Continue a stop after a turn has handled the last result that it waits for."""
         if self._synced and self._ending is not None and not self._is_busy(self._ending):
             self._end()
 

@@ -1,7 +1,7 @@
 """Lame duck mode: accept no more clients, ask clients to move to another server, close the rest one by one, stop.
 
-The closes are spread over the lame duck duration less the grace period, at most a second apart, each at a
-random moment of the second half of its interval, so that reconnecting clients do not arrive elsewhere at once.
+The closes are spread over the lame duck duration minus the grace period, at most a second apart. Each happens at a
+random moment of the second half of its interval, so that clients do not reconnect elsewhere all at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTERVAL_MIN_NS = 1_000_000  # many clients: several per interval
 
 
 class LameDuck:
-    """The lame duck mode of a server, after it closed its client port."""
+    """The lame duck mode of a server whose client port is closed."""
 
     def __init__(
         self, driver: Driver, duration_ns: int, grace_period_ns: int, ended: Callable[[], None]
@@ -31,12 +31,12 @@ class LameDuck:
         self._grace_period_ns = grace_period_ns
         self._ended = ended  # called after the last client was closed
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: list[ClientSession] = []  # to be closed, the last one first
+        self._waiting: list[ClientSession] = []  # to be closed, from the end of the list
         self._per_interval = 1
         self._interval_ns = INTERVAL_MAX_NS
 
     def start(self) -> None:
-        """Notify the clients, and start to close them after the grace period."""
+        """Notify the clients, and start closing them after the grace period."""
         node = self._driver.node
         if not node.sessions:
             self._ended()
@@ -46,7 +46,7 @@ class LameDuck:
         self._timer = self._driver.loop.call_later(self._grace_period_ns / NS_PER_S, self._grace_over)
 
     def cancel(self) -> None:
-        """Stop closing clients: the server stops now."""
+        """Stop closing clients, because the server stops now."""
         if self._timer is not None:
             self._timer.cancel()
 

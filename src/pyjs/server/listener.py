@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
 
 RESERVED_MAX = 32  # descriptors that connections may not use
-RESERVED_SHARE = 8  # of a small limit 1 / RESERVED_SHARE is reserved
+RESERVED_SHARE = 8  # if the limit is small, 1 / RESERVED_SHARE of it is reserved
 PAUSE_MIN_S = 0.010
 PAUSE_MAX_S = 1.0
 
@@ -45,12 +45,12 @@ class Listener:
         self._closed = False
 
     async def start(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Start accepting; each connection gets a protocol of `factory`, which calls `accepted`."""
+        """Start accepting; each connection gets a protocol from `factory`, which calls `accepted`."""
         self._factory = factory
         await self._serve()
 
     def close(self) -> None:
-        """Stop accepting; accepted connections stay open."""
+        """Stop accepting; existing connections stay open."""
         if self._closed:
             return
         self._closed = True
@@ -58,7 +58,7 @@ class Listener:
             self._retry.cancel()
         self._stop_accepting()
         with suppress(OSError):  # not on every system
-            # A forked child has the socket too, and must not keep the port.
+            # A forked child has the socket too, and must not hold the port.
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
@@ -77,7 +77,7 @@ class Listener:
         if server is not None and not self._loop.is_closed():
             server.close()
         if self._accepting is not None:
-            self._accepting.close()  # a loop that was closed did not
+            self._accepting.close()  # a closed loop did not do this
             self._accepting = None
 
     def _try_again(self) -> None:
@@ -113,7 +113,7 @@ class Listener:
 
 
 def is_free(fd: int) -> bool:
-    """Return whether `fd` is not one of the last descriptors. The kernel uses the lowest free number."""
+    """Return whether `fd` is not one of the last descriptors; the kernel assigns the lowest free number."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit == resource.RLIM_INFINITY or fd < limit - min(RESERVED_MAX, limit // RESERVED_SHARE)
 

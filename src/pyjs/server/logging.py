@@ -4,10 +4,10 @@ Line form, as nats-server writes it and log shippers parse it:
 
     [pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text
 
-Texts of clients and services may be part of a line: unprintable characters are escaped, and the further lines of a
-traceback are indented, so that no text can pass for a line of its own.
+Lines may contain texts of clients and services: unprintable characters are escaped, and the further lines of a
+traceback are indented, so that no text can imitate a separate line.
 
-A file that grows over `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, and a new one is started;
+A file larger than `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, and a new one is started;
 `files_max - 1` renamed files stay. A line that cannot be written is lost: a full disk must not end the server.
 """
 
@@ -32,7 +32,7 @@ STAMP_DIGITS = [4, 2, 2, 2, 2, 2, 9]  # digits of each part of a rotated file's 
 
 
 class Logger(Log):
-    """Writes lines at once, without a buffer, so that the last line before a crash is there."""
+    """Writes lines at once, without a buffer, so that the last line before a crash is in the file."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Logger(Log):
         self.size_limit = size_limit  # bytes; 0: never rotate
         self.files_max = files_max  # 0: keep every rotated file
         self._prefix = f"[{os.getpid()}] "
-        self._begin = f"{name}: " if name else ""  # of each text
+        self._begin = f"{name}: " if name else ""  # the prefix of each text
         self._fd = self._open() if path else fd
         self._size = os.fstat(self._fd).st_size if path else 0
         self._colored = not path and os.isatty(fd)
@@ -67,13 +67,13 @@ class Logger(Log):
         self.relay(self._line(level, text))
 
     def relay(self, line: bytes) -> None:
-        """Write a line that another process has made, with its end."""
+        """Write a complete line, line end included, that another process has formatted."""
         self._put(line)
         if self.path and self.size_limit and self._size > self.size_limit:
             self._rotate()
 
     def reopen(self) -> bool:
-        """Open the file again after it was renamed; False if the log is not a file."""
+        """Open the file again after it was renamed; return False if the log is not a file."""
         if not self.path:
             return False
         fd = self._open()
@@ -83,7 +83,7 @@ class Logger(Log):
         return True
 
     def adopt(self, other: Logger) -> None:
-        """Continue as `other`, which must not be used any more; references to this log stay valid."""
+        """Take over the file of `other`, which must not be used any more; references to this log stay valid."""
         if self.path:
             os.close(self._fd)
         self.__dict__.update(other.__dict__)
@@ -118,7 +118,7 @@ class Logger(Log):
         try:
             self._size += os.write(self._fd, line)
         except OSError:
-            pass  # there is nowhere left to log it
+            pass  # there is no other place to log it
 
     def _rotate(self) -> None:
         second, rest_ns = divmod(time.time_ns(), 1_000_000_000)

@@ -28,7 +28,7 @@ class OpenConnections(Generic[C]):
         """Remove a connection."""
         self._open.discard(connection)
         if not self._open:
-            self._open.clear()  # gives its table back, which only grows otherwise
+            self._open.clear()  # frees the table of the set, which otherwise only grows
             self._empty.set()
 
     async def wait_empty(self) -> None:

@@ -1,6 +1,6 @@
 """Reload (SIGHUP): read the configuration again and apply keys that may change while the server runs.
 
-All or nothing: if one option that changed cannot be applied, the old configuration stays active. Lines as
+All or nothing: if one changed option cannot be applied, the old configuration stays active. Lines as
 nats-server 2.15.1.
 """
 
@@ -51,7 +51,7 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
     """Read the configuration file of `old` again; return the new options and the changes.
 
     Raises:
-        ReloadRefused: a key changed that cannot change while the server runs, or there is no file.
+        ReloadRefused: a changed key cannot change while the server runs, or there is no file.
         ConfigError: the file is invalid.
     """
     if old.config_path is None:
@@ -73,7 +73,7 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
 
 
 def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callable[[], None]) -> None:
-    """Write the pid file and the ports file again if a reload moved one of them."""
+    """Write the pid file and the ports file again if a reload has changed their paths."""
     if (old.pid_file, old.ports_file_dir) == (new.pid_file, new.ports_file_dir):
         return
     try:
@@ -87,7 +87,7 @@ def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callab
 
 
 def refuse_reload() -> str:
-    """Return why one worker does not reload alone: all have the same configuration."""
+    """Return the reason why a single worker cannot reload: all have the same configuration."""
     return "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"
 
 
@@ -107,7 +107,7 @@ def _keys(proxies: object) -> list[object]:
 
 
 def _changed_keys(change: Change) -> str:
-    """Return which keys were removed and added."""
+    """Return the removed and added keys, as text."""
     before, after = _keys(change.old), _keys(change.new)
     gone = [f'"{key}"' for key in before if key not in after]
     added = [f'"{key}"' for key in after if key not in before]
@@ -116,7 +116,7 @@ def _changed_keys(change: Change) -> str:
 
 
 def change_line(change: Change) -> str:
-    """Return the log line of an applied change; secrets are not in it."""
+    """Return the log line of an applied change, without secrets."""
     if change.name in WITHOUT_VALUE:
         return f"Reloaded: {WITHOUT_VALUE[change.name]}"
     if change.name == "proxies":

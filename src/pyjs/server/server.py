@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from pyjs.server.system.scratch import ScratchStore
     from pyjs.server.websocket.port import WebSocketPort
 
-RECOVERY_S = 0.01  # of recovery between two iterations of the loop
-MEET_S = 3.0  # that a worker which replaces another one waits for the others
+RECOVERY_S = 0.01  # seconds of recovery between two iterations of the loop
+MEET_S = 3.0  # seconds for which a replacement worker waits for the others
 FETCHERS = 4  # threads that ask an account server
 FIRST_WORKER = 1  # has the streams
 STREAMS_S = 10.0  # that another worker waits for them to close
@@ -121,8 +121,8 @@ class Server:
     async def start(self, spin: bool = False, stands_in: bool = False) -> None:
         """Start the server on the running loop; it accepts clients on return.
 
-        `spin`: check for input for a short time before the loop sleeps (spin.py), if there are two cores or more.
-        `stands_in`: for a worker that has ended; the others work already.
+        With `spin`, check for input for a short time before the loop sleeps (spin.py), on two cores or more.
+        With `stands_in`, the server replaces a worker that has ended, while the others run.
         If the start fails or is cancelled, everything that it opened is closed.
 
         Raises:
@@ -161,11 +161,11 @@ class Server:
             self.request_stop()
 
     def _make_parts(self, spin: bool) -> None:
-        """Create the node and its driver; opens nothing."""
+        """Create the node and its driver, without opening anything."""
         disk = OsDisk() if self._scratch is None else UnsyncedDisk()
         disk.open_files_max = open_files_max()
         rng = OsRng()
-        set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before a key of a client is in any table
+        set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before any table contains a client's key
         options = effective_options(self.options)
         if self._scratch is not None:
             # The directory itself, without a subdirectory: removing one takes milliseconds on some file systems.
@@ -188,7 +188,7 @@ class Server:
             fail(str(error))
 
     async def _start_trust(self) -> None:
-        """Load the accounts that have to be known before clients come."""
+        """Load the accounts that must be known before clients connect."""
         trust = self.node.trust
         if trust is None:
             return
@@ -199,7 +199,7 @@ class Server:
         try:
             if isinstance(trust.resolver, UrlResolver):
                 trust.resolver.get = get
-                await asyncio.to_thread(trust.resolver.fetch, "")  # is it there?
+                await asyncio.to_thread(trust.resolver.fetch, "")  # raises if the server is missing
                 await asyncio.to_thread(self.node.start_trust)  # nothing else uses the node yet
             else:
                 self.node.start_trust()
@@ -215,7 +215,7 @@ class Server:
         await self._monitoring.start()
 
     async def _start_jetstream(self) -> None:
-        """Recover the streams in steps; the loop serves monitoring and signals in between."""
+        """Recover the streams in steps, between which the loop serves monitoring and signals."""
         give_way_at = self.loop.time() + RECOVERY_S
         with closing(self._jetstream.start_steps(self.options)) as steps:
             for _ in steps:
@@ -268,7 +268,7 @@ class Server:
         await self._routes.start()
 
     async def _meet(self, worker: Worker) -> None:
-        """Open the routes to the other workers, and wait for them: a client reaches the streams from its begin."""
+        """Open the routes to the other workers and wait for them, so that a client reaches the streams at once."""
         await self._start_routes()
         assert self._routes is not None
         try:
@@ -290,7 +290,7 @@ class Server:
 
         return ProxiedStart(self.driver, connection, protocol)
 
-    # -- what others ask ---------------------------------------------------------------------------------------
+    # -- queries and requests ----------------------------------------------------------------------------------
     @property
     def client_port(self) -> int:
         """Return the client port."""
@@ -303,7 +303,7 @@ class Server:
 
     @property
     def websocket_url(self) -> str | None:
-        """Return a URL for WebSocket clients on this machine; None: there is no such port."""
+        """Return a URL for WebSocket clients on this machine, or None if there is no such port."""
         return None if self._websocket is None else self._websocket.urls[0]
 
     @property
@@ -346,7 +346,7 @@ class Server:
         files.write_ports_file(options.ports_file_dir, listed, self.log)
 
     def reload(self) -> str:
-        """Apply the current configuration file: all of it, or log the reason, return it and apply nothing."""
+        """Apply the current configuration file as a whole, or log and return the reason and apply nothing."""
         old = self.options
         try:
             new, changed = read_again(old)
@@ -388,11 +388,11 @@ class Server:
         self._system_account.reloaded(options)
 
     def _switch_jetstream(self) -> None:
-        """Start or stop JetStream after a reload changed it."""
+        """Start or stop JetStream after a reload has changed it."""
         if self._jetstream.ending:
             return  # called again after it has stopped
         if self._lame_duck is not None or self.state is not State.RUNNING:
-            return  # a stopping server does not start it again
+            return  # a stopping server does not start JetStream again
         if self.options.runs_jetstream == (self.node.jetstream is not None):
             return
         if not self.options.runs_jetstream:
@@ -404,7 +404,7 @@ class Server:
             self.log.warn(str(error))
 
     def _apply_to_sessions(self) -> None:
-        """Close clients that changed users or a smaller max_connections exclude, newest first."""
+        """Close clients affected by changed users, or by a smaller max_connections, newest first."""
         for session in list(self.node.sessions.values()):
             session.reauthorize()
         self.node.enforce_account_limits()
@@ -439,7 +439,7 @@ class Server:
         self._jetstream.stop(self._lame_duck.start)
 
     def request_stop(self) -> None:
-        """Start a stop; `stop` does the same and waits for its end."""
+        """Start a stop; `stop` does the same and waits until it is complete."""
         self._stop_asked = True
         if self.state is State.RUNNING:
             self.state = State.STOPPING
@@ -465,7 +465,7 @@ class Server:
         await self._end()
 
     async def _end(self) -> None:
-        """Close everything, and log it if the server was ready; abort if the wait is cancelled."""
+        """Close everything, and log the stop if the server was ready; abort if the wait is cancelled."""
         said = self.state is State.STOPPING
         try:
             await self._close_everything()
@@ -484,7 +484,7 @@ class Server:
         self.log.info("Server Exiting..")
 
     async def _close_everything(self) -> None:
-        """Close ports, streams and connections in this order; after a failed step the others still run."""
+        """Close ports, streams and connections in this order; if a step fails, the others still run."""
         self._close_ports()
         attempt(self.log, self.driver.turn_now)
         jetstream_stopped = asyncio.Event()
@@ -503,7 +503,7 @@ class Server:
             await self._routes.close()
 
     async def _remove_scratch(self) -> None:
-        """Remove a temporary store directory; in a thread, since it may have gigabytes."""
+        """Remove a temporary store directory, in a thread since it may have gigabytes."""
         if self._scratch is None:
             return
         thread = IoThread(self.loop, "scratch")
@@ -537,7 +537,7 @@ class Server:
                     await self._routes.wait_left(FIRST_WORKER)
 
     async def _close_connections(self) -> None:
-        """Wait until every connection has sent its last output; drop those that take too long."""
+        """Wait until every connection has sent its last output; abort those that take too long."""
         ports: list[OpenConnections[Connection] | OpenConnections[HttpConnection]] = [self.connections]
         if self._routes is not None:
             ports.append(self._routes.connections)
@@ -552,7 +552,7 @@ class Server:
                     connection.abort()
 
     def abort(self) -> None:
-        """Stop at once, without the loop: cut connections, close streams as after their last turn.
+        """Stop at once, without the loop: cut connections, and close streams as they were after their last turn.
 
         For a server whose loop has ended. PubAcks that wait for a sync are never sent.
         """

@@ -1,15 +1,15 @@
-"""Spinning: checks for input for a short time before the loop sleeps, as long as that pays.
+"""Spinning: checks for input for a short time before the loop sleeps, as long as that pays off.
 
 A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes longer.
-After each turn the loop therefore stays awake for SPIN_NS: a callback schedules itself again until the time is over
-or a turn ran. Input during a spin earns credit, a spin in vain costs one, so that a spin pays from one success in
-four on; without credit the loop sleeps at once. A wait without a spin does not tell how much of it was waking up:
-after short ones a spin is tried again, and after each trial in vain less often.
+So the loop stays awake for SPIN_NS after each turn: a callback schedules itself again until the time is over
+or a turn ran. Input during a spin earns three credits, a fruitless spin costs one, so spinning needs one success in
+four; without credit the loop sleeps at once. A spin is tried again after some short waits, and after each fruitless
+trial less often.
 
-Where other programs want the core, a spin takes it from the client that it waits for: then the loop sleeps at once
-for a while. Three servers of a cluster on two cores answered half as many requests before that.
+If other programs need the core, a spin takes it from the very client that it waits for; the loop then sleeps at once
+for a while. Without this rule, three servers of a cluster on two cores answered half as many requests.
 
-A spin expects one read: its turn need not wait for other reads of the iteration (`Driver.prompt`). When there were
+A spin expects one read, whose turn need not wait for other reads of the iteration (`Driver.prompt`). If there were
 others nevertheless, they share a turn again for the next CROWDED checks.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyjs.server.driver import Driver
 
 SPIN_NS = 50_000  # duration of a spin
-SHORT_NS = 150_000  # of a shorter wait, waking up may have been the larger part
-CREDIT_MAX = 32  # after so many spins in vain the loop sleeps at once
+SHORT_NS = 150_000  # in a wait shorter than this, waking up may have been the larger part
+CREDIT_MAX = 32  # after so many fruitless spins the loop sleeps at once
 CREDIT_PAID = 3  # earned by input during a spin
-WAITS_MAX = 64  # short waits before the next trial, at most
+WAITS_MAX = 64  # maximum number of short waits before the next trial
 CROWDED = 256  # checks
 CORE_EVERY = 32  # spins between two checks of the core
-PREEMPTED_MAX = 8  # in so many spins
+PREEMPTED_MAX = 8  # more preemptions in so many spins mean that others need the core
 REST_NS = 1_000_000_000
 
 
@@ -47,14 +47,14 @@ class Spin:
         self._looking = False  # `_look` is scheduled
         self._turned_ns = 0  # when the last turn ended
         self._waits = 0  # short waits since the last trial
-        self._waits_needed = 1  # for the next trial
+        self._waits_needed = 1  # short waits needed for the next trial
         self._crowded = 0  # checks until a read runs its turn at once again
         self._begun = 0  # spins since the last check of the core
         self._preempted = preemptions()
-        self._rests_until_ns = 0  # others want the core
+        self._rests_until_ns = 0  # until then others need the core
 
     def after_turn(self) -> None:
-        """Start a spin, if there is credit."""
+        """Start a spin if there is credit."""
         if self._looking:
             self._credit = min(self._credit + CREDIT_PAID, CREDIT_MAX)
             self._waits_needed = 1
@@ -70,7 +70,7 @@ class Spin:
                 self._look_at_core()
 
     def _look_at_core(self) -> None:
-        """Rest if the kernel took the core away in many of the last spins: others need it, clients perhaps."""
+        """Stop spinning for a while if the kernel preempted many of the last spins, since others need the core."""
         count = preemptions()
         if count - self._preempted >= PREEMPTED_MAX:
             self._rests_until_ns = self._turned_ns + REST_NS
@@ -78,7 +78,7 @@ class Spin:
         self._begun = 0
 
     def _count_wait(self, wait_ns: int) -> None:
-        """Give credit for one trial after enough short waits."""
+        """Allow one more trial after enough short waits."""
         if wait_ns < SHORT_NS:
             self._waits += 1
         if self._waits >= self._waits_needed:

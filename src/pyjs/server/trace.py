@@ -1,7 +1,7 @@
 """The protocol of one connection as log lines: every operation and payload, in and out (-V).
 
-Parses the bytes beside the session, so that tracing costs nothing while it is off. Secrets in CONNECT are not shown.
-If tracing starts in the middle of a payload, the rest of the payload may be shown as operations.
+Parses the bytes separately from the session, so tracing costs nothing while it is off. Secrets in CONNECT are not
+shown. If tracing starts in the middle of a payload, the rest of the payload may appear as operations.
 
 Lines as nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `->> [PONG]`.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 IN, OUT = "<<-", "->>"
 WITH_PAYLOAD = (b"PUB", b"HPUB", b"MSG", b"HMSG")
 SECRETS = re.compile(r'("(?:pass|auth_token|jwt|sig|proxy_sig)"\s*:\s*")(?:[^"\\]|\\.)*"')
-LINE_SIZE_MAX = 64 * 1024  # a longer line is not an operation
+LINE_SIZE_MAX = 64 * 1024  # bytes; a longer line is not an operation
 
 
 class Tracer:

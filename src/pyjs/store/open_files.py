@@ -44,17 +44,17 @@ class OpenFiles:
         self._count_max = count_max
         self._idle: OrderedDict[str, OpenFile] = OrderedDict()  # least recently used first
         self._held: OrderedDict[str, OpenFile] = OrderedDict()
-        self._failed: dict[str, OSError] = {}  # path -> error of a sync that was to free a descriptor
+        self._failed: dict[str, OSError] = {}  # path -> error of a sync that should have freed a descriptor
         self._dirty = 0  # files of `_held` with unsynced bytes
 
     @property
     def count(self) -> int:
-        """Return how many files are open."""
+        """Return the number of open files."""
         return len(self._idle) + len(self._held)
 
     @property
     def crowded(self) -> bool:
-        """Return whether too many files are unsynced: the next sync must not wait for the interval."""
+        """Return whether so many files are unsynced that the next sync must not wait for the interval."""
         return self._dirty * 2 > self._count_max
 
     def open(self, path: str, *, create: bool = False) -> int:
@@ -92,7 +92,7 @@ class OpenFiles:
                     raise
 
     def close(self, path: str) -> None:
-        """Close a file if it is open, even unsynced: it was removed, replaced, or its sync failed."""
+        """Close a file if it is open, even if unsynced: it was removed or replaced, or its sync failed."""
         self._failed.pop(path, None)
         file = self._idle.pop(path, None) or self._held.pop(path, None)
         if file is None:
@@ -131,7 +131,7 @@ class OpenFiles:
         return taken, failure
 
     def give_back(self, files: list[OpenFile], keep: str = "") -> None:
-        """Take back files from `take`, synced or failed for good; of the clean ones only `keep` stays open."""
+        """Take back files from `take`, synced or permanently failed; of the clean ones only `keep` stays open."""
         for file in files:
             file.syncing -= 1
             if file.syncing or file.dirty:
@@ -166,7 +166,7 @@ class OpenFiles:
         return True
 
     def _sync_oldest(self) -> None:
-        """Sync the oldest unsynced files that no job has, so that they can be closed."""
+        """Sync the oldest unsynced files that no job holds, so that they can be closed."""
         oldest: list[OpenFile] = []
         for file in self._held.values():
             if not file.syncing:

@@ -16,7 +16,7 @@ cdef struct Record:             # a view of one stored message, valid until the 
     uint32_t size               # header_len + payload length
 
 cdef inline void fill_record(Record* r, Entry* e, uint64_t seq, const char* subject) noexcept nogil:
-    """Set `r` to a view of an entry's message; headers and payload follow `subject` in memory."""
+    """Point `r` to an entry's message; its headers and payload follow `subject` in memory."""
     r.subject, r.body = subject, subject + e.subject_len
     r.seq, r.ts = seq, e.ts
     r.subject_len, r.header_len, r.size = e.subject_len, e.header_len, e.size
@@ -30,14 +30,14 @@ cdef class StoredMessage:
     cdef readonly bytes payload
 
 cdef class StreamStore:
-    """Messages of one stream by sequence. One writer, no threads; the file store's fdatasync runs elsewhere."""
+    """Messages of one stream by sequence. Only one thread uses a store; fdatasync runs in another one."""
     cdef readonly Catalogue catalogue
-    cdef public uint32_t many           # messages: more at the front are dropped in one piece
-    cdef public bint changing           # between two steps of a removal: a reader would see half of it
+    cdef public uint32_t many           # if more messages are at the front, they are dropped in one piece
+    cdef public bint changing           # between two steps of a removal, when a reader would see half of it
 
     # -- message path ------------------------------------------------------------------------------------------
-    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # its sequence; 0: refused (failed store)
-    # Between both, appends are one batch: after a crash all of them are there, or none. -1: refused.
+    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # returns its sequence; 0: refused (failed store)
+    # Appends between these two are one batch: after a crash all of them exist, or none. -1: refused.
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
     cdef void end_batch(self) noexcept nogil
     cdef void drop_batch(self) noexcept nogil                       # instead: an append of the batch was refused
@@ -52,11 +52,11 @@ cdef class StreamStore:
     cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all up to `seq`; -1: refused
     cdef int commit(self) noexcept nogil        # all appends are in the file after it; -1: failed, see `error`
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged, -3: not readable now
-    cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0, -1: was absent
-    # Where the live entry i is stored, checked: 0 a whole record, 1 subject | headers | payload; below 0 as load.
+    cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # returns 0; -1: was absent
+    # Find and check the live entry i: 0 a whole record, 1 subject | headers | payload; below 0 as load.
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil
 
-    # Hooks: the part of each kind of store.
+    # Hooks, implemented by each kind of store.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
     cdef void retire(self, size_t at) noexcept nogil            # segment without live messages, not the last one
     cdef void clear_segments(self) noexcept nogil               # every message is gone

@@ -1,6 +1,6 @@
 """The store interface of the engine: appends, drops and purges. store/index/catalogue.pyx has the searches.
 
-Knows nothing of streams' limits, consumers or the protocol, nor where bodies are stored: store/memory and store/file
+Knows nothing of streams' limits, consumers or the protocol, nor of the place of bodies: store/memory and store/file
 implement the hooks for that, and rebuild the state here at a start.
 Long because appends and drops of every kind change one state.
 
@@ -23,11 +23,11 @@ from pyjs.base.disk import closing
 from pyjs.base.errors import NotNow
 
 cdef enum:
-    GAP_ENTRIES_MAX = 4096      # of one gap; a wider one lies between two segments
-    SEGMENT_ENTRIES_MAX = 1048576       # beyond, every gap does
+    GAP_ENTRIES_MAX = 4096      # entries of one gap; a wider gap lies between two segments
+    SEGMENT_ENTRIES_MAX = 1048576       # beyond this, every gap lies between two segments
     SEGMENTS_AT_ONCE = 4        # the memory of more is handed over
-    KEPT_MAX = 8192             # messages: in front of so few that stay,
-    MANY = 4096                 # more than so many are dropped in one piece
+    KEPT_MAX = 8192             # if at most so many messages stay,
+    MANY = 4096                 # more than so many before them are dropped in one piece
 
 
 cdef class StoredMessage:
@@ -54,15 +54,15 @@ class SyncJob:
     def __init__(self, disk, files, directory, mark) -> None:
         self.disk = disk
         self.files = files              # open_files.OpenFiles.take gave them
-        self.found = []                 # paths of more files; an earlier process may have written them
-        self.failure = None             # a sync that failed before
+        self.found = []                 # paths of other files that an earlier process may have written
+        self.failure = None             # an earlier sync that failed
         self.together = None            # together.Together; None: syncs its own files one by one
         self.directory = directory      # None: no names changed
         self.mark = mark
         self.above = ()                 # further directories
 
     def __call__(self):
-        """Sync files, then names; return the error of the first call that failed, None: all is durable."""
+        """Sync files, then names; return the error of the first call that failed, or None if all are durable."""
         if self.failure is not None:
             return self.failure
         try:
@@ -86,7 +86,7 @@ cdef class StreamStore:
 
     @property
     def first_seq(self) -> int:
-        """The sequence of the first message; 1 + last_seq when empty after messages, 0 before the first message."""
+        """The sequence of the first message: 1 + last_seq if all were removed, 0 before the first message."""
         return self.catalogue.first_seq
 
     @property
@@ -106,12 +106,12 @@ cdef class StreamStore:
 
     @property
     def first_ts(self) -> int:
-        """The time of the first message in ns; 0: none."""
+        """The time of the first message in ns, or 0 if there is none."""
         return self.catalogue.first_ts
 
     @property
     def last_ts(self) -> int:
-        """The time of the last message in ns; 0: none."""
+        """The time of the last message in ns, or 0 if there is none."""
         return self.catalogue.last_ts
 
     # -- message path ------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ cdef class StreamStore:
             self.drop(self.catalogue.first_seq, 0)
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        """Return whether `keep_from` is cheaper than dropping each message below `seq`: few of many remain."""
+        """Return whether few messages remain, so `keep_from` is cheaper than dropping each one below `seq`."""
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
@@ -243,7 +243,7 @@ cdef class StreamStore:
     cdef void keep_from(self, uint64_t seq) noexcept:
         """Drop everything below `seq`: recount the rest, and leave the old memory for take_remains.
 
-        Does nothing when there is no memory for that.
+        Does nothing if memory is short.
         """
         cdef Remains remains
         cdef size_t at = index_at(&self.catalogue.index, seq)
@@ -288,34 +288,34 @@ cdef class StreamStore:
         )
 
     def store(self, bytes subject, bytes headers, bytes payload, int64_t ts) -> int:
-        """Append a message; return its sequence, 0: the store refused it. For the API and tests."""
+        """Append a message; return its sequence, or 0 if the store refused it. For the API and tests."""
         cdef Msg m
         cdef bytes body = headers + payload
         compose(&m, subject, len(subject), body, len(headers), len(body))
         return self.append(&m, ts)
 
     def skip_seq(self) -> int:
-        """Use one sequence without storing a message; return it, 0: the store refused."""
+        """Use up one sequence without storing a message; return it, or 0 if the store refused."""
         return self.skip()
 
     def skip_seqs_to(self, uint64_t seq) -> bool:
-        """Use every sequence up to `seq` without storing messages; False: the store refused."""
+        """Use up every sequence up to `seq` without storing messages; return False if the store refused."""
         return self.skip_to(seq) == 0
 
     def get(self, uint64_t seq):
-        """Return the message with sequence `seq`, None if it is absent or damaged.
+        """Return the message with sequence `seq`, or None if it is absent or damaged.
 
         Raises:
-            NotNow: it cannot be read at present; get_last and get_next raise it too.
+            NotNow: the message cannot be read at present; get_last and get_next raise it too.
         """
         return self.copy_out(seq)
 
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
-        """Return the newest matching message with seq <= `up_to_seq`; 0: no limit."""
+        """Return the newest matching message with seq <= `up_to_seq`; an `up_to_seq` of 0 means no limit."""
         return self.copy_out(self.last_match(subject_filter, up_to_seq))
 
     def last_match(self, bytes subject_filter, uint64_t up_to_seq=0) -> int:
-        """Return the sequence of the message of get_last without reading it; 0: there is none."""
+        """Return the sequence of the message that get_last returns, without reading it, or 0 if there is none."""
         cdef StoreFilter f = StoreFilter((subject_filter,))
         cdef uint64_t up_to = up_to_seq or self.catalogue.last_seq
         cdef Subject* s
@@ -325,21 +325,21 @@ cdef class StreamStore:
         return self.catalogue.prev_of_filter(up_to, f)
 
     def get_next(self, bytes subject_filter, uint64_t from_seq):
-        """Return the first message with a sequence >= `from_seq` that matches."""
+        """Return the first matching message with a sequence >= `from_seq`."""
         return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
 
     def make_filter(self, subjects) -> StoreFilter:
-        """Return a filter of this store for any of `subjects`; no subjects match everything."""
+        """Return a filter of this store for any of `subjects`; without subjects it matches everything."""
         return StoreFilter(subjects)
 
     def drop_seq(self, uint64_t seq, bint erase=False) -> bool:
-        """Remove one message, with `erase` also its bytes; return whether it was there."""
+        """Remove one message, with `erase` also its bytes; return whether it existed."""
         return self.drop(seq, erase) == 0
 
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
         """Remove matching messages below `before_seq`, or all but the newest `keep`; return their number.
 
-        Not logged as drops: consumers must recount. Source: STREAM.PURGE of nats-server: without
+        The removals are not logged as drops, so consumers must recount. Source: STREAM.PURGE of nats-server: without
         a filter a `before_seq` beyond the end empties the stream and moves the next sequence there.
         """
         cdef bint tracked = self.catalogue.drops.tracked
@@ -374,7 +374,7 @@ cdef class StreamStore:
     def drop_some(self, StoreFilter f not None, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> tuple:
         """Do one step of a purge: remove up to `limit` matches with from_seq <= seq < before_seq.
 
-        Return the number of removed messages, and the sequence of the next step; 0: the purge is complete.
+        Return the number of removed messages, and the sequence of the next step, or 0 if the purge is complete.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
@@ -390,7 +390,7 @@ cdef class StreamStore:
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
         """Examine up to `limit` messages below `before_seq`; remove those whose subject has too many, oldest first.
 
-        Return the sequence of the next step; 0: all messages were examined.
+        Return the sequence of the next step, or 0 if all messages were examined.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s
@@ -405,7 +405,7 @@ cdef class StreamStore:
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
-        """Remove up to `limit` of the oldest messages beyond limits above 0; return whether more must go."""
+        """Remove up to `limit` of the oldest messages beyond limits above 0; return whether more must be removed."""
         cdef uint32_t left = limit
         while self.catalogue.msgs and ((max_msgs > 0 and self.catalogue.msgs > <uint64_t> max_msgs)
                                        or (max_bytes > 0 and self.catalogue.bytes > <uint64_t> max_bytes)):
@@ -422,7 +422,7 @@ cdef class StreamStore:
             raise self.error
 
     def set_first_seq(self, uint64_t seq) -> None:
-        """Set the sequence of the next message; only while the store is empty."""
+        """Set the sequence of the next message; only allowed while the store is empty."""
         if self.catalogue.msgs:
             raise ValueError(f"the store holds {self.catalogue.msgs} messages: its sequences are settled")
         if seq > self.catalogue.last_seq:
@@ -430,17 +430,17 @@ cdef class StreamStore:
 
     @property
     def failed(self) -> bool:
-        """Whether appends are refused; `error` says why."""
+        """Whether appends are refused; `error` has the reason."""
         return False
 
     @property
     def error(self):
-        """The error for publishers of a failed store; None: nothing failed."""
+        """The error for publishers of a failed store, or None if it has not failed."""
         return None
 
     @property
     def last_checksum(self) -> int:
-        """A checksum of everything stored; 0: a store without files."""
+        """A checksum of everything stored; 0 for a store without files."""
         return 0
 
     @property
@@ -449,18 +449,18 @@ cdef class StreamStore:
         return False
 
     def begin_sync(self):
-        """Return a SyncJob for all writes so far; None: there are none, or a job is running."""
+        """Return a SyncJob for all writes so far, or None if there are none, or a job is running."""
         return None
 
     def finish_sync(self, job, error) -> None:
-        """Take the result of a SyncJob."""
+        """Handle the result of a SyncJob."""
 
     def sync_now(self) -> None:
         """Sync in this thread."""
 
     @property
     def lost(self):
-        """Damage found: (number of messages, sequences of the first of them, bytes); None: none."""
+        """The damage found as (number of messages, sequences of the first of them, bytes), or None."""
         return None
 
     @property
@@ -469,14 +469,14 @@ cdef class StreamStore:
         return False
 
     def begin_upkeep(self):
-        """Return a job for any thread, whose result goes to finish_upkeep; None: no work."""
+        """Return a job for any thread, whose result goes to finish_upkeep, or None if there is no work."""
         return None
 
     def finish_upkeep(self, error) -> None:
-        """Take the result of the job."""
+        """Handle the result of the job."""
 
     def close(self) -> None:
-        """Write staged records and release everything; the store is not used again."""
+        """Write staged records and release everything; the store must not be used again."""
 
     def destroy(self) -> None:
         """Close and remove all messages; take_remains returns the memory."""

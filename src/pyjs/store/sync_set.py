@@ -1,9 +1,9 @@
 """Written files and directories that are synced together.
 
-`sync` uses one fdatasync or fsync for each of a few files, and one syncfs for many. syncfs also waits for other
-programs' writes, but needs one commit of the journal instead of one for each file (measured on ext4 with other
+`sync` uses one fdatasync or fsync for each of a few files, and one syncfs for many. syncfs also waits for the writes
+of other programs, but needs one commit of the journal instead of one for each file (measured on ext4 with other
 writers: 100 files 128 ms one by one, 4 ms together; 4 files 6 and 3 ms; 1 file 1 and 2 ms). A descriptor reports only
-errors since it was opened; therefore the set itself opens the files, before they are written.
+errors that occur after it was opened, so the set itself opens the files, before they are written.
 
 Used by one thread for one batch. Knows nothing of the files' contents.
 """
@@ -24,7 +24,7 @@ class SyncSet:
     """Files that one batch wrote below `root`."""
 
     def __init__(self, disk: Disk, root: str) -> None:
-        """Start a batch. Raises OSError: `root` cannot be opened."""
+        """Start a batch. Raises OSError if `root` cannot be opened."""
         self._disk = disk
         self._root_fd = disk.open_directory(root)
         self._open: OrderedDict[str, int] = OrderedDict()  # path -> descriptor, least recently used first
@@ -41,7 +41,7 @@ class SyncSet:
         """Return a descriptor of a file to write; the next call of `open` may close it.
 
         Raises:
-            OSError: it cannot be opened, or another file must be synced first and cannot.
+            OSError: the file cannot be opened, or another file must be synced first and cannot.
         """
         fd = self._open.get(path)
         if fd is None:
@@ -98,7 +98,7 @@ class SyncSet:
             self._disk.close_file(fd)
 
     def _sync_together(self) -> bool:
-        """Sync the whole file system; False: not supported here."""
+        """Sync the whole file system; return False if that is not supported here."""
         try:
             self._disk.sync_filesystem(self._root_fd)
         except OSError as error:

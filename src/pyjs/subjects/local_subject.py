@@ -1,6 +1,6 @@
-"""The subject that an import has in the importing account, and the transforms between both subjects.
+"""The subject of an import in the importing account, and the transforms between it and the exporter's subject.
 
-An import may change subjects only reversibly: the subject there names each `*` of the other one once, as `$n` or
+An import may change subjects only reversibly: its local subject names each `*` of the exporter's once, as `$n` or
 `{{wildcard(n)}}`. Knows nothing of accounts.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1.
@@ -23,18 +23,18 @@ class LocalSubject:
     """The subject of an import in the importing account."""
 
     pattern: str  # with wildcards
-    # Changes subjects of the message's way: there to here for a stream, here to there for a service. None: a
-    # literal subject, or one that stays the same.
+    # Transforms the subject of a message: from there to here for a stream, from here to there for a service. None: a
+    # literal subject, or an unchanged one.
     transform: SubjectTransform | None = None
-    backward: SubjectTransform | None = None  # the opposite way
-    same: bool = False  # subjects stay the same
+    backward: SubjectTransform | None = None  # the opposite direction
+    same: bool = False  # subjects are not changed
 
 
 def of_stream_import(subject: str, to: str) -> LocalSubject:
     """Return the local subject of a stream import.
 
     Raises:
-        TransformError: it cannot be.
+        TransformError: the combination is invalid.
     """
     if to == subject:
         return LocalSubject(to, same=True)
@@ -47,7 +47,7 @@ def of_stream_import(subject: str, to: str) -> LocalSubject:
 
 
 def of_service_import(subject: str, to: str) -> LocalSubject:
-    """Return the local subject of a service import; raises as of_stream_import."""
+    """Return the local subject of a service import. Raises the same errors as of_stream_import."""
     if not _has_wildcard(subject):
         return LocalSubject(to, same=to == subject)
     if to == subject:
@@ -58,7 +58,7 @@ def of_service_import(subject: str, to: str) -> LocalSubject:
 
 
 def numbered(subject: str) -> str:
-    """Return `subject` with $1, $2, ... in place of its `*`."""
+    """Return `subject` with $1, $2, ... instead of its `*`."""
     tokens = subject.split(".")
     stars = [at for at, token in enumerate(tokens) if token == "*"]
     for number, at in enumerate(stars, 1):
@@ -67,7 +67,7 @@ def numbered(subject: str) -> str:
 
 
 def pattern_of(subject: str) -> tuple[str, list[str]]:
-    """Return `subject` with `*` in place of $1 and wildcard(1), and these tokens."""
+    """Return `subject` with `*` instead of $1 and wildcard(1), and these tokens."""
     marks = [token for token in subject.split(".") if _is_mark(token)]
     tokens = ["*" if _is_mark(token) else token for token in subject.split(".")]
     return ".".join(tokens), marks
@@ -82,7 +82,7 @@ def _has_wildcard(subject: str) -> bool:
 
 
 def _strict(source: str, destination: str) -> SubjectTransform:
-    """Return a transform that keeps every token that a `*` matches, and has no other function."""
+    """Return a transform that keeps every token matched by a `*` and uses no other function."""
     transform = SubjectTransform(source, destination, Rng())
     for token, piece in zip(destination.split("."), transform.pieces, strict=False):
         if callable(piece):
@@ -96,7 +96,7 @@ def _strict(source: str, destination: str) -> SubjectTransform:
 
 
 def _reversed(source: str, destination: str) -> SubjectTransform:
-    """Return the opposite of a transform. The marks are taken in their order, as nats-server does."""
+    """Return the reverse of a transform. The references are used in order, as in nats-server."""
     pattern, marks = pattern_of(destination)
     tokens = source.split(".")
     for at, token in enumerate(tokens):

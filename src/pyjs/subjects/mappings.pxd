@@ -5,7 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from pyjs.subjects.rewrite cimport Rewrite
 
 cdef class Destinations:
-    """The destinations of one subject: the smallest weight first, as running sums."""
+    """The destinations of one subject, smallest weight first, with cumulative weights."""
     cdef Rewrite source                 # of the first destination, for `fits`
     cdef list rewrites
     cdef PyObject* items[101]           # the same, borrowed
@@ -19,6 +19,6 @@ cdef class Mappings:
     cdef uint64_t random_state
 
     # Return the subject for a message published to s[:n], in memory that the caller frees; NULL: it is not mapped.
-    # Size 0: the message is lost.
+    # Size 0 means that the message is dropped.
     cdef char* select(self, const char* s, size_t n, uint32_t* size) noexcept nogil
     cdef char* map_to(self, Destinations entry, const char* s, size_t n, uint32_t* size) noexcept nogil

@@ -1,7 +1,7 @@
 """The subject mappings of an account: the first entry that matches a published subject changes it.
 
-An entry has weighted destinations. Weights below 100 percent together keep the rest under the published subject, or
-lose it if that subject is itself a destination. Knows nothing of accounts.
+An entry has weighted destinations. If the weights sum to less than 100 percent, the rest keeps the published subject,
+or is dropped if that subject is itself a destination. Knows nothing of accounts.
 
 Source: nats.docs "Subject Mapping and Partitioning"; nats-server 2.15.1. Compiled: every publish in an account with
 mappings passes `select` (benchmarks/: core publish in an account with mappings).
@@ -31,7 +31,7 @@ cdef class Destinations:
 
 
 def by_weight(pair):
-    """Return the weight of a (rewrite, weight)."""
+    """Return the weight in a (rewrite, weight) pair."""
     return pair[1]
 
 
@@ -73,7 +73,7 @@ cdef class Mappings:
         return (<Rewrite> entry.items[i]).apply(s, n, size)
 
     def subject(self, bytes subject):
-        """Return the subject that a message published to `subject` gets; b"": it is lost."""
+        """Return the mapped subject of a message published to `subject`, or b"" if the message is dropped."""
         cdef uint32_t size = 0
         cdef char* made = self.select(subject, len(subject), &size)
         if made == NULL:

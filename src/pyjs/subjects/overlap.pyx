@@ -2,8 +2,8 @@
 
 Two subjects overlap if some literal subject matches both. A search visits only branches that can match its subject;
 its cost is the depth of the subject unless wildcards match many branches. It yields after some work, so that the
-caller can continue later. The last tokens of a subject that no other subject shares are one list, and become branches
-only when a search or another subject reaches them: subjects can have a hundred thousand tokens.
+caller can continue later. Tokens at the end of a subject that no other subject shares are one list, which becomes
+branches only when a search or another subject reaches it: subjects can have a hundred thousand tokens.
 
 Knows nothing of streams: the owner of a subject is any value. Compiled: a request may have a hundred thousand
 subjects (benchmarks/hostile.py: subjects, filters).
@@ -12,19 +12,19 @@ subjects (benchmarks/hostile.py: subjects, filters).
 STEP = 5000                     # branches, or subjects, visited between two yields: about half a millisecond
 
 cdef int STEP_SIZE = STEP
-cdef int ADD_WORK = 8           # visits that take as long as adding a subject does
+cdef int ADD_WORK = 8           # adding a subject takes as long as so many visits
 
 
 cdef class _Branch:
     """A node: the subjects with the same first tokens. Most branches have one child, stored without a dict."""
 
-    cdef str token              # that leads to the only child; None: there is none, or `children` has them
+    cdef str token              # token of the only child; None: there is none, or `children` has them
     cdef _Branch only
     cdef dict children          # None: at most one
     cdef tuple owners           # of the subject that ends here
     cdef list tail              # tokens of the only subject that continues here, not yet branches; None: none
     cdef Py_ssize_t tail_at     # index in `tail` of the next token; tail_at < len(tail)
-    cdef tuple tail_owners      # of that subject
+    cdef tuple tail_owners      # owners of that subject
 
     def __cinit__(self):
         self.owners = ()
@@ -38,7 +38,7 @@ cdef class _Branch:
         return 0
 
     cdef int unfold(self) except -1:
-        """Turn the first token of `tail`, if there is a tail, into a branch."""
+        """Turn the first token of `tail`, if any, into a branch."""
         cdef list tail = self.tail
         cdef _Branch child
         if tail is None:
@@ -53,7 +53,7 @@ cdef class _Branch:
         return 0
 
     cdef bint ends_with(self, list tokens, Py_ssize_t at) except -1:
-        """Whether `tail` equals the tokens from `at` on."""
+        """Return whether `tail` equals the tokens from `at` on."""
         return self.tail is not None and self.tail[self.tail_at:] == tokens[at:]
 
     cdef _Branch below(self, str token):
@@ -84,11 +84,11 @@ cdef class _Branch:
         return 0
 
     cdef bint is_bare(self) noexcept:
-        """Whether nothing follows."""
+        """Return whether the branch has neither owners, children nor a tail."""
         return self.token is None and not self.children and self.tail is None
 
     cdef bint is_taken(self, object owner) except -1:
-        """Whether a subject of another owner than `owner` ends here."""
+        """Return whether a subject of an owner other than `owner` ends here."""
         for each in self.owners:
             if each != owner:
                 return True
@@ -101,7 +101,7 @@ cdef class _Search:
     cdef list tokens, branches, places      # `branches` are to be visited, each at its place among the tokens
     cdef object owner
     cdef bint found
-    cdef bint covering                      # look for subjects that match all that the given one matches
+    cdef bint covering                      # search for subjects that match everything that the given one matches
 
     def __cinit__(self, _Branch root, str subject, object owner, bint covering=False):
         self.covering = covering
@@ -110,7 +110,7 @@ cdef class _Search:
         self.owner = owner
 
     cdef int go_on(self, int most) except -1:
-        """Visit up to `most` branches; return the number of visits that were not needed, 0: there may be more."""
+        """Visit up to `most` branches; return the number of unused visits, or 0 if the search may continue."""
         while self.branches and not self.found:
             if most == 0:
                 return 0
@@ -213,7 +213,7 @@ cdef class SubjectTree:
         self.version += 1
 
     def overlapping(self, str subject, object owner=None):
-        """Return whether a subject of another owner than `owner` overlaps the valid `subject`; in steps."""
+        """Return whether a subject of an owner other than `owner` overlaps the valid `subject`; in steps."""
         cdef _Search search = _Search(self.root, subject, owner)
         while search.go_on(STEP_SIZE) == 0:
             yield
@@ -221,12 +221,12 @@ cdef class SubjectTree:
 
 
 def first_overlap(subjects):
-    """Return the first of the valid `subjects` that overlaps another one; None: none; in steps."""
+    """Return the first of the valid `subjects` that overlaps another one, or None; in steps."""
     return (yield from first_found(subjects, False))
 
 
 def first_covered(subjects):
-    """Return the first of the valid `subjects` that another one covers; None: none; in steps."""
+    """Return the first of the valid `subjects` that another one covers, or None; in steps."""
     return (yield from first_found(subjects, True))
 
 
@@ -236,7 +236,7 @@ def first_found(subjects, bint covering):
     cdef _Search search
     cdef list known = list(subjects)
     cdef int left = STEP_SIZE, rest
-    if len(known) < 2:                  # most streams and consumers have one, which may be long
+    if len(known) < 2:                  # most streams and consumers have a single subject, which may be long
         return None
     for at, subject in enumerate(known):
         tree.add(subject, at)
@@ -258,7 +258,7 @@ def first_found(subjects, bint covering):
 
 
 def at_once(steps):
-    """Run work in steps to its end, and return the result."""
+    """Run stepwise work to its end, and return the result."""
     while True:
         try:
             next(steps)

@@ -1,9 +1,9 @@
 """Subject transforms in C: imports, exports and mappings of accounts rewrite the subject of each message.
 
-A destination of literal and copied tokens is put together here; one with a mapping function (partition, split, ...)
-is made by SubjectTransform, which remembers the last few thousand subjects.
+A destination of literal and copied tokens is composed here; one with a mapping function (partition, split, ...)
+by SubjectTransform, which caches the last few thousand subjects.
 
-Compiled: benchmarks/, a publish across an import.
+Compiled: runs for each publish across an import (benchmarks/).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free, malloc
@@ -12,7 +12,7 @@ from libc.string cimport memchr, memcpy
 from pyjs.subjects.tokens cimport matches
 
 cdef enum:
-    TOKENS_MAX = 64             # of a subject, whose places are looked up here; with more SubjectTransform does it
+    TOKENS_MAX = 64             # tokens of a subject that are located here; with more, SubjectTransform does it
 
 
 cdef class Rewrite:
@@ -87,7 +87,7 @@ cdef class Rewrite:
         return out
 
     cdef size_t size_of(self, const char** starts, const char* end) noexcept nogil:
-        """Return the size of the destination and a dot behind it."""
+        """Return the size of the destination and a dot after it."""
         cdef size_t size = 1
         cdef uint32_t i
         for i in range(self.n_parts):
@@ -100,7 +100,7 @@ cdef class Rewrite:
         return size
 
     cdef char* apply_function(self, const char* s, size_t n, uint32_t* size) noexcept:
-        """As apply, by SubjectTransform."""
+        """Do the same as `apply`, with SubjectTransform."""
         cdef char* out
         cdef bytes made
         try:
@@ -116,7 +116,7 @@ cdef class Rewrite:
         return out
 
     def subject(self, bytes subject):
-        """Return the destination of `subject`, which may have wildcards; None: it does not fit."""
+        """Return the destination of `subject`, which may have wildcards, or None if it does not fit."""
         cdef uint32_t size = 0
         cdef char* made
         if not subject or not self.fits(subject, len(subject)):

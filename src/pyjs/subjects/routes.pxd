@@ -14,19 +14,19 @@ cdef struct Target:
 cdef struct Group:
     Target* targets
     uint32_t n
-    uint32_t n_here             # the first ones are members at this server, the others at other servers
+    uint32_t n_here             # the first ones are members at this server, the rest at other servers
 
 cdef struct Route:
     Target* targets             # plain subscriptions
     Group* groups               # queue groups: one member each gets the message
     uint32_t n
     uint32_t n_groups
-    uint32_t generation         # of the first byte's class when it was built
+    uint32_t generation         # generation of the first byte's class when the route was built
     uint32_t busy               # of a scratch route: deliveries in progress
-    bint inexact                # of a prefix route: subscriptions depend on the tail, look up the whole subject
+    bint inexact                # of a prefix route: subscriptions depend on the tail, so look up the whole subject
     bint scratch                # not cached: the next miss may overwrite it
-    bint used                   # found since the last look of `trim`
-    # of a cached route: a block of a segment, followed by its targets, groups, heads and key
+    bint used                   # found since the last check by `trim`
+    # A cached route is a block of a segment, followed by its targets, groups, heads and key.
     uint32_t list_id            # 0: dead
     uint32_t key_len
     size_t size                 # of the block
@@ -37,16 +37,16 @@ cdef struct Entry:
     uint64_t hash               # 0: empty
     Route* route
 
-cdef struct Segment:            # blocks follow
+cdef struct Segment:            # followed by its blocks
     Segment* next               # newer
     int64_t born_ns
     size_t size
     size_t used
 
 cdef struct ListRecord:         # a subscription list that shares the cache
-    uint32_t* generations       # NULL: the list is gone
+    uint32_t* generations       # NULL: the list was removed
     uint32_t n_routes
-    uint32_t next_free          # of a list that is gone: the id of another one, 0: none
+    uint32_t next_free          # of a removed list: the id of another one, 0: none
 
 cdef class RouteCache:
     cdef Entry* entries
@@ -58,10 +58,10 @@ cdef class RouteCache:
     cdef Segment* newest
     cdef uint16_t* doors                # fingerprints of recent misses that were not cached: DOORS * 4
     cdef uint32_t door_turn
-    cdef ListRecord* lists              # by list id; 0 is nobody
+    cdef ListRecord* lists              # by list id; 0 is unused
     cdef uint32_t n_lists
     cdef size_t lists_room
-    cdef uint32_t free_id               # of a list that is gone, 0: none; its record names the next
+    cdef uint32_t free_id               # of a removed list, 0: none; its record names the next
     cdef uint64_t next_salt
     cdef int64_t now_ns
     cdef int64_t expired_ns
@@ -84,7 +84,7 @@ cdef class RouteCache:
         return NULL
 
     cdef bint seen_before(self, uint64_t h) noexcept nogil
-    # A route for the found subscriptions; NULL: no room. `sizes`: members of each group, see Grouping.
+    # Return a route for the found subscriptions, or NULL without room. `sizes`: members of each group, see Grouping.
     cdef Route* add(self, uint32_t list_id, uint64_t h, const char* key, size_t n, Found* found, Grouping* grouping,
                     bint heads) noexcept nogil
     cdef void remove(self, Route* r) noexcept nogil
@@ -104,9 +104,9 @@ cdef struct Mark:               # of a queue name, in one grouping
     uint64_t round
     uint32_t slot
 
-cdef struct Grouping:           # which of the found subscriptions are one queue group
+cdef struct Grouping:           # maps the found subscriptions to queue groups
     Mark* marks                 # by queue id
-    uint32_t* sizes             # members, by slot: group of a route, in the order of the first member
+    uint32_t* sizes             # number of members, by group of the route, in the order of the first member
     size_t marks_room, sizes_room
     uint32_t n_groups
     uint32_t n_plain

@@ -1,15 +1,15 @@
 """Routes, and the cache of routes for all subscription lists of a node.
 
-A route has everything for deliveries to one literal subject: the plain subscriptions, one group per queue name, and
-the prebuilt start of each line on the wire. It is one block of memory.
+A route has everything needed for deliveries to one literal subject: the plain subscriptions, one group per queue
+name, and the prebuilt start of each line on the wire. It is one block of memory.
 
 The cache is limited in bytes. Blocks are written one after another into segments. `trim`, called once a turn, empties
-the oldest segment: it moves routes that were used since to the newest segment, drops the others, and frees the
-segment. It does so while the cache is nearly full, and while the cache is larger than SMALL for segments older than
-AGE_NS, or from before the last `expire`, so that an idle server frees memory.
+the oldest segment: it moves recently used routes to the newest segment, drops the others, and frees the
+segment. It does so while the cache is nearly full. While the cache is larger than SMALL, it also empties segments
+older than AGE_NS, or from before the last `expire`, so that an idle server frees memory.
 
-A subject is cached at its second lookup: `doors` has fingerprints of recent subjects that were not cached. Subjects
-that are published to once therefore cost no memory.
+A subject is cached at its second lookup: `doors` has fingerprints of recent subjects that were not cached. So a
+subject with a single publish costs no memory.
 
 A salt in the hash separates the subjects of different lists. Knows nothing of tries, and of lists only their
 generations.
@@ -28,7 +28,7 @@ cdef enum:
     SMALL = 2097152             # below this, routes do not age
     SEGMENT_SIZE = 131072
     DOORS = 65536               # times four fingerprints: 512 KiB
-    TRIM_STEPS = 4              # segments that one trim empties
+    TRIM_STEPS = 4              # segments emptied by one trim
     MIN_SLOTS = 64
 cdef int64_t AGE_NS = 5000000000
 cdef uint64_t GOLDEN = <uint64_t> 0x9E3779B97F4A7C15
@@ -93,7 +93,7 @@ cdef size_t write_head(char* out, const char* subject, size_t n, SubState* sub) 
 
 
 cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcept nogil:
-    """Return the place of the next member: those at this server from the start, the others from the end."""
+    """Return the place of the next member: members at this server from the start, others from the end."""
     cdef uint32_t at = group.n_here if here else size - 1 - (group.n - group.n_here)
     group.n += 1
     group.n_here += here
@@ -149,7 +149,7 @@ cdef void shift(Route* r, size_t n_targets, Py_ssize_t by) noexcept nogil:
 
 # -- the cache -------------------------------------------------------------------------------------------------
 
-@cython.no_gc                   # holds no object that could hold it
+@cython.no_gc                   # has no reference to an object that could refer to it
 cdef class RouteCache:
     """The routes of all subscription lists of a node."""
 
@@ -188,17 +188,17 @@ cdef class RouteCache:
         self.lists[list_id].generations = NULL
         if self.lists[list_id].n_routes == 0:
             self.lists[list_id].next_free = self.free_id
-            self.free_id = list_id      # an id with routes is given up
+            self.free_id = list_id      # an id that still has routes is not reused
 
     cdef uint64_t new_salt(self) noexcept nogil:
-        """Return a salt for the subjects of one list; never returned again."""
+        """Return a new salt for the subjects of one list, unique in this cache."""
         self.next_salt += GOLDEN
         return self.next_salt & ~<uint64_t> 1
 
     # -- finding and adding --------------------------------------------------------------------------------
 
     cdef bint seen_before(self, uint64_t h) noexcept nogil:
-        """Return whether `h` was looked up recently, and note this lookup."""
+        """Return whether `h` was looked up recently, and record this lookup."""
         cdef uint16_t mark = <uint16_t> (h >> 48) | 1
         cdef uint16_t* door
         if self.doors == NULL:
@@ -265,7 +265,7 @@ cdef class RouteCache:
         self.lists[r.list_id].n_routes -= 1
 
     cdef int resize(self, size_t slots) noexcept nogil:
-        """Move the entries to a table of `slots`, a power of two; -1: no memory."""
+        """Move the entries to a table of `slots`, a power of two; return -1 if memory is short."""
         cdef Entry* before = self.entries
         cdef size_t i, at, n = self.mask + 1 if before != NULL else 0
         cdef Entry* entries = <Entry*> calloc(slots, sizeof(Entry))
@@ -285,7 +285,7 @@ cdef class RouteCache:
         return 0
 
     cdef char* reserve(self, size_t n, bint force) noexcept nogil:
-        """Return `n` bytes of the newest segment; NULL: the cache is full, or the route is too large."""
+        """Return `n` bytes of the newest segment, or NULL if the cache is full or the route is too large."""
         cdef Segment* segment = self.newest
         cdef size_t size = SEGMENT_SIZE
         if segment == NULL or segment.used + n > segment.size:
@@ -309,12 +309,12 @@ cdef class RouteCache:
         segment.used += n
         return <char*> segment + segment.used - n
 
-    # -- giving memory back --------------------------------------------------------------------------------
+    # -- freeing memory ------------------------------------------------------------------------------------
 
     def trim(self, int64_t now_ns) -> bool:
-        """Empty a few of the oldest segments if they are due; once a turn, never during a delivery.
+        """Empty a few of the oldest segments if they are due; called once a turn, never during a delivery.
 
-        Return whether more are due.
+        Returns whether more are due.
         """
         cdef int steps = 0
         self.now_ns = now_ns
@@ -327,13 +327,13 @@ cdef class RouteCache:
 
     @property
     def next_trim_ns(self) -> int:
-        """The time when segments are due without new routes; 0: never."""
+        """The time when segments become due without new routes, or 0 if never."""
         if self.oldest == NULL or self.size <= SMALL:
             return 0
         return self.now_ns if self.oldest.born_ns < self.expired_ns else self.oldest.born_ns + AGE_NS
 
     def expire(self) -> None:
-        """Mark all segments older than this turn as due: many of their routes may be out of date."""
+        """Mark all segments older than this turn as due, since many of their routes may be outdated."""
         self.expired_ns = self.now_ns
 
     cdef bint full(self) noexcept nogil:
@@ -364,7 +364,7 @@ cdef class RouteCache:
         free(segment)
 
     cdef void look_again(self, Route* r, bint full) noexcept nogil:
-        """Move a used route to the newest segment; in a full cache only three of four."""
+        """Move a used route to the newest segment; if the cache is full, only three of four."""
         cdef uint32_t* generations = self.lists[r.list_id].generations
         cdef Route* copy = NULL
         cdef size_t at
@@ -383,7 +383,7 @@ cdef class RouteCache:
             at = (at + 1) & self.mask
         self.entries[at].route = copy
 
-    # -- looking at it -------------------------------------------------------------------------------------
+    # -- statistics ----------------------------------------------------------------------------------------
 
     def fanout(self, uint32_t list_id) -> tuple:
         """Return (receivers of the widest route, receivers of all routes together) of one list."""

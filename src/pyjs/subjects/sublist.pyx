@@ -30,9 +30,9 @@ from sys import getsizeof
 
 cdef enum:
     SCRATCHES_MAX = 64          # nested deliveries; messages of a deeper one have no receivers
-    SCRATCH_KEEP = 65536        # bytes of a scratch route that are kept for the next miss
-    FIT_EVERY = 1024            # subscriptions between two looks at the size of their dict
-    ENTRY_SIZE_MAX = 200        # bytes of an entry of a dict that only grew: half of it
+    SCRATCH_KEEP = 65536        # bytes of a scratch route that are reused for the next miss
+    FIT_EVERY = 1024            # subscriptions between two checks of the size of their dict
+    ENTRY_SIZE_MAX = 200        # bytes per entry of a dict that only grew; half of it are spare
 
 cdef Route NOTHING              # the route of a failed lookup: no receivers
 memset(&NOTHING, 0, sizeof(Route))
@@ -56,12 +56,12 @@ cdef class Subscription:
 
     @property
     def delivered(self) -> int:
-        """Messages delivered since SUB."""
+        """The number of messages delivered since SUB."""
         return self.state.delivered
 
     @property
     def max(self) -> int:
-        """The number of deliveries after which it ends (UNSUB max); 0: unlimited."""
+        """The number of deliveries after which it ends (UNSUB max), or 0 if unlimited."""
         return self.state.max
 
     @max.setter
@@ -79,12 +79,12 @@ cdef class Subscription:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is a subscription at another server of the cluster."""
+        """Whether the subscription is at another server of the cluster."""
         return self.state.weight > 0
 
     @property
     def filtered(self) -> bool:
-        """Whether routes include it only if sink.accepts(subject); set it before `insert`."""
+        """Whether routes include it only if sink.accepts(subject); set before `insert`."""
         return self.state.filtered
 
     @filtered.setter
@@ -93,7 +93,7 @@ cdef class Subscription:
 
 
 cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exact) noexcept:
-    """Drop subscriptions whose sink does not accept `subject`; a prefix becomes inexact instead."""
+    """Drop subscriptions whose sink does not accept `subject`; mark a prefix as inexact instead."""
     cdef size_t i, kept = 0
     cdef Subscription sub
     found.inexact = found.inexact or not exact
@@ -106,11 +106,11 @@ cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exac
 
 
 cdef dict fitted(dict entries):
-    """Return `entries`, copied to a new dict if it has become small: a dict does not shrink."""
+    """Return `entries`, copied to a new dict if many were removed, since a dict does not shrink."""
     return dict(entries) if getsizeof(entries) > ENTRY_SIZE_MAX * (len(entries) + FIT_EVERY) else entries
 
 
-@cython.no_gc_clear             # `cache` is needed until the list is gone
+@cython.no_gc_clear             # `cache` is needed until the list is freed
 cdef class Sublist:
     """The subscriptions of one account, or of one stream's consumers."""
 
@@ -188,7 +188,7 @@ cdef class Sublist:
         return self.route(subject, n, h, old, False)
 
     cdef Route* route(self, const char* subject, size_t n, uint64_t h, Route* old, bint heads) noexcept nogil:
-        """Build the route of a walk's subscriptions: cached if the subject was looked up recently."""
+        """Build the route for the subscriptions of a walk; cache it if the subject was looked up recently."""
         cdef Route* r = NULL
         if self.found.filtered:
             with gil:
@@ -241,7 +241,7 @@ cdef class Sublist:
     # -- subscribing ---------------------------------------------------------------------------------------
 
     def insert(self, Subscription sub) -> None:
-        """Add `sub`; its subject must be valid. Never during a delivery."""
+        """Add `sub`, whose subject must be valid; must not be called during a delivery."""
         if sub.queue:
             self.join_queue(sub)
         try:
@@ -277,7 +277,7 @@ cdef class Sublist:
             grouping_free(&self.grouping)
 
     def remove(self, Subscription sub) -> bool:
-        """Remove `sub`; return whether it was there. Never during a delivery."""
+        """Remove `sub`; return whether it was in the list. Must not be called during a delivery."""
         if self.owned.pop(id(sub), None) is None:
             return False
         sub.state.closed = True
@@ -318,7 +318,7 @@ cdef class Sublist:
         if r != NULL:
             self.cache.remove(r)
 
-    # -- looking at it -------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------
 
     cdef list collected(self):
         return [<object> self.found.subs[at].owner for at in range(self.found.n)]
@@ -329,7 +329,7 @@ cdef class Sublist:
         return self.collected()
 
     def covering(self, bytes subject) -> list:
-        """Return the subscriptions that match every subject that `subject`, which may have wildcards, matches."""
+        """Return the subscriptions that match everything that `subject`, which may have wildcards, matches."""
         trie_walk(&self.found, self.root, subject, len(subject), True)
         return self.collected()
 
@@ -347,5 +347,5 @@ cdef class Sublist:
         return self.cache.lists[self.list_id].n_routes
 
     def cached_fanout(self) -> tuple:
-        """Return (receivers of the widest route, receivers of all routes together) of the routes held."""
+        """Return (receivers of the widest route, receivers of all routes together) of the cached routes."""
         return self.cache.fanout(self.list_id)

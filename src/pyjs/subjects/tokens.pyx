@@ -1,7 +1,7 @@
 """Subjects as bytes: validity, wildcards, matching, overlap.
 
 A subject is tokens joined by dots; no token is empty. `*` as a whole token matches one token, `>` as the last
-token matches one or more. Anything else, `foo*` included, is literal. Source: nats.docs "Subject-Based Messaging".
+token matches one or more. Anything else, even `foo*`, is literal. Source: nats.docs "Subject-Based Messaging".
 Compiled: a route miss and every filtered read match here (benchmarks/: 150,000 distinct subjects).
 """
 from libc.string cimport memchr, memcmp
@@ -36,7 +36,7 @@ cdef bint valid_tokens(const char* s, size_t n, bint wildcards) noexcept nogil:
 
 
 cdef bint no_empty_token(const char* s, size_t n) noexcept nogil:
-    """Whether messages of this subject can be delivered: nats-server delivers a..b to nobody, not even to >."""
+    """Return whether messages of this subject can be delivered: nats-server never delivers a..b, not even to >."""
     cdef size_t i
     if n == 0 or s[0] == c'.' or s[n - 1] == c'.':
         return False
@@ -64,7 +64,7 @@ cdef bint has_wildcard(const char* s, size_t n) noexcept nogil:
 
 
 cdef bint matches(const char* subject, size_t n, const char* filter, size_t m) noexcept nogil:
-    """Whether `filter` matches the literal `subject`."""
+    """Return whether `filter` matches the literal `subject`."""
     cdef size_t i = 0, j = 0, t, u
     while True:
         t = token_len(subject + i, n - i)
@@ -82,7 +82,7 @@ cdef bint matches(const char* subject, size_t n, const char* filter, size_t m) n
 
 
 cdef bint overlaps(const char* a, size_t n, const char* b, size_t m) noexcept nogil:
-    """Whether both match some literal subject."""
+    """Return whether some literal subject matches both `a` and `b`."""
     cdef size_t i = 0, j = 0, t, u
     while True:
         t = token_len(a + i, n - i)
@@ -121,7 +121,7 @@ def subject_matches(bytes subject, bytes subject_filter) -> bool:
 
 
 def subjects_overlap(bytes a, bytes b) -> bool:
-    """Return whether `a` and `b` both match some literal subject."""
+    """Return whether some literal subject matches both `a` and `b`."""
     return overlaps(a, len(a), b, len(b))
 
 

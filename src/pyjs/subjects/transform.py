@@ -1,6 +1,6 @@
 """Subject transforms: a source pattern, and a destination built from the tokens of a matching subject.
 
-A destination token is a literal, `$n` or a mapping function in double braces; `n` counts the `*` of the source from
+A destination token is a literal, `$n` or a mapping function in double braces; `n` numbers the `*` of the source from
 one. A trailing `>` copies the tokens that the source's `>` matched. Knows nothing of its callers: streams,
 republishing, sources and account mappings share this module.
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Function: TypeAlias = Callable[[list[bytes]], bytes]  # tokens of the subject -> a part of the destination
-    Piece: TypeAlias = bytes | int | Function  # a literal token, a copied token of the subject by its index
+    Piece: TypeAlias = bytes | int | Function  # a literal token, the index of a copied token, or a function
 
 REMEMBERED_MAX = 4096
 INT32_MAX = 2**31 - 1
@@ -53,7 +53,7 @@ class SubjectTransform:
         """Read a transform; an empty source is `>`.
 
         Raises:
-            TransformError: it cannot be.
+            TransformError: the transform is invalid; the text is nats-server's.
         """
         self.source = (source or ">").encode()
         self._same = self.source == b">" and destination == ">"
@@ -61,7 +61,7 @@ class SubjectTransform:
         self._known: dict[bytes, bytes | None] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return `subject` transformed, or None if the source does not match it."""
+        """Return the transformed `subject`, or None if the source does not match it."""
         try:
             return self._known[subject]
         except KeyError:
@@ -91,10 +91,10 @@ def _part(piece: Piece, tokens: list[bytes]) -> bytes:
 
 
 def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform | None:
-    """Return the transform; None: an empty destination changes nothing.
+    """Return the transform, or None if the destination is empty: that changes nothing.
 
     Raises:
-        TransformError: it cannot be.
+        TransformError: the transform is invalid; the text is nats-server's.
     """
     return SubjectTransform(source, destination, rng) if destination else None
 
@@ -103,16 +103,16 @@ def check_transform(source: str, destination: str) -> None:
     """Refuse an invalid transform.
 
     Raises:
-        TransformError: says why.
+        TransformError: the transform is invalid; the text is nats-server's.
     """
     open_transform(source, destination, Rng())
 
 
 def check_mapping(source: str, destination: str) -> None:
-    """As check_transform, for configurations whose destination is checked first.
+    """Do the same as check_transform, for configurations in which nats-server checks the destination first.
 
     Raises:
-        TransformError: says why.
+        TransformError: the transform is invalid; the text is nats-server's.
     """
     ended = False
     for token in destination.split(".") if destination else ():
@@ -133,7 +133,7 @@ def _fault(reason: str, where: str = "") -> TransformError:
 
 
 def _read(source: str, destination: str, rng: Rng) -> tuple[list[Piece], int, bool]:
-    """Return the pieces, the first source token that is copied after them (-1: none), and whether it is random."""
+    """Return the pieces, the source token from which on the rest is copied (or -1), and whether a piece is random."""
     given, made = source.split("."), destination.split(".")
     if not _well_formed(given) or not _well_formed(made):
         raise TransformError("invalid subject")
@@ -160,7 +160,7 @@ class _Reader:
     """Reads the tokens of one destination."""
 
     def __init__(self, stars: list[int], open_source: bool, rng: Rng) -> None:
-        self._stars = stars  # where the source has a `*`
+        self._stars = stars  # positions of the `*` in the source
         self._open = open_source  # the source has wildcards
         self._rng = rng
         self.by_chance = False
@@ -181,7 +181,7 @@ class _Reader:
         return self._of_one_token(name, args, token)
 
     def _token_at(self, number: int, token: str) -> int:
-        """Return the index of the source's `*` of this number; numbers below one mean the first token."""
+        """Return the index of the source's `*` with this number; numbers below one mean the first token."""
         if not self._open:
             raise _fault(_OUT_OF_RANGE, token)
         if number > len(self._stars):
@@ -203,7 +203,7 @@ class _Reader:
         return _random(limit, self._rng)
 
     def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
-        """Return the piece of a function of one token, which its first argument names."""
+        """Return the piece of a function of one token, which its first argument selects."""
         wanted = 1 if name == "wildcard" else 2
         if len(args) < wanted or args == [""]:
             raise _fault(_TOO_FEW, token)
@@ -240,7 +240,7 @@ def _partition(places: list[int], count: int) -> Function:
 
 
 def fnv1a(key: bytes) -> int:
-    """Return the 32-bit FNV-1a hash, which decides partitions."""
+    """Return the 32-bit FNV-1a hash, which determines partitions."""
     value = 0x811C9DC5
     for byte in key:
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
@@ -253,7 +253,7 @@ def _random(limit: int, rng: Rng) -> Function:
 
 def _split(at: int, separator: bytes) -> Function:
     def piece(tokens: list[bytes]) -> bytes:
-        # Separators at the end and in a row make no empty tokens, the first one at the start neither.
+        # Separators at the end, in a row, or first at the start make no empty tokens.
         first, *rest = tokens[at].split(separator) if separator else _characters(tokens[at])
         out = first
         for number, part in enumerate(rest):
@@ -268,7 +268,7 @@ def _characters(token: bytes) -> list[bytes]:
 
 
 def _cut(cut: Callable[[bytes, int], bytes], at: int, size: int) -> Function:
-    """Return the piece of a function that cuts a token; a token that is too short stays whole."""
+    """Return the piece of a function that splits a token; a token that is too short stays whole."""
     return lambda tokens: cut(tokens[at], size) if 0 < size < len(tokens[at]) else tokens[at]
 
 

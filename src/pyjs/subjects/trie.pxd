@@ -10,15 +10,15 @@ cdef struct SubState:           # per subscription; part of the Subscription obj
     const char* sid
     uint32_t sid_len
     uint32_t queue_id           # 0: a plain subscription
-    uint32_t weight             # of another server's subscriptions: members of its queue group there; 0: it is here
+    uint32_t weight             # members of another server's queue group; 0: a local subscription
     uint32_t queue_len
     const char* queue           # the name of the queue group
     bint closed                 # removed or used up: deliver nothing more
-    bint filtered               # ask sink.accepts(subject) before a route may lead here
+    bint filtered               # sink.accepts(subject) decides whether a route includes it
     PyObject* sink              # borrowed: `owner` holds it
     PyObject* owner             # the Subscription
     TrieNode* node              # NULL: not inserted
-    SubState* previous          # neighbours in the node, oldest first: their order is the order of delivery
+    SubState* previous          # neighbours in the node, oldest first, which is the order of delivery
     SubState* next
 
 cdef struct TrieNode:
@@ -28,23 +28,23 @@ cdef struct TrieNode:
     TrieNode* parent
     SubState* first
     SubState* last
-    uint32_t token_len          # 0: it is the root, or * or > of its parent
-    char token[1]               # longer than that
+    uint32_t token_len          # 0: the root, or the * or > of its parent
+    char token[1]               # extends beyond the struct
 
-cdef struct Step:               # of a walk: a branch to come back to
+cdef struct Step:               # of a walk: a branch to visit later
     TrieNode* node
-    size_t at                   # where its token begins in the subject
+    size_t at                   # offset of its token in the subject
 
-cdef struct Found:              # the result of a walk, and its memory for the next one
+cdef struct Found:              # the result of a walk; its memory is reused
     SubState** subs
     size_t n
     size_t room
     Step* steps
     size_t n_steps
     size_t steps_room
-    uint64_t visited            # nodes looked at and subscriptions found, in all walks
+    uint64_t visited            # nodes visited and subscriptions found, in all walks
     bint filtered               # some of `subs` are
-    bint inexact                # walk_prefix: the prefix does not decide
+    bint inexact                # walk_prefix: the prefix is not sufficient
     bint failed                 # no memory
 
 cdef TrieNode* trie_new() except NULL
@@ -53,7 +53,7 @@ cdef void trie_remove(SubState* sub) noexcept nogil
 cdef void trie_free(TrieNode* root) noexcept nogil
 cdef void found_begin(Found* found) noexcept nogil
 cdef void found_free(Found* found) noexcept nogil
-# Collect what matches s[:n]. covering: s may have wildcards; what matches all its subjects is collected.
+# Collect the matches of s[:n]. covering: s may have wildcards; collect subjects that match all that s matches.
 cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint covering) noexcept nogil
-# As trie_walk for a prefix that ends with a dot and any tail: one token, or several when `deep`.
+# As trie_walk, for a prefix that ends with a dot and any tail: one token, or several if `deep`.
 cdef void trie_walk_prefix(Found* found, TrieNode* root, const char* s, size_t n, bint deep) noexcept nogil

@@ -1,7 +1,7 @@
 """The trie of the tokens of subscriptions' subjects.
 
 One node per token; `*` and `>` are separate branches. A node has its subscriptions as a chain through their own
-memory, so that removing one takes constant time. Nothing here recurses: clients determine the depth of the trie.
+memory, so removing one takes constant time. Nothing here is recursive: clients determine the depth of the trie.
 
 A walk visits each node at most once and collects, per level: `>`, the branch of `*`, the branch of the token.
 Knows nothing of sinks and routes. Compiled: a route miss walks here (benchmarks/: core publish to new
@@ -31,7 +31,7 @@ cdef TrieNode* new_node(TrieNode* parent, const char* token, size_t n) except NU
 
 
 cdef inline bint bare(TrieNode* node) noexcept nogil:
-    """Whether `node` has neither subscriptions nor children."""
+    """Return whether `node` has neither subscriptions nor children."""
     return node.first == NULL and node.children.used == 0 and node.any_token == NULL and node.any_tail == NULL
 
 
@@ -107,7 +107,7 @@ cdef void trie_remove(SubState* sub) noexcept nogil:
 
 
 cdef void prune(TrieNode* node) noexcept nogil:
-    """Free `node` and its parents, as far as they have neither subscriptions nor children."""
+    """Free `node` and its parents, as long as they have neither subscriptions nor children."""
     cdef TrieNode* parent
     while node.parent != NULL and bare(node):
         parent = node.parent

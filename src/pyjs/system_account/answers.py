@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     Data = Generator[None, None, JsonDict]
 
 WITH_JETSTREAM = (
-    7  # flags of a server: JetStream, binary snapshots and Raft traffic in accounts, which clusters use
+    7  # flags of a server that clusters use: JetStream, binary snapshots and Raft traffic in accounts
 )
-PLACE = re.compile(r" at offset \d+$")  # which only the JetStream API tells
+PLACE = re.compile(r" at offset \d+$")  # only shown by the JetStream API
 NOT_A_PROFILE = "profiles are not supported yet"
 NOT_AN_EXPVAR = "expvars are not supported yet"
 
@@ -95,11 +95,11 @@ class Answers:
         return compact_json(self._identity())
 
     def description(self) -> bytes:
-        """Return the description of the server, as each answer has it."""
+        """Return the description of the server, as in each answer."""
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
-        """Return the page `name`; `forced` overwrites fields of the request. None: it is for another server."""
+        """Return the page `name`, or None if another server is asked; `forced` overrides fields of the request."""
         try:
             given = read_body(name, body) | forced
         except JsonFault as error:
@@ -124,11 +124,11 @@ class Answers:
         return compact_json({"server": self._server(), **fields})
 
     def done(self) -> bytes:
-        """Return the answer to a request that changed something."""
+        """Return the answer to a request for a change."""
         return self._composed({})
 
     def connections_of(self, name: str) -> bytes | None:
-        """Return the event about the connections of an account; None: it has none."""
+        """Return the event about the connections of an account, or None if it has none."""
         account = self.monitored.node.accounts.get(name)
         return None if account is None or not account.sessions else self.connection_figures(account)
 
@@ -142,7 +142,7 @@ class Answers:
         return self.event(head, account_statz(self.monitored, account))
 
     def event(self, head: Mapping[str, object], fields: Mapping[str, object]) -> bytes:
-        """Return an event: `head`, this server, and its fields."""
+        """Return an event: `head`, the description of this server, and the fields of the event."""
         return compact_json({**head, "server": self._server(), **fields})
 
     def statistics(self) -> bytes:
@@ -173,7 +173,7 @@ class Answers:
         return self._change(body, "no such client or leafnode id", lambda session: session.close("Kicked"))
 
     def start_lame_duck(self, body: bytes) -> bytes:
-        """Send INFO with `ldm` to the client of the request: it moves to another server."""
+        """Send INFO with `ldm` to the client that the request names, so that it moves to another server."""
 
         def tell(session: ClientSession) -> None:
             session.send_line(info_line(self.monitored.node.info_fields(session, True) | {"ldm": True}))
@@ -181,7 +181,7 @@ class Answers:
         return self._change(body, "no such client id", tell)
 
     def _change(self, body: bytes, missing: str, change: Callable[[ClientSession], None]) -> bytes:
-        """Change the session that the request names; `missing` is the error if there is none."""
+        """Change the session that the request names; `missing` is the error if it does not exist."""
         try:
             given = decode(body, CLIENT_ID, strict=False) if body else {}
         except JsonFault as error:
@@ -306,7 +306,7 @@ class Answers:
         return _at_once(detail)
 
     def _alone(self, fields: JsonDict, named: bool = False) -> Data:
-        """Answer for connections to other servers: there are none."""
+        """Answer a request about connections to other servers, which do not exist."""
         node = self.monitored.node
         name: JsonDict = {"server_name": node.server_name} if named else {}
         return _at_once({"server_id": node.server_id} | name | {"now": time_text(self._now_ns)} | fields)
@@ -322,7 +322,7 @@ class Answers:
 
 
 def permission_fields(permissions: PermissionOptions | None) -> JsonDict | None:
-    """Return permissions as JSON; None: everything is allowed."""
+    """Return permissions as JSON, or None if everything is allowed."""
     if permissions is None:
         return None
     answer: JsonDict = {"publish": _lists(permissions.publish), "subscribe": _lists(permissions.subscribe)}
@@ -332,7 +332,7 @@ def permission_fields(permissions: PermissionOptions | None) -> JsonDict | None:
 
 
 def lists_of(permissions: Permissions | None) -> JsonDict | None:
-    """Return the permissions of a session as JSON; None: everything is allowed."""
+    """Return the permissions of a session as JSON, or None if everything is allowed."""
     if permissions is None:
         return None
     publish: JsonDict = {"allow": _texts(permissions.publish_allow), "deny": _texts(permissions.publish_deny)}
@@ -358,6 +358,6 @@ def _lists(subjects: SubjectPermissions | None) -> JsonDict:
 
 
 def _at_once(data: JsonDict) -> Data:
-    """Return `data` as an iterator of steps does, without a step."""
+    """Return `data` as the result of an iterator without steps."""
     yield from ()
     return data

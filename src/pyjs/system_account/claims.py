@@ -1,7 +1,7 @@
 """Requests about the tokens of accounts: store, look up, list and remove them.
 
-A directory of all accounts answers all of them, a cache of some fewer; with a resolver that cannot be written to,
-new tokens of known accounts are applied and not stored. Tokens are decoded and files are written in a thread, in the
+A directory of all accounts answers all of these, a cache only some; if the resolver cannot be written to,
+new tokens of known accounts are applied but not stored. Tokens are decoded and files are written in a thread, in the
 order of the requests.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyjs.system_account.answers import Answers
 
 ERROR, SUCCESS = 500, 200
-DELETIONS_MAX = 4096  # accounts of one request
+DELETIONS_MAX = 4096  # accounts in one request
 STEP = 32  # messages in one step
 
 
@@ -47,8 +47,8 @@ class Outcome:
     error: str = ""  # "": it succeeded
     token: AccountToken | None = None  # to apply, if the account is known
     deleted: list[str] = field(default_factory=list)
-    texts: list[bytes] | None = None  # the answers, in place of `message`
-    names: list[str] | None = None  # the answer, in place of `message`
+    texts: list[bytes] | None = None  # the answers, instead of `message`
+    names: list[str] | None = None  # the answer, instead of `message`
 
 
 class ClaimsJob(Job):
@@ -66,7 +66,7 @@ class ClaimsJob(Job):
         self._outcome = self._work()
 
     def finish(self, failure: Exception | None) -> None:
-        """Apply and answer."""
+        """Apply the result, and answer the request."""
         if self._outcome is not None:
             self._done(self._outcome)
         elif failure is not None:
@@ -74,7 +74,7 @@ class ClaimsJob(Job):
 
 
 class ClaimsRequests:
-    """Receives the requests of one server."""
+    """Receives the requests for one server."""
 
     def __init__(self, node: Node, system: Account, answers: Callable[[], Answers]) -> None:
         self._node = node
@@ -145,7 +145,7 @@ class ClaimsRequests:
         return Outcome(named, "jwt updated", token=token)
 
     def _stored_update(self, data: bytes, named: str, known: frozenset[str]) -> Outcome:
-        """Check a token and store it; a cache stores those of known accounts."""
+        """Check a token and store it; a cache only stores tokens of known accounts."""
         cache = " cache" if self._is_cache else ""
         failed = f"jwt update{cache} resulted in error"
         text = data.decode("utf-8", "replace")
@@ -194,7 +194,7 @@ class ClaimsRequests:
         return work
 
     def _living(self) -> Generator[tuple[str, str], None, None]:
-        """Yield each account with its token, without expired ones."""
+        """Yield each account with its token, except expired ones."""
         directory = self._directory
         assert directory is not None
         for name in directory.names:
@@ -298,7 +298,7 @@ class ClaimsRequests:
             self._system.send(reply, text)
 
     def _apply(self, outcome: Outcome, token: AccountToken) -> None:
-        """Apply a new token to its account, if that is known."""
+        """Apply a new token to its account, if the account is known."""
         trust, name = self._node.trust, outcome.account
         assert trust is not None
         if name not in trust.accounts:

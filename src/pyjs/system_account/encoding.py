@@ -1,24 +1,24 @@
-"""Compression of answers and traces, as their receiver asks with `Accept-Encoding`.
+"""Compression of answers and traces, as requested by the receiver with `Accept-Encoding`.
 
-snappy is the framing format, which the `nats` command asks for. An encoding that is neither snappy nor gzip is
-answered with `identity`.
+snappy means the framing format, which the `nats` command requests. For an encoding other than snappy and gzip
+the answer is `identity`.
 
 Source: probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).
 """
 
 from __future__ import annotations
 
-GZIP_LEVEL = 1  # answers are made between other work
+GZIP_LEVEL = 1  # answers are composed between other work
 
 
 def accepted(headers: bytes) -> str:
-    """Return the value of Accept-Encoding in a header block, "": none."""
+    """Return the value of Accept-Encoding in a header block, or "" if there is none."""
     value = headers.partition(b"\r\nAccept-Encoding:")[2].partition(b"\r\n")[0]
     return value.strip(b" \t").decode("utf-8", "replace")
 
 
 def encoded(body: bytes, accept: str) -> tuple[bytes, bytes]:
-    """Return the header block (b"": none) and the body in the encoding that `accept` asks for."""
+    """Return the header block (b"": none) and the body in the encoding requested by `accept`."""
     if not accept or not body:
         return b"", body
     wanted = accept.lower()

@@ -1,8 +1,8 @@
 """Events published to the system account: logins, disconnects, refused logins, and statistics.
 
 An event is composed only if it has a subscriber. Sessions open and close in the middle of other work, so
-events wait in a queue, and a chore publishes a few in each step; of more than QUEUE_MAX the oldest are dropped. An
-account whose connections changed several times meanwhile is reported once.
+events wait in a queue, and a chore publishes a few in each step; beyond QUEUE_MAX the oldest are dropped. An
+account whose connections change several times in between is reported once.
 
 Source: nats.docs "System Events"; subjects, fields and order probed on nats-server 2.15.1
 (tests/conformance/test_system_events.py).
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from pyjs.system_account.answers import Answers
 
 NS_PER_S = 1_000_000_000
-FIRST_STATSZ_NS = NS_PER_S // 4  # the interval doubles up to the last
+FIRST_STATSZ_NS = NS_PER_S // 4  # the interval doubles up to the final one
 STATSZ_NS = 10 * NS_PER_S
 CONNS_NS = 30 * NS_PER_S
-STEP = 16  # events that one step publishes
+STEP = 16  # events published in one step
 QUEUE_MAX = 10_000
 PREFIX = "io.nats.server.advisory.v1."
 
 
 class _Event(NamedTuple):
-    subjects: tuple[bytes, ...]  # that somebody has subscribed to
-    kind: str  # the end of its type
+    subjects: tuple[bytes, ...]  # subjects with subscribers
+    kind: str  # the last part of its type
     fields: dict[str, object]
 
 
@@ -51,18 +51,18 @@ class SystemEvents(SessionEvents):
         self, node: Node, answers: Callable[[], Answers], subscribe: Callable[[], None] = lambda: None
     ) -> None:
         self._node = node
-        self._subscribe = subscribe  # in accounts that are new
+        self._subscribe = subscribe  # subscribes in new accounts
         self._answers = answers
-        # An event, or the name of an account whose connections changed.
+        # Events, or names of accounts whose connections changed.
         self._queue: deque[_Event | str] = deque(maxlen=QUEUE_MAX)
         self._changed: set[str] = set()  # the names in the queue
-        self._publishing = False  # a chore does that
+        self._publishing = False  # a chore is publishing
         self._interval_ns = FIRST_STATSZ_NS
         self._conns_due_ns = node.clock.now_ns() + CONNS_NS
         self._arm()
 
     def account_added(self) -> None:
-        """Answer the requests of a new account."""
+        """Subscribe to the requests of a new account."""
         self._subscribe()
 
     # -- sessions ----------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class SystemEvents(SessionEvents):
         self._report(session, "client_connect", {}, f"$SYS.ACCOUNT.{account}.CONNECT")
 
     def closed(self, session: ClientSession) -> None:
-        """Report a client that has gone, or was refused."""
+        """Report a client that has disconnected, or was refused."""
         account = session.account.name
         self._report_connections(account)
         more: dict[str, object] = {
@@ -179,7 +179,7 @@ class SystemEvents(SessionEvents):
 
 
 def client_fields(session: ClientSession) -> dict[str, object]:
-    """Return a client as events show it."""
+    """Return the fields of a client as shown in events."""
     account = session.account.name
     fields = client_info(session, account, "")
     del fields["server"]

@@ -1,6 +1,6 @@
 """The request of an operator to remove all streams of an account: `$JS.API.ACCOUNT.PURGE.<account>`.
 
-Only the system account has it. The answer comes when every stream is gone and that is durable; an account that is
+Only the system account offers it. The answer is sent once all streams are durably removed; an account that is
 unknown or has no streams gets the same answer.
 
 Source: answers, log line and audit probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).
@@ -32,7 +32,7 @@ RESPONSE = "io.nats.jetstream.api.v1.account_purge_response"
 
 
 def purge(node: Node, system: Account, request: Request) -> Generator[Step, None, bytes | None]:
-    """Remove all streams of the account that the subject names; return the answer, None: JetStream is off."""
+    """Remove all streams of the account named in the subject; return the answer, or None if JetStream is off."""
     server, name = node.jetstream, request.subject.rpartition(b".")[2].decode("utf-8", "replace")
     if server is None:
         return None
@@ -54,12 +54,12 @@ def purge(node: Node, system: Account, request: Request) -> Generator[Step, None
 
 
 def _delete_all(js: JetStream, names: list[str]) -> Generator[Step, None, None]:
-    """Delete the streams, each when nothing else works on it."""
+    """Delete the streams, each when no other work on it is running."""
     from pyjs.jetstream.manage import streams  # already imported: a stream exists
 
     for name in names:
         try:
             yield from js.gates.within(name, True, partial(streams.delete, js, name))
         except ApiError as error:
-            if error.err_code != errcodes.STREAM_NOT_FOUND.err_code:  # somebody else has deleted it meanwhile
+            if error.err_code != errcodes.STREAM_NOT_FOUND.err_code:  # the stream was deleted meanwhile
                 raise

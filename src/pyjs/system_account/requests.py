@@ -1,10 +1,10 @@
 """The subscriptions of the server to system requests.
 
-The system account has those about the server and about all accounts. Every other account has a few, which tell a
-client about itself and its account. The first request creates the object that answers them: a server without such
-requests does not hold the monitoring views in memory.
+The system account offers those about the server and about all accounts. Every other account has a few, by which
+clients learn about themselves and their account. The first request creates the object that answers them, so a server
+without such requests does not hold the monitoring views in memory.
 
-Source: nats.docs "System Events"; who may ask what: tests/conformance/test_system_account.py.
+Source: nats.docs "System Events"; permissions for requests: tests/conformance/test_system_account.py.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     Steps = Generator[Step, None, bytes | None]
 
 USER_INFO = "$SYS.REQ.USER.INFO"
-COUNTED = 2000  # subscriptions in one step
+COUNTED = 2000  # subscriptions counted in one step
 SERVER_PAGES = "STATSZ VARZ SUBSZ CONNZ ROUTEZ GATEWAYZ LEAFZ ACCOUNTZ JSZ HEALTHZ PROFILEZ EXPVARZ".split()
 SERVER_PAGES += "IPQUEUESZ RAFTZ".split()
-# Of an account: the field of the request that its name overwrites.
+# In an account: the field of the request that the account's name overrides.
 ACCOUNT_PAGES = {
     "SUBSZ": "account",
     "CONNZ": "acc",
@@ -41,14 +41,14 @@ ACCOUNT_PAGES = {
 
 
 class SystemRequests:
-    """Receives the requests of one server."""
+    """Receives the requests for one server."""
 
     def __init__(
         self, node: Node, make_answers: Callable[[], Answers], reload: Callable[[Callable[[str], None]], None]
     ) -> None:
         self._node = node
         self._make_answers = make_answers
-        self._reload = reload  # reloads after this turn, then calls back with the error, "": none
+        self._reload = reload  # reloads after this turn, then calls back with the error, or ""
         self._answers: Answers | None = None
         self._served: set[str] = (
             set()
@@ -56,18 +56,18 @@ class SystemRequests:
 
     @property
     def answers(self) -> Answers:
-        """Return the composer of the answers, which the first request creates."""
+        """Return the composer of the answers, created by the first request."""
         if self._answers is None:
             self._answers = self._make_answers()
         return self._answers
 
     @property
     def in_use(self) -> bool:
-        """Whether any request has come."""
+        """Whether there has been any request."""
         return self._answers is not None
 
     def subscribe(self) -> None:
-        """Subscribe in all accounts that have no subscriptions yet; at the start, and after each reload."""
+        """Subscribe in all accounts without these subscriptions; called at the start, and after each reload."""
         system = self._node.system_account
         if system is None:
             return
@@ -118,7 +118,7 @@ class SystemRequests:
 
     # -- requests ----------------------------------------------------------------------------------------------
     def _on(self, account: Account, subject: str, answer: Callable[[Request], Steps | bytes | None]) -> None:
-        """Reply to requests for `subject` with the result of `answer`, unless that is None."""
+        """Answer requests for `subject` with the result of `answer`, unless it is None."""
 
         def handle(request: Request) -> Generator[Step, None, None]:
             try:
@@ -151,7 +151,7 @@ class SystemRequests:
 
     def _account_statz(self, request: Request) -> Steps:
         name = _account_name(request)
-        if name == "PING":  # of all accounts that the request names
+        if name == "PING":  # for all accounts that the request names
             return self.answers.page("STATZ", request.payload)
         return self.answers.page("STATZ", request.payload, accounts=[name])
 
@@ -169,7 +169,7 @@ class SystemRequests:
 
 
 def count_subscribers(account: Account, body: bytes) -> Steps:
-    """Count the clients' subscriptions to a subject, or "subject queue", or below a subject with wildcards."""
+    """Count the clients' subscriptions to a subject, to "subject queue", or below a subject with wildcards."""
     subject, *queues = body.strip().split(b" ")
     literal = is_valid_literal(subject)
     found = account.subs.match(subject) if literal else account.subs.subscriptions()
@@ -185,7 +185,7 @@ def count_subscribers(account: Account, body: bytes) -> Steps:
 
 
 def _in_system_account(subject: str, account: str) -> bytes:
-    """Return the subject of the system account for a request of another account; traces show it."""
+    """Return the system account's subject for a request from another account, as shown in traces."""
     if subject == "$SYS.REQ.USER.INFO":
         return f"$SYS.REQ.USER.{account}.INFO".encode()
     return f"$SYS.REQ.ACCOUNT.{account}.{subject.rpartition('.')[2]}".encode()

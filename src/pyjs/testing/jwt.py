@@ -2,8 +2,8 @@
 
     python -m pyjs.testing.jwt DIRECTORY
 
-writes an operator, the accounts SYS, ORDERS and BILLING, credentials of users, and server.conf, which uses them. The
-files are those of `nsc`: tokens in `.jwt`, seeds in `.nk`, both together in `.creds`.
+writes an operator, the accounts SYS, ORDERS and BILLING, credentials of users, and a server.conf that uses them. The
+files have the formats of `nsc`: tokens in `.jwt`, seeds in `.nk`, both together in `.creds`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Key(KeyPair):
         self.seed = seed_text(seed, KINDS[kind])  # the secret
 
     def sign_nonce(self, nonce: str) -> str:
-        """Return the signature of a nonce as a client sends it."""
+        """Return the signature of a nonce in the form that a client sends."""
         return base64.urlsafe_b64encode(self.sign(nonce.encode())).rstrip(b"=").decode()
 
 
@@ -49,7 +49,7 @@ def token(
     issued_at: int | None = None,
     **claims: Any,
 ) -> str:
-    """Return a token of any kind; `claims` are those at the top, such as `exp`."""
+    """Return a token of any kind; `claims` are top-level claims, such as `exp`."""
     body = {"sub": subject, **claims, "nats": {"type": kind, "version": 2, **(nats or {})}}
     if name:
         body["name"] = name
@@ -57,7 +57,7 @@ def token(
 
 
 def operator_token(key: Key, name: str = "operator", **nats: Any) -> str:
-    """Return the token of an operator, signed by itself."""
+    """Return the token of an operator, signed with its own key."""
     return token(key, "operator", key.public, name, nats)
 
 
@@ -91,7 +91,7 @@ def user_token(
     scoped: bool = False,
     **nats: Any,
 ) -> str:
-    """Return the token of a user; `scoped`: its permissions are those of the role of `signer`."""
+    """Return the token of a user; if `scoped`, it has the permissions of the role of `signer`."""
     limits = {} if scoped else NO_LIMITS
     return token(signer, "user", user.public, name, {**limits, **nats}, issued_at, **(claims or {}))
 

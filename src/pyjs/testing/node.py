@@ -1,7 +1,7 @@
 """A node on a virtual clock, with clients that exchange bytes with it: no socket, no thread, no wait.
 
-`RawClient.send` passes one read to the node and runs its turns; afterwards the answer can be taken. Time stands still
-until `advance` moves it, so a test of a timeout of a day takes as long as one of a second.
+`RawClient.send` passes one read to the node and runs its turns; `take` then returns the answer. Time stands still
+until `advance` moves it, so a test of a one-day timeout takes as long as a test of one second.
 
     with VirtualNode(jetstream={"store_dir": tmp_path}) as node:
         client = node.client()
@@ -53,7 +53,7 @@ class MemoryLink(Link):
         self.closed = True
 
     def abort(self) -> None:
-        """Note the close, which would discard unsent bytes."""
+        """Note the close; a real link would discard unsent bytes."""
         self.closed = self.aborted = True
 
     def pending_size(self) -> int:
@@ -81,7 +81,7 @@ class Frame:
 
 
 class RawClient:
-    """One client of a VirtualNode, in bytes."""
+    """A client of a VirtualNode that sends and receives raw bytes."""
 
     def __init__(self, node: VirtualNode, connect: bytes | None) -> None:
         self.node = node
@@ -128,7 +128,7 @@ class RawClient:
         return [frame.payload for frame in self.frames()]
 
     def request(self, subject: bytes, payload: bytes = b"", headers: bytes = b"") -> Frame:
-        """Publish a request with an inbox, and return the single answer."""
+        """Publish a request with an inbox, and return the only answer."""
         self.send(b"SUB _INBOX.rq.* rq\r\n")
         self.take()
         if headers:
@@ -156,7 +156,7 @@ class VirtualNode:
         """Create the node; call `__enter__` (`with`) to start it.
 
         `config` and `keys` are those of pyjs.aio.Server; without them the node has no JetStream. All random numbers
-        derive from `seed`, and time begins at `now_ns`.
+        are derived from `seed`, and time begins at `now_ns`.
         """
         self.options = options_from(config, dict(keys), {})
         self.scratch = ScratchStore() if wants_scratch(config, self.options) else None
@@ -182,7 +182,7 @@ class VirtualNode:
             self.scratch.remove()
 
     def client(self, connect: bytes | None = CONNECT) -> RawClient:
-        """Open a connection and send CONNECT with `connect`; None: send nothing."""
+        """Open a connection and send CONNECT with `connect`; send nothing if it is None."""
         return RawClient(self, connect)
 
     def turn(self) -> None:
@@ -201,7 +201,7 @@ class VirtualNode:
         return True
 
     def advance(self, milliseconds: int = 0, seconds: int = 0) -> None:
-        """Move the clock, and run a turn at every deadline on the way."""
+        """Advance the clock, and run a turn at every deadline on the way."""
         end_ns = self.clock.now_ns() + (milliseconds + 1000 * seconds) * NS_PER_MS
         while (deadline := self.node.next_deadline_ns()) is not None and deadline <= end_ns:
             self.clock.advance(max(0, deadline - self.clock.now_ns()))

@@ -1,6 +1,6 @@
-"""Builder of all messages that the server composes itself: replies, stored messages, deliveries.
+"""Builder of all messages that the server itself composes: replies, stored messages, deliveries.
 
-The body does not follow the tail. The caller writes the tail, and the reply, if there are any.
+The body does not follow the tail. The caller writes the tail, and the reply, if any.
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
@@ -9,7 +9,7 @@ from pyjs.base.fast cimport write_digits
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    TAIL_SIZE_MAX = 24          # of two lengths of 32 bits, blank and CRLF
+    TAIL_SIZE_MAX = 24          # of two 32-bit lengths, a space and CRLF
 
 cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const char* body, size_t header_len,
                          size_t size) noexcept nogil:
@@ -28,7 +28,7 @@ cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const 
     m.origin = m.whole = m.via = NULL
 
 cdef inline char* write_sizes(char* out, Msg* m) noexcept nogil:
-    """Write "[hlen ]size CRLF", the end of a tail, at `out`; return the place after it."""
+    """Write "[hlen ]size CRLF", the end of a tail, at `out`; return the position after it."""
     if m.header_len:
         out += write_digits(out, m.header_len)
         out[0] = c' '
@@ -38,6 +38,6 @@ cdef inline char* write_sizes(char* out, Msg* m) noexcept nogil:
     return out + 2
 
 cdef inline void set_tail(Msg* m, char* room) noexcept nogil:
-    """Give a message without reply its tail, written to `room` of TAIL_SIZE_MAX bytes."""
+    """Write the tail of a message without reply to `room`, which has TAIL_SIZE_MAX bytes."""
     m.tail = room
     m.tail_len = write_sizes(room, m) - room

@@ -8,7 +8,7 @@ cdef enum:
 cdef enum Place:
     AT_HEAD
     IN_FRAME
-    FAULTED                     # nothing more is read
+    FAULTED                     # no more input is read
 
 cdef class FrameReader:
     cdef bytes data                     # the current read
@@ -17,16 +17,16 @@ cdef class FrameReader:
     cdef Place place
     cdef bint masked, deflates
     cdef public size_t packed_max
-    cdef unsigned char head[HEAD_MAX]   # of a frame, as far as it is here
+    cdef unsigned char head[HEAD_MAX]   # of a frame, as far as received
     cdef size_t head_len
     cdef int opcode                     # of the frame
-    cdef uint64_t left                  # bytes of the frame that are missing
+    cdef uint64_t left                  # bytes of the frame that have not arrived
     cdef unsigned char key[4]
-    cdef unsigned int key_at            # place in the key of the next byte
-    cdef bint fragmented                # a message has begun, and its last frame has not
-    cdef bint compressed                # the message is
-    cdef bytearray packed               # a compressed message that is not complete
-    cdef bytearray control              # the payload of a control frame that is not complete
+    cdef unsigned int key_at            # index in the key for the next byte
+    cdef bint fragmented                # a message has begun, but not its last frame
+    cdef bint compressed                # the message is compressed
+    cdef bytearray packed               # an incomplete compressed message
+    cdef bytearray control              # the payload of an incomplete control frame
     cdef readonly bytes payload         # of the last event
     cdef readonly str fault             # of the last FAULT
 

@@ -2,7 +2,7 @@
 
 The reader gets one read of the connection at a time and returns events. Consecutive uncompressed frames are one
 PLAIN event, whatever their number: clients send a frame for each PUB, and a Python object per frame would cost more
-than the message itself. Parts of a frame are passed on as they arrive, so an uncompressed message has no size limit
+than the message itself. Parts of an uncompressed frame are returned as they arrive, so there is no size limit for it
 here; those of a compressed message are collected up to a limit. Inflates nothing and answers nothing.
 
     frame:  FIN RSV1 RSV2 RSV3 opcode(4) | MASK length(7) | [length(16 or 64)] | [key(32)] | payload
@@ -34,7 +34,7 @@ cdef enum:
     E_NEED = 0
     E_PLAIN = 1
     E_PACKED = 2
-    E_CLOSE = 3                 # PING and PONG follow, as their opcodes do
+    E_CLOSE = 3                 # followed by PING and PONG, like their opcodes
     E_FAULT = 6
     E_TOO_LARGE = 7
 
@@ -43,7 +43,7 @@ NEED, PLAIN, PACKED, CLOSE, PING, PONG, FAULT, TOO_LARGE = range(8)
 
 cdef inline void unmask(unsigned char* out, const unsigned char* data, size_t n, const unsigned char* key,
                         unsigned int at) noexcept nogil:
-    """Write `n` bytes of `data`, without their mask, to `out`; the first has the byte `at` of the key."""
+    """Write `n` bytes of `data` to `out`, unmasked; the first byte has index `at` in the key."""
     cdef unsigned char turned[8]
     cdef uint64_t word = 0
     cdef uint64_t mask = 0
@@ -63,19 +63,19 @@ cdef inline void unmask(unsigned char* out, const unsigned char* data, size_t n,
 
 
 cdef class FrameReader:
-    """The input of one connection: `begin` takes a read, `next` returns its events."""
+    """The input of one connection: `begin` accepts a read, `next` returns its events."""
 
     def __cinit__(self, bint masked, bint deflates, size_t packed_max):
         self.masked = masked            # frames must be masked
         self.deflates = deflates        # compressed messages are allowed
-        self.packed_max = packed_max    # bytes of a compressed message; may be changed between two reads
+        self.packed_max = packed_max    # maximum size in bytes of a compressed message; may change between two reads
         self.place = AT_HEAD
         self.packed, self.control = bytearray(), bytearray()
         self.data = self.payload = b""
         self.fault = ""
 
     def begin(self, bytes data) -> None:
-        """Take a read; `next` must have returned NEED for the one before."""
+        """Start a read; `next` must have returned NEED for the previous one."""
         assert self.at == self.end
         self.data = data
         self.bytes_in = <const unsigned char*> PyBytes_AS_STRING(data)
@@ -84,7 +84,7 @@ cdef class FrameReader:
     def next(self) -> int:
         """Return the next event. PLAIN, PACKED, CLOSE, PING and PONG have a `payload`; NEED: the read is used up.
 
-        FAULT (see `fault`) and TOO_LARGE end the input: each further call returns FAULT.
+        FAULT (see `fault`) and TOO_LARGE end the input: every later call returns FAULT.
         """
         cdef int event = E_NEED
         while event == E_NEED:
@@ -114,7 +114,7 @@ cdef class FrameReader:
     # -- heads -----------------------------------------------------------------------------------------------
 
     cdef bint read_head(self) except -1:
-        """Continue the head of a frame; False: more input is needed."""
+        """Continue the head of a frame; return False if more input is needed."""
         cdef str problem = None
         while self.head_len < self.head_size():
             if self.at == self.end:
@@ -192,7 +192,7 @@ cdef class FrameReader:
     # -- payloads --------------------------------------------------------------------------------------------
 
     cdef size_t take(self, unsigned char* out) noexcept nogil:
-        """Write the part of the frame that is here to `out`; return its size."""
+        """Write the available part of the frame to `out`; return its size."""
         cdef size_t n = self.end - self.at
         if n > self.left:
             n = self.left
@@ -226,7 +226,7 @@ cdef class FrameReader:
             free(out)
 
     cdef int collect(self, bytearray into) except -1:
-        """Add the part of the frame that is here to `into`."""
+        """Add the available part of the frame to `into`."""
         cdef Py_ssize_t before = len(into)
         cdef size_t n = self.end - self.at
         PyByteArray_Resize(into, before + <Py_ssize_t> min(n, self.left))

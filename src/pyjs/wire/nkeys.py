@@ -1,7 +1,7 @@
-"""Nkeys: Ed25519 keys as texts with their kind (user, account, ...), signatures and their checks.
+"""Nkeys: Ed25519 keys as texts that include their kind (user, account, ...), and signatures.
 
 The text of a public key is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
-That of a seed has two bytes before the key: the kind of a seed and the kind of its key share them.
+The text of a seed has two bytes before the key, which hold the kind of a seed and the kind of its key.
 
 Source: https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt and the nkeys library's README;
 tests/conformance/test_nkeys.py.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyjs.base.rng import Rng
 
-# Kinds: five bits, which are the first letter of the text.
+# Kinds: five bits, which determine the first letter of the text.
 ACCOUNT = 0 << 3  # A
 OPERATOR = 14 << 3  # O
 SERVER = 13 << 3  # N
@@ -31,19 +31,19 @@ NONCE_SIZE = 11  # bytes; 15 characters in INFO
 
 
 def public_key(text: str, kind: int) -> bytes | None:
-    """Return the 32 bytes of the key in `text`; None: not a key of that kind."""
+    """Return the 32 bytes of the key in `text`, or None if it is not a key of that kind."""
     found = _key_of_any_kind(text)
     return None if found is None or found[0] != kind else found[1:]
 
 
 def any_public_key(text: str) -> bytes | None:
-    """Return the 32 bytes of the key in `text`, of any kind that signs; None: not such a key."""
+    """Return the 32 bytes of the key in `text`, or None if it is not a key of a kind that signs."""
     found = _key_of_any_kind(text)
     return None if found is None or found[0] not in SIGNING else found[1:]
 
 
 def _key_of_any_kind(text: str) -> bytes | None:
-    """Return the byte of the kind and the 32 bytes of the key in `text`; None: not a key."""
+    """Return the byte of the kind and the 32 bytes of the key in `text`, or None if it is not a key."""
     if len(text) != TEXT_SIZE or not text.isascii():
         return None
     try:
@@ -91,7 +91,7 @@ def make_nonce(rng: Rng) -> str:
 
 
 def verifies(data: bytes, signature: bytes, key: bytes) -> bool:
-    """Return whether `signature` is that of `data` under `key`."""
+    """Return whether `signature` is the signature of `data` under `key`."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -105,7 +105,7 @@ def verifies(data: bytes, signature: bytes, key: bytes) -> bool:
 
 
 def signature_bytes(text: str) -> bytes | None:
-    """Return the bytes of a signature as clients send it, base 64 of either alphabet; None: invalid."""
+    """Return the bytes of a signature in base 64 of either alphabet, as sent by clients, or None if invalid."""
     if not text.isascii() or len(text) > 128:
         return None
     plain = text.rstrip("=").replace("+", "-").replace("/", "_")
@@ -116,6 +116,6 @@ def signature_bytes(text: str) -> bytes | None:
 
 
 def is_signed(nonce: str, signature: str, key: bytes) -> bool:
-    """Return whether `signature` (base 64 of either alphabet) is that of `nonce` under `key`."""
+    """Return whether `signature` (base 64 of either alphabet) is the signature of `nonce` under `key`."""
     made = signature_bytes(signature)
     return bool(nonce) and made is not None and verifies(nonce.encode(), made, key)

@@ -2,7 +2,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 cdef struct Msg:
-    # One publish. Every pointer is valid only during the call that got it.
+    # One publish. Every pointer is valid only during the call that received it.
     const char* subject
     const char* reply           # reply_len 0: none
     const char* body            # headers, then payload
@@ -12,11 +12,11 @@ cdef struct Msg:
     uint32_t reply_len
     uint32_t header_len         # 0: no headers
     uint32_t size               # header_len + payload length
-    bint split                  # the body does not follow the tail: composed by the server, body elsewhere
+    bint split                  # the body does not follow the tail: the message was composed by the server
     bint aliased                # the route was found by another subject than `subject` (JetStream deliveries)
     const char* found_by        # that other subject, if `aliased`
     uint32_t found_by_len
-    void* via                   # core.exchange.service.Hop: the service imports on the way here, NULL: none
+    void* via                   # core.exchange.service.Hop: the service imports passed so far; NULL: none
     uint64_t told               # one bit for each other server that has the message or must not get it
     void* origin                # the publishing session (borrowed), NULL: the server itself
     void* whole                 # bytes object (borrowed) equal to `body`, which receivers may keep; NULL: they copy
@@ -32,7 +32,7 @@ cdef enum Op:
     OP_INFO
     OP_OK
     OP_ERR
-    OP_BAD                      # no verb: -ERR 'Unknown Protocol Operation' and close
+    OP_BAD                      # unknown verb: -ERR 'Unknown Protocol Operation' and close
     OP_BAD_ARGS                 # wrong arguments of a known verb: close without -ERR
     OP_LINE_TOO_LONG
     OP_TOO_BIG                  # over max_payload

@@ -11,12 +11,12 @@ cdef class Parser:
     cdef const char* data           # this read
     cdef size_t size
     cdef size_t at                  # parsed so far
-    cdef char* kept                 # an operation that an earlier read cut
+    cdef char* kept                 # an operation split between reads
     cdef size_t kept_len
     cdef size_t kept_room
-    cdef size_t kept_need           # its whole length, 0: its control line is not complete yet
+    cdef size_t kept_need           # its whole length, 0: its control line is incomplete
     cdef bint kept_done             # the operation in `kept` was returned
-    cdef char* scratch              # a rebuilt tail, for lines that cannot be forwarded as they came
+    cdef char* scratch              # a rebuilt tail, for lines that cannot be forwarded unchanged
     cdef size_t scratch_room
 
     cdef void begin(self, const char* data, size_t n) noexcept nogil

@@ -1,11 +1,11 @@
 """The protocol parser: a cursor over received bytes.
 
-`begin` takes one read, `next` returns operation after operation until OP_NEED, `finish` copies an incomplete
+`begin` accepts one read, `next` returns operation after operation until OP_NEED, `finish` copies an incomplete
 operation so that the read's memory may be freed. Operations are parsed in place; only an operation that is split
 between reads is copied, with no more of the next read than it needs. Invariant: the same bytes give the same
-operations, however they are split into reads.
+operations, no matter how they are split into reads.
 
-Knows the grammar and the size limits and nothing else: no subscriptions, no replies. Grammar and the reaction to
+Knows only the grammar and the size limits: no subscriptions, no replies. Grammar and the reaction to
 each kind of wrong input as nats-server 2.15: tests/conformance/scenarios/protocol. Compiled: every message passes
 here (benchmarks/: core publish, 1-1).
 """
@@ -20,7 +20,7 @@ from pyjs.wire.ops cimport (
 )
 
 cdef enum:
-    MAX_ARGS = 5                # most arguments of a verb, plus one to detect too many
+    MAX_ARGS = 5                # maximum number of arguments of a verb, plus one to detect too many
     MAX_SIZE_DIGITS = 9
 
 cdef struct Arg:
@@ -29,7 +29,7 @@ cdef struct Arg:
 
 
 cdef inline int verb(const char* p, size_t n, const char* name, size_t m) noexcept nogil:
-    """Return 1: p starts with `name` (in lower case); 0: p is a prefix of it; -1: neither."""
+    """Return 1 if p starts with `name` (in lower case), 0 if p is a prefix of it, -1 otherwise."""
     cdef size_t i
     for i in range(m):
         if i == n:
@@ -80,7 +80,7 @@ cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t
 
 
 cdef inline long parse_size(const char* p, size_t n) noexcept nogil:
-    """Return the number in 1 to 9 ASCII digits; -1: another text."""
+    """Return the number in 1 to 9 ASCII digits, or -1 for any other text."""
     cdef size_t i
     cdef long value = 0
     if n == 0 or n > MAX_SIZE_DIGITS:
@@ -173,7 +173,7 @@ cdef class Parser:
                 return OP_NEED
 
     cdef int parse_one(self, const char* p, size_t n, size_t* used) noexcept nogil:
-        """Parse the operation at `p`. OP_NEED: it is incomplete; `kept_need` is its length, if known."""
+        """Parse the operation at `p`. OP_NEED means that it is incomplete; `kept_need` is its length, if known."""
         cdef int hit
         cdef char c = p[0] | 0x20
         self.kept_need = 0

@@ -1,4 +1,4 @@
-"""The header of the PROXY protocol, versions 1 and 2: where the client of a proxy comes from.
+"""The header of the PROXY protocol, versions 1 and 2: the address of a proxy's client.
 
     v1:  "PROXY " ("TCP4" | "TCP6") source destination source-port destination-port CRLF, or "PROXY UNKNOWN" ... CRLF
     v2:  signature(12) version(4) command(4) family(4) transport(4) size(16) | size bytes: source(4 or 16),
@@ -17,20 +17,20 @@ from dataclasses import dataclass
 
 PREFIX_V1 = b"PROXY "
 SIGNATURE_V2 = b"\r\n\r\n\x00\r\nQUIT\n"
-PREFIX_SIZE = 6  # bytes that tell the version
+PREFIX_SIZE = 6  # bytes that determine the version
 LINE_SIZE_MAX = 107  # of version 1, with CRLF
 FIXED_SIZE = 16  # of version 2
 VERSION_2 = 0x20
 LOCAL, PROXY = 0, 1
 UNSPECIFIED, IPV4, IPV6 = 0x00, 0x10, 0x20
 STREAM = 1
-SIZES = {IPV4: 12, IPV6: 36}  # the least of the addresses
+SIZES = {IPV4: 12, IPV6: 36}  # minimum size of the addresses
 INVALID = "invalid PROXY protocol header"
 UNSUPPORTED = "unsupported PROXY protocol feature"
 
 
 class BadHeader(ValueError):
-    """The header is invalid; the text says how."""
+    """The header is invalid; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class ProxyHeader:
     """A complete header."""
 
     size: int  # bytes before those of the client; 0: there is no header
-    ip: str = ""  # "": the proxy speaks for itself
+    ip: str = ""  # "": the proxy connects for itself
     port: int = 0
 
 
 def read_header(data: bytes) -> ProxyHeader | None:
-    """Return the header at the start of a connection; None: more bytes are needed.
+    """Return the header at the start of a connection, or None if more bytes are needed.
 
     Raises:
-        BadHeader: it is invalid.
+        BadHeader: the header is invalid.
     """
     prefix = data[:PREFIX_SIZE]
     if len(prefix) < PREFIX_SIZE:
@@ -59,7 +59,7 @@ def read_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """Return the text of the failure when an incomplete header gets no more bytes."""
+    """Return the error text for an incomplete header that gets no more bytes."""
     if len(data) < PREFIX_SIZE:
         return "failed to read protocol version"
     if data.startswith(PREFIX_V1):
@@ -76,7 +76,7 @@ def missing(data: bytes) -> str:
 
 
 def ends_between_parts(data: bytes) -> bool:
-    """Return whether an incomplete header ends where one of its parts does; texts of failures tell it."""
+    """Return whether an incomplete header ends at the end of one of its parts; error texts depend on it."""
     if data.startswith(PREFIX_V1) or len(data) in (0, PREFIX_SIZE, len(SIGNATURE_V2), FIXED_SIZE):
         return True
     return len(data) > FIXED_SIZE and (data[12] & 0x0F == LOCAL or data[13] & 0xF0 == UNSPECIFIED)

@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 cdef enum FrameKind:
-    FRAME_ACCOUNT = 1           # the name of an account, which gets the number of the header
+    FRAME_ACCOUNT = 1           # the name of an account, which gets the number in the header
     FRAME_INTEREST = 2          # the sender's subscriptions of one subject and queue group
     FRAME_MSG = 3
     FRAME_PING = 4
@@ -22,8 +22,8 @@ cdef enum:
     HEADER_SIZE = 12
     MSG_FIXED_SIZE = 24
     INTEREST_FIXED_SIZE = 8
-    FRAME_MAX = 67108864 + 1048576      # of a body: the largest max_payload, and its subjects
-    CONTROL_MAX = 1048576       # of every body but that of a message
+    FRAME_MAX = 67108864 + 1048576      # bytes of a body: the largest max_payload, and its subjects
+    CONTROL_MAX = 1048576       # bytes of any body except that of a message
 
 cdef struct FrameHeader:
     uint32_t size               # of the body
@@ -41,20 +41,20 @@ cdef struct MsgFixed:           # followed by subject, found_by, tail with body 
     uint32_t queues_len
 
 cdef struct InterestFixed:      # followed by subject and queue
-    uint32_t weight             # members of the queue group, or 1; 0: there is no subscription left
+    uint32_t weight             # members of the queue group, or 1; 0: no subscription is left
     uint32_t subject_len
 
 cdef class FrameReader:
     cdef const char* data
     cdef size_t left
-    cdef char* kept             # the begin of a frame that has not arrived whole
+    cdef char* kept             # the beginning of a frame that has not arrived completely
     cdef size_t kept_len, kept_room
-    cdef FrameHeader header     # of the frame found last
+    cdef FrameHeader header     # of the last frame found
     cdef const char* body
 
-    # Continue with a read; it must stay alive until `next` returns 0.
+    # Start a read, which must stay alive until `next` returns 0.
     cdef void begin(self, const char* data, size_t n) noexcept nogil
-    # 1: a frame is in `header` and `body`, valid until the next call. 0: the read is used up. -1: no frame.
+    # 1: a frame is in `header` and `body`, valid until the next call. 0: the read is used up. -1: not a frame.
     cdef int next(self) noexcept nogil
     cdef int next_kept(self) noexcept nogil
     cdef int refill(self, size_t want) noexcept nogil

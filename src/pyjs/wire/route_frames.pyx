@@ -1,16 +1,16 @@
 """Reader of the frames between servers of a cluster.
 
-A frame that lies whole in a read is not copied. The begin of another one is kept, and grows with the reads that
-follow. The size of a body is bounded before any memory is taken for it.
+A frame that is completely inside a read is not copied. The beginning of any other frame is stored, and completed by
+the following reads. The size of a body is checked before memory is allocated for it.
 
-Compiled: every message between servers (benchmarks/: 1-1 over a route).
+Compiled: every message between servers passes here (benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 cdef enum:
-    KEEP_ROOM = 65536           # memory that stays for the next frame
+    KEEP_ROOM = 65536           # memory that is kept for the next frame
 
 
 cdef inline bint is_valid(FrameHeader* header) noexcept nogil:
@@ -50,7 +50,7 @@ cdef class FrameReader:
         return 1
 
     cdef int next_kept(self) noexcept nogil:
-        """As `next`, for a frame whose begin is kept."""
+        """Do the same as `next`, for a frame whose beginning is stored."""
         cdef int found = self.refill(HEADER_SIZE)
         if found != 1:
             return found
@@ -64,7 +64,7 @@ cdef class FrameReader:
         return found
 
     cdef int refill(self, size_t want) noexcept nogil:
-        """Complete the kept bytes to `want`. 0: the read is used up; -1: no memory."""
+        """Complete the stored bytes to `want`. Return 0 if the read is used up, -1 if memory is short."""
         cdef size_t n = 0 if self.kept_len >= want else min(want - self.kept_len, self.left)
         cdef char* more
         if want > self.kept_room:
@@ -79,7 +79,7 @@ cdef class FrameReader:
         return self.kept_len >= want
 
     cdef int keep(self) noexcept nogil:
-        """Keep the rest of the read; -1: no memory."""
+        """Store the rest of the read; return -1 if memory is short."""
         cdef size_t n = self.left
         if n == 0:
             return 0

@@ -1,4 +1,4 @@
-"""Xkeys: Curve25519 keys, and messages that only the holder of one of two keys can read.
+"""Xkeys: Curve25519 keys, and messages that only the holders of two given keys can read.
 
 A sealed message: `xkv1`, nonce (24 bytes), NaCl box (X25519, XSalsa20, Poly1305).
 
@@ -46,10 +46,10 @@ class CurveKeyPair:
         return VERSION + bytes(Box(self._private, PublicKey(key)).encrypt(data, nonce))
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """Decrypt a message that the holder of the public key `sender` sealed.
+        """Decrypt a message sealed by the holder of the public key `sender`.
 
         Raises:
-            SealBroken: it was sealed for or by another key, or was changed.
+            SealBroken: the message was sealed for or by another key, or was changed.
         """
         from nacl.exceptions import CryptoError
         from nacl.public import Box, PublicKey

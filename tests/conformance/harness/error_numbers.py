@@ -152,10 +152,11 @@ NOT_ANSWERED = [
 
 HEAD = """# Errors of the JetStream API
 
-Requests are refused with number, code and text of nats-server 2.15:
-`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`. Texts in braces are filled in. Numbers
-from 20001 are of this server alone ([bulk-read.md](bulk-read.md)). The tests provoke each error of the first table on
-both servers (`tests/conformance/errors.md`); `tests/conformance/test_errors.py` has the few exceptions and why.
+Refusals have the number, code and text of nats-server 2.15:
+`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`. Names in braces stand for
+values. Only this server has numbers from 20001 on ([bulk-read.md](bulk-read.md)). The tests provoke each error of the
+first table on both servers (`tests/conformance/errors.md`), with the few exceptions in
+`tests/conformance/test_errors.py`.
 
 `python -m tests.conformance.harness.error_numbers` writes this page.
 
@@ -165,7 +166,7 @@ both servers (`tests/conformance/errors.md`); `tests/conformance/test_errors.py`
 |---|---|---|
 """
 MIDDLE = """
-## Errors of nats-server that no request gets
+## Errors of nats-server that this server never sends
 
 | err_code | code | description | reason |
 |---|---|---|---|

@@ -94,7 +94,7 @@ def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> No
 
 
 def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """Return a section, {} if it is not there. Raises OptionError."""
+    """Return a section, or {} if it is missing. Raises OptionError."""
     found = said.get(name, {})
     if not isinstance(found, dict):
         raise OptionError(f"{name} is no section; write [{name}] and its keys below")
@@ -124,7 +124,7 @@ def _text(key: str, value: object) -> str:
 
 
 def _texts(key: str, value: object) -> list[str]:
-    """Return the texts of a key that takes several. Raises OptionError."""
+    """Return the texts of a key that may have several. Raises OptionError."""
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise OptionError(f"{key}={value} is not allowed; allowed: a list of texts")

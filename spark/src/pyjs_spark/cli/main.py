@@ -2,8 +2,8 @@
 
 Results go to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
 2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
-reached, 5 `quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). What each kind of job is told and
-says is in its module of `lake`. Spark is started only when there is something to do with it.
+reached, 5 `quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). The keys and the output of each kind
+of job are in its module of `lake`. Spark is started only if the command has work for it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, with which service managers end a continuous run. It ends a command like Ctrl-C."""
+    """SIGTERM, which service managers send to stop a continuous run; it ends a command as Ctrl-C does."""
 
 
 @contextmanager
@@ -198,7 +198,7 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_watched(job: Job, said: argparse.Namespace) -> None:
-    """Refuse options of `run` that the file's kind does not take."""
+    """Refuse options of `run` that the file's kind of job does not have."""
     given = [name for name in ("status_file", "plot") if getattr(said, name, None) is not None]
     if given and not job.kind.is_watched:
         flags = " and ".join("--" + name.replace("_", "-") for name in given)

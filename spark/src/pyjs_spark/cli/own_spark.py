@@ -23,21 +23,23 @@ WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
 @contextmanager
 def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Yield a Spark session that ends with the block. An error of a worker is raised in its own form."""
-    # Errors of workers are told by the command, in one line; Spark would tell each with its stack, three times.
+    # The command reports errors of workers in one line; Spark would log each three times, with its stack.
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
     logging.root.addFilter(_is_told)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells what its callers are told, with stacks
+    logging.getLogger("py4j").setLevel(
+        logging.CRITICAL
+    )  # it logs the exceptions that its callers get, with stacks
     try:
         spark = sessions.session(name, master, **{**quiet, **settings})
         yield spark
     except SparkError:
         raise
-    except Exception as error:  # Py4JJavaError and its kin: the worker's error stands in the text
+    except Exception as error:  # Py4JJavaError and similar ones: their text contains the worker's error
         raise worker_error(str(error)) from error
     finally:
         if spark is not None:
-            with suppress(Exception):  # of a JVM that is gone by now; what it did is told already
+            with suppress(Exception):  # the JVM may be gone by now; its results are already reported
                 spark.stop()
         logging.root.removeFilter(_is_told)
 

@@ -1,9 +1,9 @@
 """The files that a cluster needs to run a job: this package as a zip, an application, and the line for spark-submit.
 
 The zip holds the Python files alone: `--py-files` carries no compiled code, so workers decode with the pure twin of
-the decoder. Spark finds a format by itself only where the package is installed, not where it came with --py-files; so
-the application registers it, as `pyjs_spark.session()` does. What workers need besides is a Python of the same
-version with pyarrow: the same environment on all machines, or one that is shipped (`--archives`, see docs/guide.md).
+the decoder. Spark finds a format by itself only if the package is installed, not if it came with --py-files; so
+the application registers it, as `pyjs_spark.session()` does. Workers also need a Python of the same
+version with pyarrow: the same environment on all machines, or a shipped one (`--archives`, see docs/guide.md).
 
 Knows no servers and starts nothing.
 """
@@ -23,7 +23,7 @@ from pyjs_spark.errors import OptionError
 ZIP = "pyjs_spark.zip"
 APPLICATION = "pyjs_pipeline.py"
 PACKAGES = ("pyjs_spark", "pyspark_jetstream")
-SAME_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same files make the same zip
+SAME_TIME = (1980, 1, 1, 0, 0, 0)  # so that equal files give equal zips
 PIPELINE = '''"""pyjs-pipeline as an application for spark-submit."""
 
 import sys
@@ -53,7 +53,7 @@ def package(folder: str) -> tuple[str, str]:
 def line(
     master: str, package: str, application: str, argv: Sequence[str], settings: Mapping[str, str]
 ) -> list[str]:
-    """Return the words of the command. Raises OptionError if `master` is not a cluster."""
+    """Return the command as a list of words. Raises OptionError if `master` is not a cluster."""
     if master.startswith("local"):
         raise OptionError(
             f"--master {master} is no cluster; name one, such as spark://host:7077, yarn or k8s://host:443"
@@ -66,7 +66,7 @@ def line(
 
 
 def _program() -> str:
-    """Return spark-submit as a shell here finds it."""
+    """Return the path of spark-submit that a shell would find here."""
     found = shutil.which("spark-submit")
     spec = importlib.util.find_spec("pyspark")
     if found or spec is None or spec.origin is None:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(job: Job, said: argparse.Namespace) -> int:
-    """Print the line of a job of any kind."""
+    """Print the command that submits a job of any kind."""
     options = [word for each in said.option for word in ("-o", each)]
     master = said.master or job.master
     if said.config is not None:
@@ -37,7 +37,7 @@ def run(job: Job, said: argparse.Namespace) -> int:
 
 
 def run_app(said: argparse.Namespace) -> int:
-    """Print the line of an application."""
+    """Print the command that submits an application."""
     if said.stream is not None or said.config is not None or said.option or said.server is not None:
         raise OptionError(
             f"--app {said.app} is in place of a pipeline; leave the pipeline and its options out"
@@ -51,7 +51,7 @@ def _print(
     said: argparse.Namespace, master: str, app: str | None, argv: Sequence[str], spark: Mapping[str, str]
 ) -> int:
     folder = os.path.abspath(said.to)
-    submit.line(master, "", "", (), {})  # what is wrong is told before anything is written
+    submit.line(master, "", "", (), {})  # reports errors before anything is written
     path, application = submit.package(folder)
     words = submit.line(master, path, app or application, argv, spark)
     if said.json:

@@ -1,8 +1,8 @@
 """Readers of `jetstream`: ranges in workers, and the plans of batches and of streaming queries.
 
-Where an object of this module lives: a batch reader plans in a process beside the driver and reads in a worker; the
+Where objects of this module live: a batch reader plans in a process beside the driver and reads in a worker; the
 planning half of a stream reader stays in one process for the life of its query, while `read` runs in workers on a
-pickled copy, so it may use only what does not change.
+pickled copy, so `read` may use only attributes that never change.
 
 No reader writes to the server or leaves anything there: progress is Spark's checkpoint, and `commit` does nothing
 (Spark never commits the last batch of a query that ends, so the server must not depend on it).
@@ -61,7 +61,7 @@ class RangeReader:
         return [RangePartition(self.range_of(span, subjects)) for span in spans]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's range; None is Spark's partition of an empty plan."""
+        """Read one task's range; Spark passes None as the only partition of an empty plan."""
         if partition.value is None:
             return iter(())
         return self._as_planned(self.messages(partition.value))
@@ -123,10 +123,10 @@ class JetStreamReader(DataSourceReader):
 
 
 class FilteringReader(JetStreamReader):
-    """A batch read that takes filters of the query into its plan."""
+    """A batch read whose plan uses filters of the query."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Any]:
-        """Keep the filters that the plan can use; return those that Spark has to apply."""
+        """Keep the filters that the plan can use; return those that Spark must apply."""
         self._bounds, rest = push(filters, self._reading.options.subjects)
         return rest
 
@@ -147,7 +147,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return one of the limits that the options set; `latestOffset` holds all of them.
 
-        Spark takes one limit and hands it back with every call, so any of them stands for all.
+        Spark accepts one limit and passes it back with every call, so it does not matter which one this is.
         """
         options = self._reading.options
         if options.max_rows_per_trigger is not None:
@@ -158,11 +158,11 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return ReadMinRows(options.min_rows_per_trigger)
         return ReadAllAvailable()
 
-    # Spark looks at the parameters to see whether a limit may be passed.
+    # Spark passes a limit only if the parameters allow one.
     def latestOffset(
         self, start: dict[str, object] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, object]:
-        """Return the end of the next batch; `start` itself if there is nothing new."""
+        """Return the end of the next batch, or `start` itself if there is nothing new."""
         planner = self._planner
         begin = offsets.from_json(start) if start is not None else planner.initial()
         is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)
@@ -184,7 +184,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target = self._planner.newest()
 
     def reportLatestOffset(self) -> dict[str, object]:
-        """Return the end of the streams, and what is lost, for the query's progress; no offset of a checkpoint."""
+        """Return the end of the streams and the losses for the query's progress; never stored in a checkpoint."""
         newest = offsets.to_json(self._planner.newest(), self._planner.cut)
         lost = self._planner.losses.counts
         return {**newest, "lost": dict(lost)} if lost else newest
@@ -199,7 +199,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._reading.rows(partition)
 
     def commit(self, end: dict[str, object]) -> None:
-        """Do nothing: the checkpoint knows, and the last batch of a query is never committed here."""
+        """Do nothing: the checkpoint has the progress, and Spark never commits the last batch of a query."""
 
     def stop(self) -> None:
         """Do nothing: the connection belongs to the process and ends with it."""

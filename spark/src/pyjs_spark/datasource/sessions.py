@@ -1,4 +1,4 @@
-"""Spark sessions for one machine: settings that fit it, and what must be installed before.
+"""Spark sessions for one machine: their settings, and checks that pyspark, pyarrow and Java are installed.
 
 Spark's own defaults are made for a cluster: 200 shuffle partitions (ten times slower for small aggregations on two
 cores), a web page, an address found by the host's name, and workers that run the first `python3` in PATH.
@@ -71,7 +71,7 @@ def activate(spark: Any) -> None:
 
 
 def _share_zip(spark: SparkSession) -> None:
-    """Name the zip that this package came in to all Python processes of the driver.
+    """Tell all Python processes of the driver which zip this package came in.
 
     The process that plans a streaming query gets no --py-files, and would not find the package.
     """
@@ -83,11 +83,11 @@ def _share_zip(spark: SparkSession) -> None:
 def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
     """Return a Spark session with `jetstream` registered; `conf` takes precedence over the defaults.
 
-    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If a session is there already, it
+    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If there already is a session, it
     is returned with those settings that can still change.
 
     Raises:
-        SparkMissing: there is no pyspark, no pyarrow, or no Java 17 or newer.
+        SparkMissing: pyspark, pyarrow, or a Java from version 17 on is missing.
     """
     made = make(app_name, master, conf)
     register(made)
@@ -104,7 +104,7 @@ def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession
     is_submitted = SUBMITTED in os.environ
     is_local = master.startswith("local") and not is_submitted
     if is_local:
-        # Workers find pyarrow and this package only in the Python that runs here.
+        # Workers find pyarrow and this package only in the Python of this process.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**(local_settings(cores_of(master)) if is_local else EVERYWHERE), **conf}
     builder = SparkSession.builder.appName(app_name)
@@ -145,14 +145,14 @@ def cores_of(master: str) -> int:
 
 
 def check_installed(master: str = "") -> None:
-    """Raise SparkMissing if pyspark, pyarrow or Java is not there, or too old; a Connect client needs no Java."""
+    """Raise SparkMissing if pyspark, pyarrow or Java is missing or too old; a Connect client needs no Java."""
     check_packages()
     if not master.startswith(CONNECT):
         check_java()
 
 
 def check_packages() -> None:
-    """Raise SparkMissing if pyspark or pyarrow is not there, or too old."""
+    """Raise SparkMissing if pyspark or pyarrow is missing or too old."""
     for name in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise SparkMissing(f"the package {name} is not installed; {INSTALL}")

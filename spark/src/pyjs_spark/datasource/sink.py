@@ -1,9 +1,9 @@
 """Writers of the data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
 A thin layer, like source.py: rows, frames, acknowledgements and progress are modules that know nothing of Spark. A
-writer is made beside the driver for each batch, pickled, and `write` runs in a worker for one partition. It is not
-told which batch that is; Spark leaves that and the query's id in local properties of the task, which is not
-documented, so that their absence is an error here and not a guess.
+writer is created beside the driver for each batch and pickled; `write` runs in a worker for one partition. Spark
+does not pass the number of the batch, but sets it and the query's id as local properties of the task. That is
+not documented, so their absence is an error here.
 
 Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each trap of it has a
 test in spark/tests/datasource/test_sink.py.
@@ -103,18 +103,18 @@ class JetStreamWriter(DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
-        """`is_unnamed`: nobody else knows the id of the sink, so its markers go when it ends."""
-        self.batch: int | None = None  # its number, where the one who writes knows it
+        """With `is_unnamed` nobody else knows the id of the sink, so its markers are removed when it ends."""
+        self.batch: int | None = None  # its number, if the caller knows it
         self._writing = PartitionWriter(options, plan)
         self._is_unnamed = is_unnamed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition, in a worker. In foreachBatch a sink with an id knows its batches."""
+        """Write one partition, in a worker. Within foreachBatch, a sink with an id knows the number of its batch."""
         batch = int(_property(BATCH_ID) or 0) if self.batch is None else self.batch
         return self._writing.write(iterator, self._writing.options.sink_id, batch, _partition())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All partitions are written."""
+        """Handle the end of all partitions."""
         self._writing.tell(messages)
         self._forget()
 
@@ -156,7 +156,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         return self._writing.write(iterator, sink_id, int(batch or 0), _partition())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All partitions of a micro-batch are written."""
+        """Handle the end of all partitions of a micro-batch."""
         self._writing.tell(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -93,9 +93,9 @@ class JetStreamSource(DataSource):
 
 
 def source_of(parallelism: int | None) -> type[JetStreamSource]:
-    """Return the source for a Spark with this `spark.default.parallelism`; None if it is not set.
+    """Return the source for a Spark whose `spark.default.parallelism` is `parallelism`, or None if it is not set.
 
-    Where a source plans, Spark tells it nothing of the session; so the class takes the number there.
+    The process in which a source plans does not know the session, so the class carries the number.
     """
     if parallelism is None:
         return JetStreamSource

@@ -57,7 +57,7 @@ def stream_reader(options: Options, fields: Sequence[SparkField], parallelism: i
 def _every_revision(
     options: Options, fields: Sequence[SparkField], parallelism: int
 ) -> tuple[EntryRanges, TablePlanner]:
-    """Return what reads and what plans the revisions of buckets, in their order."""
+    """Return the reader and the planner of the revisions of buckets."""
     projection, has_deletes = pick(fields, kv.TYPES, kv.NULLABLE), options.include_deletes is not False
     reading = EntryRanges(options, projection, has_deletes=has_deletes)
     return reading, TablePlanner(reading.options, api_of(options), parallelism)
@@ -75,7 +75,7 @@ class TablePlanner(Planner):
         return {name: replace(state, is_consumed=True) for name, state in found.items()}
 
     def _missing(self, name: str) -> StreamMissing:
-        """Return the error in the words of buckets."""
+        """Return the error for a bucket that does not exist."""
         is_store = bool(self.options.object_store)
         option, prefix = ("objectStore", buckets.OBJECT_PREFIX) if is_store else ("bucket", buckets.KV_PREFIX)
         there = lookup.stream_names(self._api, (f"{prefix}*",))
@@ -132,7 +132,7 @@ class LatestReader(DataSourceReader):
         """Return a task for each bucket."""
         options = self._reading.options
         names = TablePlanner(options, api_of(options)).names()
-        spans = [Span(name, 1, 1, "") for name in names]  # the range is all there is
+        spans = [Span(name, 1, 1, "") for name in names]  # the whole bucket is read
         return self._reading.ranges(spans, kv.filters(options.keys))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -157,7 +157,7 @@ class ObjectReader(DataSourceReader):
         )
 
     def partitions(self) -> list[InputPartition]:
-        """Return one task if there is anything."""
+        """Return one task, or none if there is nothing to read."""
         options = self._options
         ranges = RangeReader(options, self._listing.projection)
         found = [

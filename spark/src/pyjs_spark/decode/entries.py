@@ -2,8 +2,8 @@
 
 pyjs_spark_fast/entries.pyx is the same, compiled.
 A server's bulk read and the files of a store directory both come as entries (40 bytes each, as in an index file) and
-bytes with the records that they point to. Nothing is searched: every cell's place is known before a byte of it is
-read, and what no column asks for is not touched.
+bytes with the records to which they point. Nothing is searched: the place of every cell is known before a byte of it
+is read, and fields that no column needs are not read.
 
     record = length u32  kind u8  flags u8  subject_len u16  seq u64  ts i64  header_len u32  check u32
              [term u64 index u64]  subject  headers  payload  checksum u64
@@ -11,8 +11,8 @@ read, and what no column asks for is not touched.
 Records from a file are checked before they are used; the server has checked those that it sends. Knows no
 socket, no file and no Arrow schema: columns come out as wire.py says.
 
-This one works with numpy and pyarrow, a whole piece at a time: the records are taken as the cells of one array with
-the offsets [subject, headers, payload, end] of each, of which every fourth is a column.
+This one uses numpy and pyarrow for a whole piece at a time: the records are treated as the cells of one array with
+the offsets [subject, headers, payload, end] of each; every fourth cell belongs to the same column.
 
 Source: docs/storage-format.md, "Segments" and "Index files"; docs/bulk-read.md.
 """
@@ -47,14 +47,14 @@ assert ENTRY.itemsize == ENTRY_SIZE
 
 # Flags of an entry.
 MESSAGE = 1
-EXTENDED = 2  # term and index stand before the subject
+EXTENDED = 2  # term and index precede the subject
 ERASED = 4
 
 # Why add() returned.
 TAKEN = 0  # every entry is a row
 FULL = 2  # rows_max or size_max
-WRONG = 5  # the entry at hand does not follow the one before, or lies outside of the range
-DAMAGED = 7  # the record at hand is not the one that its entry tells of, or not whole
+WRONG = 5  # the entry does not follow the previous one, or is outside the range
+DAMAGED = 7  # the record does not match its entry, or is incomplete
 
 RECORD = struct.Struct("<IBBHQqII")
 HEAD_SIZE = RECORD.size
@@ -75,12 +75,12 @@ class Decoding(wire.Batched, Protocol):
         """Why add() returned."""
 
     def listen(self, low: int, high: int) -> None:
-        """Take sequences of [low, high) only."""
+        """Accept only sequences of [low, high)."""
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
         """Add rows for the entries from number `start` on; return the first one without a row (reason: `state`).
 
-        `data` has the records, and its first byte has the offset `base`; None: no column needs them. `check` CHAINED
+        `data` has the records from offset `base` on, or is None if no column needs them. `check` CHAINED
         verifies the checksum of each record, from the 8 bytes before it; ALONE verifies only the record's own check,
         and that it fits its entry.
         """
@@ -114,7 +114,7 @@ def hash_of(data: memoryview, at: int, length: int) -> int:
 
 
 def check_of(own: int) -> int:
-    """Return the check that a record with that hash has."""
+    """Return the check of a record with that hash."""
     return own & 0xFFFFFFFF or 1
 
 
@@ -139,7 +139,7 @@ class Decoder:
         self._begin()
 
     def listen(self, low: int, high: int) -> None:
-        """Take sequences of [low, high) only."""
+        """Accept only sequences of [low, high)."""
         self.last_seq = low - 1
         self._high = high
 

@@ -10,8 +10,8 @@ Knows no socket and no Arrow. Row `r` of a partition becomes
     id      = "Nats-Msg-Id: " (mark r | the row's own)
     place   = "Pyjs-Sink: " mark r        ; only of a row that has an id of its own
 
-and is acknowledged on the subject `inbox r`, so every acknowledgement identifies its row. Nothing is checked here:
-what may stand in a subject or a header is rows.py's business.
+and is acknowledged on the subject `inbox r`, so every acknowledgement identifies its row. Nothing is checked here;
+rows.py checks subjects and headers.
 
 Source: nats.docs "Client Protocol"; ADR-4 (headers); the PubAck of both servers, spark/tests/write/test_publish.py.
 """
@@ -27,9 +27,9 @@ from typing import NamedTuple
 from pyjs_spark import strict_json
 
 # Why Acks.decode() returned; the numbers are those of wire.py.
-NEED_MORE = 0  # the frame at hand is not whole
+NEED_MORE = 0  # the frame is incomplete
 OTHER = 1  # no plain acknowledgement: an error, or something else
-ENOUGH = 3  # no more than `enough` are waited for
+ENOUGH = 3  # at most `enough` rows still wait
 
 HEAD = b"NATS/1.0\r\n"
 ID = b"Nats-Msg-Id: "
@@ -146,17 +146,17 @@ def _offsets(view: memoryview, low: int, high: int) -> list[int]:
 
 
 class Acks:
-    """The rows that wait for their acknowledgement, and the acknowledgements that come."""
+    """The rows that wait for their acknowledgements, and the decoder of these."""
 
     def __init__(self, inbox: bytes) -> None:
-        """`inbox` is that of the framing."""
+        """Decode acknowledgements to `inbox`, that of the framing."""
         self.sid = 0
         self.state = NEED_MORE
         self.need = 1
         self.waiting = 0  # rows that are not acknowledged yet
         self.last_seq = 0  # the highest sequence of an acknowledgement
         self.duplicates = 0  # acknowledged as stored before
-        self.enough = 0  # decode() stops when so few are waited for
+        self.enough = 0  # decode() stops when at most this many rows wait
         self._inbox = inbox
         self._first = 0  # the row of the first flag
         self._flags = bytearray()  # 1: waits
@@ -254,7 +254,7 @@ class PubAck(NamedTuple):
 
 
 def pub_ack(payload: bytes) -> PubAck | None:
-    """Return the fields of an acknowledgement; None: it is not one."""
+    """Return the fields of an acknowledgement, or None if it is not one."""
     try:
         said = strict_json.loads(payload)
         error = said.get("error") or {}

@@ -1,7 +1,7 @@
 """Columns of the data source: names, types in Spark and in Arrow, and the check of a user's schema.
 
-Spark prunes no columns of a Python data source, so the user does, with `.schema("seq long, subject string")`:
-only these columns are decoded. Spark takes a batch only if its Arrow schema is exactly the one that it has derived
+Spark does not prune the columns of a Python data source. The user may, with `.schema("seq long, subject string")`:
+only these columns are decoded. Spark accepts a batch only if its Arrow schema is exactly the one that it derives
 from the Spark schema, nullability included.
 
     stream   the stream's name
@@ -120,7 +120,7 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
     """Return the columns of a schema: a StructType, or any list of fields with name, dataType and nullable.
 
     Raises:
-        SchemaError: a column that is not there, is there twice or has another type.
+        SchemaError: a column does not exist, is named twice or has another type.
     """
     if headers == "false" and any(field.name.lower() == "headers" for field in fields):
         raise SchemaError(

@@ -1,6 +1,6 @@
 """From the bytes of a pull's deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the same, compiled.
 
-A worker of a cluster may have only this one. Both take the same bytes to the same columns
+A worker of a cluster may have only this one. Both decode the same bytes to the same columns
 (spark/tests/decode/test_wire.py). Knows no socket and no Arrow: columns come out as the buffers of Arrow arrays.
 
     delivery = "MSG" SP subject SP sid SP reply SP size CRLF payload CRLF
@@ -28,12 +28,12 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
 # Why the decoder stopped.
-NEED_MORE = 0  # the frame at hand is not whole: `need` bytes from its first on
+NEED_MORE = 0  # the frame is incomplete: `need` bytes from its first on
 OTHER = 1  # no delivery of this subscription
 FULL = 2  # rows_max or size_max
 ENOUGH = 3  # everything that the pull request asked for
 DONE = 4  # the range is read: its last sequence came, or nothing is pending
-GAP = 5  # a delivery is missing or out of order: make a new consumer at last_seq + 1
+GAP = 5  # a delivery is missing or out of order: create a new consumer at last_seq + 1
 TOO_LARGE = 6  # a sequence above 2^63-1
 
 SEQ_MAX = 2**63 - 1
@@ -70,7 +70,7 @@ class Pumped(Protocol):
 
     @property
     def need(self) -> int:
-        """With NEED_MORE: bytes, from the returned position on, that the next step needs."""
+        """The bytes that the next step needs, from the returned position on; only with NEED_MORE."""
 
     def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
 
@@ -286,7 +286,7 @@ class Decoder:
         return self._rows.take()
 
     def _learn(self, chunk: bytes) -> bool:
-        """Store the pattern of this consumer's frames, from its first one; False: stopped before it."""
+        """Learn the pattern of this consumer's frames from its first one; return False if it stopped before that."""
         prefix = first_prefix(chunk, self.sid)
         if prefix:
             self._frame = re.compile(FRAME % (self.sid, re.escape(prefix)))

@@ -1,7 +1,7 @@
 """Key-value buckets as rows: columns, names of streams and subjects, and the meaning of an entry.
 
-A bucket is the stream KV_<bucket> with one subject for each key, and a revision is a sequence of it. Entries are told
-from deletions by headers: KV-Operation, written by the client that deletes or purges a key, and Nats-Marker-Reason,
+A bucket is the stream KV_<bucket> with one subject for each key; a revision is a sequence of it. Headers distinguish
+entries from deletions: KV-Operation, written by the client that deletes or purges a key, and Nats-Marker-Reason,
 written by a server when a key's TTL has passed.
 
 Subjects are `$KV.<bucket>.<key>`. A mirror under another name keeps those of its origin, so the second token is
@@ -34,8 +34,8 @@ TYPES = {
     "size": "int",
 }
 NULLABLE = ("value", "headers")
-EXTRA = ("created_ns", "headers", "size")  # only if a schema asks for them
-# The column of a message that each is made of; all of them also of the headers.
+EXTRA = ("created_ns", "headers", "size")  # only if the schema has them
+# The message column from which each is computed; all of them also need the headers.
 SOURCES = {
     "key": "subject",
     "value": "data",
@@ -63,7 +63,7 @@ class Entries:
     def columns(self) -> tuple[str, ...]:
         """Return the columns of messages that are needed."""
         asked = {SOURCES[name] for name in self.projection.columns if name in SOURCES}
-        asked |= {"subject"}  # tells keys apart
+        asked |= {"subject"}  # distinguishes keys
         if not self.has_deletes or {"operation", "value"} & set(self.projection.columns):
             asked |= {"headers"}
         return tuple(sorted(asked))

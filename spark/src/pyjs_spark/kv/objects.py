@@ -49,9 +49,9 @@ TYPES = {
     "content": "binary",
 }
 NULLABLE = ("description", "digest", "headers", "metadata", "link", "content")
-EXTRA = ("nuid", "deleted", "revision", "content")  # only if a schema asks for them
+EXTRA = ("nuid", "deleted", "revision", "content")  # only if the schema has them
 DIGEST = "SHA-256="
-PUTS_MAX = 3  # repeated reads of an object that is put again meanwhile
+PUTS_MAX = 3  # reads of an object that is put again during each read
 
 
 def filters(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -177,9 +177,9 @@ class ObjectContents:
         self._listing = listing
 
     def fill(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the row of an object with its content; of its newest put, if there was one since.
+        """Return the row of an object with its content, or with that of a newer put.
 
-        A link, and an object that was deleted, has none.
+        A link or a deleted object has none.
         """
         for _ in range(PUTS_MAX):
             if row["deleted"] or row["link"] is not None:
@@ -203,7 +203,7 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return the fault of the chunks ("": none) and the content."""
+        """Return the fault of the chunks ("" if there is none) and the content."""
         from pyjs_spark.read import pull  # needs pyarrow, which options do not
 
         chunks = replace(
@@ -221,7 +221,7 @@ class ObjectContents:
             parts += batch.column("data").to_pylist()
             size += sum(map(len, parts[-batch.num_rows :]))
             if size > row["size"]:
-                break  # more than was said: read no further
+                break  # more than the metadata say: stop
         content = b"".join(parts)
         if (len(parts), len(content)) != (row["chunks"], row["size"]):
             return f"{len(parts)} chunks of {len(content)} bytes are there", b""
@@ -251,7 +251,7 @@ class ObjectContents:
 
 
 def is_digest_of(digest: str | None, content: bytes) -> bool:
-    """Return whether this is the digest of the content; an object without one passes."""
+    """Return whether `digest` is that of the content; an object without a digest passes."""
     if not digest:
         return True
     try:

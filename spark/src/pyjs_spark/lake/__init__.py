@@ -1,1 +1,1 @@
-"""Archives of streams, and what is made of streams and archives."""
+"""Archives of streams, and jobs that use streams and archives."""

@@ -1,17 +1,17 @@
 """Archive of streams as Parquet files; the name of a file has its first and last sequence.
 
     <root>/stream=<name>/date=<UTC day>/seq=<first>-<last>.parquet    both numbers with 19 digits
-    <root>/stream=<name>/_archive.json      which stream it was, and with which options
+    <root>/stream=<name>/_archive.json      identity of the stream, and the options of the archive
     <root>/stream=<name>/_none/             empty files of such names, for ranges without a message
     <root>/stream=<name>/_tmp/              files that are being written
 
 The names alone record the progress: the next run reads the sequences that no file covers, and after a kill it writes
 the unfinished files again. A file covers its whole range of sequences, including those without a message. Ranges
-end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read, so that the same run
-made twice writes the same files. No file is ever changed; a complete file is renamed into place.
+end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read, so that a repeated
+run writes the same files. No file is ever changed; a complete file is renamed into place.
 
 One run at a time may write to an archive. Any engine reads it as a table partitioned by stream and date, without the
-files that begin with `_`. Root is a directory that all workers see, or a URI that pyarrow has a file system for
+files that begin with `_`. Root is a directory that all workers can access, or a URI that pyarrow supports
 (s3://, hdfs://, gs://).
 """
 
@@ -65,7 +65,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """One file of the archive, as its name says: sequences [low, high)."""
+    """One file of the archive, from its name: sequences [low, high)."""
 
     path: str
     low: int
@@ -82,7 +82,7 @@ class Holding:
     covered: tuple[
         tuple[int, int], ...
     ]  # [low, high) of each file, sorted; a table has one for all its files
-    said: Mapping[str, Any] | None  # _archive.json; None: this stream is not in the archive yet
+    said: Mapping[str, Any] | None  # _archive.json, or None while the archive does not have the stream
     files: int  # that hold its rows
 
     @property
@@ -101,7 +101,7 @@ def archive(
     """Write all messages that the archive lacks; return the new files.
 
     Raises:
-        OptionError: the archive was begun with other options.
+        OptionError: the archive has other options.
         DataLoss: messages were removed before they were archived (with failOnDataLoss), or the stream is another one.
     """
     return write(spark, root, options, plan(root, options, rows_per_file), watch)
@@ -203,7 +203,7 @@ def missing(
 
 
 def _check_lost(holding: Holding, options: Options) -> None:
-    """Raise DataLoss if messages after the archive's last one were removed, or those before it have changed."""
+    """Raise DataLoss if messages after the archive's last one were removed, or archived ones were replaced."""
     state = holding.state
     if wrong := lost_end(holding):
         raise DataLoss(f"stream {state.name}: {wrong}; give the archive another root")
@@ -215,7 +215,7 @@ def _check_lost(holding: Holding, options: Options) -> None:
 
 
 def lost_end(holding: Holding) -> str:
-    """Return the sentence about a stream that ends before its archive (a restore, a power failure), or ""."""
+    """Return a description if the stream ends before its archive (a restore, a power failure), or ""."""
     state = holding.state
     if not holding.covered or holding.next <= state.end:
         return ""
@@ -226,7 +226,7 @@ def lost_end(holding: Holding) -> str:
 
 
 def _check_same(root: str, holding: Holding, options: Options) -> None:
-    """Raise if the archive is of another stream, or was begun with other options."""
+    """Raise an error if the archive belongs to another stream or has other options."""
     found, state, ours = holding.said, holding.state, _claims(holding.state, options)
     if found is None:
         return
@@ -289,7 +289,7 @@ def write_days(
     if files:
         files[-1].close(what.high)
     for file in files:
-        sync(fs, file.path)  # before a name or a commit says that they are there
+        sync(fs, file.path)  # before a name or a commit makes them visible
     return files
 
 
@@ -347,7 +347,7 @@ def _publish(fs: Any, base: str, what: ReadRange, file: DayFile) -> Written:
 
 
 def _publish_none(fs: Any, base: str, what: ReadRange) -> Written:
-    """Cover a range without a message, so that it is not read again."""
+    """Write an empty file for a range without messages, so that it is not read again."""
     folder = f"{_stream_dir(base, what.stream)}/{NONE}"
     path = f"{folder}/{file_name(what.low, what.high)}"
     fs.create_dir(folder, recursive=True)
@@ -365,7 +365,7 @@ def _stream_dir(base: str, stream: str) -> str:
 
 
 def quoted(stream: str) -> str:
-    """Return the name of a stream as it stands in paths."""
+    """Return the name of a stream as it is in paths."""
     return quote(stream, safe="")
 
 
@@ -386,7 +386,7 @@ def named_files(root: str, stream: str) -> list[NamedFile]:
 
 
 def said(root: str, stream: str) -> dict[str, Any] | None:
-    """Return the properties of the archive; None: it has nothing of this stream."""
+    """Return the properties of the archive, or None if it has nothing of this stream."""
     system, base = file_system(root)
     path = f"{_stream_dir(base, stream)}/_archive.json"
     if not system.get_file_info(path).is_file:

@@ -1,11 +1,11 @@
-"""Archive as a streaming query: each micro-batch writes what came, by `Trigger.AvailableNow` or at an interval.
+"""Archive as a streaming query: each micro-batch writes the new messages, once or at an interval.
 
     spark.readStream.format("jetstream-archive")    plans and reads as `jetstream` does; its tasks write the files
-        .writeStream.foreachBatch(...)              commits them to the table; files of Parquet are there already
+        .writeStream.foreachBatch(...)              commits them to the table; Parquet files are already in place
 
 Progress is the archive's own, as for a run of `archive`: the names of the files, or the end that the table's last
-commit has set. So the query needs no checkpoint. A batch that is made again, by a query with one after a kill, writes
-what the archive lacks up to the end of the batch, and a commit is taken only where the table ends at its beginning.
+commit has set. So the query needs no checkpoint. A batch that is repeated after a kill, by a query with one, writes
+what the archive lacks up to its end, and a commit succeeds only if the table ends where it begins.
 The gaps of a killed run are filled by the first batch. One query or run at a time may write to an archive.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "jetstream-archive"
-FILES_PER_BATCH = 64  # about: a kill of a table's query costs one batch
+FILES_PER_BATCH = 64  # approximate; a kill of a table's query loses one batch
 
 
 def start(
@@ -50,10 +50,10 @@ def start(
     every: str = "",
     checkpoint: str = "",
 ) -> StreamingQuery:
-    """Start the query, which ends when it has what there is; with an interval `every` ("10 seconds") it goes on.
+    """Start the query. It ends after the present messages, or runs on with an interval `every` ("10 seconds").
 
     Raises:
-        OptionError, DataLoss: as lakes.archive; here before the query starts, later by the query.
+        OptionError, DataLoss: as lakes.archive, before the query starts; later the query itself fails.
     """
     lakes.plan(lake, options, rows_per_file)
     limited = replace(options, max_rows_per_trigger=rows_per_file * FILES_PER_BATCH)

@@ -1,6 +1,6 @@
-"""Compaction: small files of an archive become large ones, and streams become snapshots of their last messages.
+"""Compaction: merges small files of an archive, and writes snapshots of the last messages of streams.
 
-Files. Within one day, adjacent files become one, whose name covers the whole range:
+Files. Within one day, adjacent files are merged into one, whose name covers the whole range:
 
     seq=1-5, seq=6-10, seq=11-12 of date=2026-11-20    become    seq=1-12
 
@@ -8,13 +8,13 @@ Ranges still end at multiples of `rows_per_file`, at midnight and where somethin
 archive reads each range that no file covers, so a name must cover archived messages only. Ranges that are known to
 have no message (_none/) may lie between.
 
-A day changes at once: its folder is rebuilt beside the archive, with hard links of the files that stay, and takes
+A day changes atomically: its folder is rebuilt beside the archive, with hard links of the files that stay, and takes
 the place of the old one by one call (renameat2 with RENAME_EXCHANGE). A kill at any point leaves the day as it was or
-as it will be, never both and never less; the next run removes other remains from _tmp/. That call exists on Linux,
+as it will be; the next run removes other remains from _tmp/. That call exists on Linux,
 for local folders; others are refused.
 
 Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject (frames.latest). It is replaced
-whole by being renamed; _latest.json beside it has the stream's identity and the last sequence.
+atomically by a rename; _latest.json beside it has the stream's identity and the last sequence.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ AT_FDCWD = -100
 TIMES = "spark.sql.parquet.outputTimestampType"
 AGAIN = "remove it, and the next run of the archive writes it again"
 SNAPSHOT = "latest.parquet"
-TABLES = ("_delta_log", "metadata")  # folders of table formats, whose files have an order of their own
+TABLES = ("_delta_log", "metadata")  # folders of table formats, which manage their own files
 
 
 @dataclass(frozen=True, slots=True)
 class DayFiles:
-    """Files of one day that become one."""
+    """Files of one day to merge."""
 
     stream: str
     date: str  # the folder's name
@@ -67,7 +67,7 @@ class DayFiles:
 
     @property
     def name(self) -> str:
-        """Return the name of the file that they become."""
+        """Return the name of the merged file."""
         return file_name(self.low, self.high)
 
 
@@ -201,10 +201,10 @@ def _compact_day(spark: SparkSession, folder: Path, date: str, groups: list[DayF
 
 
 def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
-    """Write the rows of some files, by their sequences, to one.
+    """Write the rows of some files to one, in the order of their sequences.
 
     Raises:
-        SparkError: a file is damaged, or has other rows than its name says.
+        SparkError: a file is damaged, or its rows do not match its name.
     """
     rows = sum(_checked(path, files[0]) for path in files)
     part = write_one(spark.read.parquet(*(uri("", str(path)) for path in files)), target.parent)
@@ -218,7 +218,7 @@ def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
 
 
 def write_one(rows: DataFrame, folder: Path) -> Path:
-    """Write rows by their sequences to one Parquet file, in a folder of its own below `folder`; return its path."""
+    """Write rows, by sequence, to one Parquet file in a new folder below `folder`; return its path."""
     made, spark = folder / uuid.uuid4().hex, rows.sparkSession
     before = spark.conf.get(TIMES)
     spark.conf.set(TIMES, "TIMESTAMP_MICROS")  # its default has no statistics
@@ -232,7 +232,7 @@ def write_one(rows: DataFrame, folder: Path) -> Path:
 
 
 def _checked(path: Path, first: Path) -> int:
-    """Return the rows of a file, whose sequences are those that its name says, and its columns those of `first`."""
+    """Return the rows of a file; check that its sequences match its name, and its columns those of `first`."""
     import pyarrow.parquet as pq
 
     match = FILE.fullmatch(path.name)
@@ -249,7 +249,7 @@ def _checked(path: Path, first: Path) -> int:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two folders in one step. Raises OptionError where that cannot be done."""
+    """Exchange two folders in one step. Raises OptionError if the system cannot do that."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     names = os.fsencode(one), os.fsencode(other)
     done = -1 if call is None else call(AT_FDCWD, names[0], AT_FDCWD, names[1], EXCHANGE)
@@ -292,7 +292,7 @@ def snapshot(spark: SparkSession, job: Job) -> list[LatestSnapshot]:
 
 
 def _states(job: Job) -> list[StreamState]:
-    """Return the states of the streams, none of which has its archive in the same folder."""
+    """Return the states of the streams; refuse one whose archive is in the same folder."""
     root = str(job["target"])
     if "://" in root:
         raise OptionError(f"folder {root}: snapshots are written to local folders only")
@@ -315,7 +315,7 @@ def _snapshot(spark: SparkSession, job: Job, state: StreamState) -> LatestSnapsh
     schema = ", ".join(
         f"{name} {spark_type(name, job.options.include_headers)}" for name in ("stream", *kept)
     )
-    shutil.rmtree(folder / "_tmp", ignore_errors=True)  # what a killed run left
+    shutil.rmtree(folder / "_tmp", ignore_errors=True)  # the remains of a killed run
     (folder / "_tmp").mkdir(parents=True)
     ends = {state.name: (state.first_seq, state.end)}
     own = {name: value for name, value in job.given.items() if name.lower() in ("subjects", "includeheaders")}

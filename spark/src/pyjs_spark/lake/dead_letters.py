@@ -1,13 +1,13 @@
-"""Dead letters: messages that consumers gave up, joined from their advisories and the streams that hold them.
+"""Dead letters: messages that consumers gave up on, joined from advisories and the streams that have them.
 
 A server publishes an advisory when a message reaches its consumer's max_deliver, and when a client ends it (+TERM).
-Advisories are ordinary messages: a stream with these subjects keeps them, and is read as any other.
+Advisories are ordinary messages: a stream with these subjects stores them, and is read like any other.
 
     $JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.<stream>.<consumer>
     $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.<stream>.<consumer>
 
 Each names a message by its stream and sequence. Of each stream the range between its first and its last dead letter
-is read. A message that is newer than its advisory belongs to a stream that was re-created, and counts as gone.
+is read. A message that is newer than its advisory belongs to a re-created stream, and is treated as missing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SUBJECTS = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.> and $JS.EVENT.ADVISORY.
 
 
 def letters_of(spark: SparkSession, job: Job) -> DataFrame:
-    """Return the dead letters that the options of a job choose, with their messages."""
+    """Return the dead letters that the options of a job select, with their messages."""
     from pyspark.sql import functions as f
 
     advisories = job.read(spark)
@@ -54,7 +54,7 @@ def letters_of(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def _there(job: Job, ends: Iterable[Row]) -> dict[str, tuple[int, int]]:
-    """Return the ranges that the streams have of those in advisories, whose names anybody may have written."""
+    """Return the ranges of the advisories that streams have; an advisory may name any stream, even a missing one."""
     api = api_of(job.options)
     found: dict[str, tuple[int, int]] = {}
     for name, first, last in ends:

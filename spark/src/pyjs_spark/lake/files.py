@@ -1,4 +1,4 @@
-"""Files of pipelines beside their data, on a local disk or in any file system that pyarrow has.
+"""Files of pipelines beside their data, on a local disk or in any file system of pyarrow.
 
 Knows nothing of streams and Spark. A root is a folder, or a URI (s3://, hdfs://, gs://).
 """
@@ -29,7 +29,7 @@ def file_system(root: str) -> tuple[Any, str]:
 
 
 def uri(root: str, path: str) -> str:
-    """Return a path of a root's file system as Spark takes it."""
+    """Return a path of a root's file system in the form that Spark needs."""
     scheme, _, _ = root.partition("://")
     return f"{scheme}://{path}" if "://" in root else f"file://{path}"
 
@@ -42,7 +42,7 @@ def sync(system: Any, path: str) -> None:
 
 
 def write_text(root: str, name: str, text: str) -> None:
-    """Write a file below the root, and create the root if it is missing. The file appears whole."""
+    """Write a file below the root, atomically; create the root if it is missing."""
     system, base = file_system(root)
     system.create_dir(base, recursive=True)
     with system.open_output_stream(f"{base}/{name}.new") as out:

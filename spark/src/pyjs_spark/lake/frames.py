@@ -1,6 +1,6 @@
-"""Jobs on streams as functions from DataFrames to DataFrames: each returns a plan that a user could have written.
+"""Jobs on streams as functions from DataFrames to DataFrames; each returns an ordinary lazy plan.
 
-They take what `format("jetstream")` reads, from one stream or several, as a batch or out of an archive, and use no
+Their input is messages of `format("jetstream")`, from one stream or several, or those of an archive. They use no
 SparkContext, so they work over Spark Connect too.
 """
 
@@ -47,7 +47,7 @@ def gaps(messages: DataFrame) -> DataFrame:
 
 
 def duplicates(messages: DataFrame) -> DataFrame:
-    """Return the message ids of more than one message of a stream: their number, the first and the last sequence.
+    """Return each message id that a stream has more than once: the count, the first and the last sequence.
 
     `messages` has stream, seq and headers as a map.
     """
@@ -62,9 +62,9 @@ def duplicates(messages: DataFrame) -> DataFrame:
 
 
 def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
-    """Return the messages whose time is before that of an earlier message of their stream: stream, seq, back_ns.
+    """Return messages with an earlier time than a preceding message of their stream: stream, seq, back_ns.
 
-    Times of storing go back where a clock was set back; times of events (`column`) where they came out of order.
+    Times of storing go back if the clock was set back; times of events (`column`) if they came out of order.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -77,7 +77,7 @@ def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
 def event_times(messages: DataFrame, where: str) -> DataFrame:
     """Return stream, seq, ts_ns and event_ns, the time at `where` in each message: header:NAME or json:FIELD.
 
-    A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970, told apart by its size. Otherwise
+    A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970, distinguished by its size. Otherwise
     event_ns is null.
     """
     from pyspark.sql import functions as f
@@ -122,9 +122,9 @@ def _faults(batches: Iterator[pa.RecordBatch], schema: str | None) -> Iterator[p
 
 
 def compared(held: DataFrame, there: DataFrame) -> DataFrame:
-    """Return the sequences of an archive and of its stream that differ: seq, held_ns, there_ns; null: not there.
+    """Return the sequences that differ between an archive and its stream: seq, held_ns, there_ns; null if missing.
 
-    Both have seq and ts_ns. Two times under one sequence are two messages: the stream lost its end and went on.
+    Both have seq and ts_ns. Different times of one sequence mean different messages: the stream lost its end.
     """
     from pyspark.sql import functions as f
 
@@ -137,10 +137,10 @@ def compared(held: DataFrame, there: DataFrame) -> DataFrame:
 
 
 def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> DataFrame:
-    """Return rows of advisories about messages that consumers gave up; other advisories are left out.
+    """Return rows of advisories about messages that consumers gave up on; other advisories are left out.
 
-    With `messages` of the streams that they are of, each has its message beside it: subject, message_ts, headers and
-    data, null where the message is gone (`is_there`). One that is newer than its advisory is another message.
+    With `messages` of their streams, each row also has its message: subject, message_ts, headers and
+    data; null if the message is gone (`is_there`). A message that is newer than its advisory is another one.
     """
     from pyspark.sql import functions as f
 

@@ -1,8 +1,8 @@
 """Jobs of `pyjs-pipeline`: their keys in one table, read from a TOML file or from the command line.
 
-A kind of job is a row of the command's table. Its keys stand in the section [pipeline] of a file under their names,
-and on the command line as --name, or as a word without a name if they are positional. All of them are text here and
-are parsed by the same parsers as options are, so that both ways refuse the same values with the same words.
+A kind of job is a row of the command's table. Its keys are in the section [pipeline] of a file under their names,
+and on the command line as --name, or without a name if they are positional. All values are text here and
+use the parsers of options, so that both ways refuse the same values with the same texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OF_SERVERS = frozenset(name.lower() for name in uses.CONNECTION | uses.FILES | uses.PORTIONS)
-Said = Mapping[str, Any]  # the texts of keys; a list of them for a key that takes several
+Said = Mapping[str, Any]  # the texts of keys; a list of them for a key with several values
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Key:
 
     @property
     def is_flag(self) -> bool:
-        """Return whether the command line takes it without a value."""
+        """Return whether it has no value on the command line."""
         return self.parse is option_values.boolean
 
     def add(self, parser: argparse.ArgumentParser) -> None:
@@ -85,10 +85,10 @@ class Job:
     kind: JobKind
     options: Any  # Options of reading, or of the sink
     values: Mapping[str, Any]  # of all keys
-    given: Mapping[str, str]  # the options, as Spark takes them
+    given: Mapping[str, str]  # the options, in Spark's form
     spark: Mapping[str, str] = field(default_factory=dict)  # settings of the session
     catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg
-    made: Any = None  # what `check` makes of all that
+    made: Any = None  # the result of `check`
 
     @property
     def master(self) -> str:
@@ -152,9 +152,9 @@ class JobKind:
     text: str
     own_keys: tuple[Key, ...]
     run: Callable[[Job, Session], Outcome]
-    explain: Callable[[Job], Outcome]  # what `run` would do; changes nothing
+    explain: Callable[[Job], Outcome]  # describes what `run` would do; changes nothing
     check: Callable[[Job], object]  # refuses keys and options that do not go together; raises OptionError
-    status: Callable[[Job], Outcome] | None = None  # how far it is; None: it leaves nothing to show
+    status: Callable[[Job], Outcome] | None = None  # reports its progress; None if it leaves no state
     parse: Callable[[Said, Mapping[str, str]], tuple[dict[str, str], Any]] = read_options
     is_watched: bool = False  # a run keeps a status file and draws a plot when asked to
     has_catalog: bool = False  # reads or writes tables of Iceberg

@@ -22,7 +22,7 @@ __all__ = ["Lake", "archive", "check_installed", "look", "plan", "task_of", "wri
 
 
 def check_installed(kind: str) -> None:
-    """Raise SparkMissing if the library of a format is not there."""
+    """Raise SparkMissing if the library of a format is not installed."""
     if kind != "parquet":
         table.check_installed(kind)
 

@@ -24,13 +24,13 @@ class ArchiveProgress:
     next: int  # after the last archived sequence
     lag: int  # sequences that the next run writes
     lost: tuple[tuple[int, int], ...]  # removed before they were archived
-    other: str  # when the archive's stream was created, if the one that is there now is another; else ""
-    lost_end: str  # what is wrong, if the stream has less than the archive; else ""
+    other: str  # when the archive's stream was created, if the present stream is another one; else ""
+    lost_end: str  # a description, if the stream has less than the archive; else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One file of the next run; a range that passes midnight makes one for each day."""
+    """One file of the next run; a range that spans midnight has one for each day."""
 
     stream: str
     low: int

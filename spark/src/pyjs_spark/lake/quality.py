@@ -1,8 +1,8 @@
 """Quality of streams: gaps, duplicates, times, lateness and payloads; and whether an archive has all of it.
 
-Each check is a DataFrame of faults (frames.py) over what the options of a batch read choose (starts, ends, subjects).
-Lateness is the time from an event (taken from its message) to its storing; a message is out of order if an event that
-came before it in the stream is younger.
+Each check is a DataFrame of faults (frames.py) in the messages that a batch read would return with these options.
+Lateness is the time from an event (as in its message) to its storing. A message is out of order if an event that
+precedes it in the stream is newer.
 """
 
 from __future__ import annotations

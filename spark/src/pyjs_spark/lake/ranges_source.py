@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 NAME = "jetstream-files"
 AT_ONCE = 16  # ranges of the first job; each job is one step of the progress that is shown
-JOB_S = 10.0  # jobs that take less get more ranges
+JOB_S = 10.0  # the next job gets more ranges if one took less
 Task = Callable[[ReadRange, Report], list[Any]]  # returns dataclasses, one for each file
 
 
 class FilesSource(DataSource):
-    """Ranges of streams, written to files. Option `from` and `to` say which of the planned ones."""
+    """Ranges of streams, written to files. The options `from` and `to` select among the planned ones."""
 
     task: Task
     planned: Sequence[ReadRange] = ()

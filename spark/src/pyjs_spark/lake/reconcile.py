@@ -34,19 +34,19 @@ class Reconciled:
 
     files: int = 0
     rows: int = 0
-    checked: int = 0  # messages of the stream that were looked for
-    missing: int = 0  # messages of the stream that a file should have and has not
+    checked: int = 0  # messages of the stream that were compared
+    missing: int = 0  # messages of the stream that a file should have but has not
     missing_seqs: list[int] = field(default_factory=list)
     replaced: int = 0  # messages of the stream that have the sequence of another one in the archive
     replaced_seqs: list[int] = field(default_factory=list)
-    removed_since: int = 0  # rows whose message the stream has no more
+    removed_since: int = 0  # rows whose message is no longer in the stream
     missing_files: list[tuple[int, int]] = field(default_factory=list)  # not covered, though later ones are
     lost: list[tuple[int, int]] = field(default_factory=list)  # removed before they were archived
     doubled: list[tuple[int, int]] = field(default_factory=list)  # covered by two files
     damaged: list[dict[str, str]] = field(default_factory=list)
     lag: int = 0  # sequences after the archive's last one
-    other: str = ""  # when the archive's stream was created, if there is another one by now
-    lost_end: str = ""  # what is wrong, if the stream has less than the archive
+    other: str = ""  # when the archive's stream was created, if the present stream is another one
+    lost_end: str = ""  # a description, if the stream has less than the archive
 
     @property
     def loss(self) -> str:
@@ -138,7 +138,7 @@ def _doubled(files: list[NamedFile]) -> list[tuple[int, int]]:
 
 
 def _is_damaged(root: str, file: NamedFile, found: Reconciled) -> bool:
-    """Return whether a file cannot be read, or has other sequences than its name says; count its rows."""
+    """Return whether a file is unreadable, or its sequences differ from its name; count its rows."""
     try:
         rows, low, last = footer(root, file.path)
         why = ""

@@ -6,7 +6,7 @@
 
 `state` is running, done, failed or interrupted. A batch is one range of sequences, `lag` what the run has left of
 each stream, in sequences. The rate is that of the last ten seconds or so while it runs, and the mean at the end. The
-file is replaced whole, so a reader never sees a half of it. Time comes in as arguments; nothing here knows Spark.
+file is replaced as a whole, so a reader never sees half of it. Time comes in as arguments; nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Watch:
         self._trouble: OSError | None = None  # the file could not be replaced while tasks ran
 
     def __enter__(self) -> Watch:
-        if self._plot is not None:  # a place that cannot be written is told before hours of work
+        if self._plot is not None:  # an unwritable path is reported before hours of work
             _replace(self._plot, svg([], self._pipeline))
         self._tell("running")
         self._raise_trouble()

@@ -1,1 +1,1 @@
-"""A blocking client: sockets, login, requests, and how long it bears with a server."""
+"""A blocking client: sockets, login, requests, and retries."""

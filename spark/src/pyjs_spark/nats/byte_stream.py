@@ -1,7 +1,7 @@
 """A TCP or TLS connection as bytes: one reusable receive buffer, and a deadline for every wait.
 
 Knows no protocol. What was received and not yet used is `data[start:end]` of the buffer. The buffer grows to the
-largest frame that came in; nothing in it is kept past the next fill().
+largest frame received; its content is valid only until the next fill().
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyjs_spark.errors import BadCredentials, ConnectionLost
 from pyjs_spark.nats.settings import Address, ConnectSettings
 
 BUFFER_SIZE = 256 * 1024
-LARGE = 64 * 1024  # bytes still to come, from which on they are waited for together
+LARGE = 64 * 1024  # missing bytes from which on the read waits for all of them
 LEAST_MAX = 512 * 1024  # of these: the kernel must have room for them
 
 
@@ -26,15 +26,15 @@ class ByteStream:
         self.address = address
         self._timeout_s = timeout_s
         self.data = bytearray(BUFFER_SIZE)
-        self.start = 0  # first byte that nobody used yet
+        self.start = 0  # the first unused byte
         self.end = 0  # after the last byte received
         self.received = 0  # bytes so far: an increase proves that the server is alive
-        self._least = 1  # bytes that wake whoever waits
+        self._least = 1  # bytes at which a waiting read wakes up
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def start_tls(self, settings: ConnectSettings) -> None:
-        """Go on in TLS. Raises OSError (with ssl.SSLError), BadCredentials."""
+        """Switch to TLS. Raises OSError (ssl.SSLError is one), BadCredentials."""
         context = tls_context(settings)
         self._socket = context.wrap_socket(
             self._socket, server_hostname=settings.tls_hostname or self.address.host
@@ -43,13 +43,13 @@ class ByteStream:
     def send(self, data: bytes | memoryview) -> None:
         """Send everything. Raises ConnectionLost."""
         try:
-            self._socket.settimeout(self._timeout_s)  # what is left of the last wait may be next to nothing
+            self._socket.settimeout(self._timeout_s)  # the timeout of the last wait may be almost 0
             self._socket.sendall(data)
         except OSError as error:
             raise ConnectionLost(f"{self.address}: the connection broke while sending: {error}") from error
 
     def fill(self, need: int, deadline_s: float) -> bool:
-        """Receive until `need` unused bytes are there; return False when the deadline came first.
+        """Receive until there are `need` unused bytes; return False if the deadline comes first.
 
         Raises:
             ConnectionLost: the other side is gone.
@@ -62,7 +62,7 @@ class ByteStream:
         return True
 
     def fill_whole(self, need: int, silence_s: float) -> bool:
-        """Do the same as long as bytes come; return False when none came for so long."""
+        """Do the same, but wait as long as bytes come; return False after `silence_s` without any."""
         before = -1
         while before < self.received:
             before = self.received
@@ -71,7 +71,7 @@ class ByteStream:
         return False
 
     def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
-        """Receive once, of `missing` bytes some at least; return False when the deadline came first."""
+        """Receive at least a part of `missing` bytes, once; return False if the deadline comes first."""
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return False
@@ -84,13 +84,13 @@ class ByteStream:
                 return False
         self._wake_at(1)
         try:
-            self._receive_within(0.0, view)  # what came was not enough to be woken for
+            self._receive_within(0.0, view)  # some bytes came, but too few to wake up for
         except BlockingIOError:
             pass
         return False
 
     def _receive_within(self, wait_s: float, view: memoryview) -> None:
-        """Receive once. Raises ConnectionLost; TimeoutError, or BlockingIOError when it was not to wait."""
+        """Receive once. Raises ConnectionLost; TimeoutError, or BlockingIOError if `wait_s` is 0."""
         try:
             self._socket.settimeout(wait_s)
             count = self._socket.recv_into(view[self.end :])
@@ -113,7 +113,7 @@ class ByteStream:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def close(self) -> None:
-        """Close it; a second time does nothing."""
+        """Close it; does nothing if it is closed."""
         self._socket.close()
 
     def _make_room(self, need: int) -> None:

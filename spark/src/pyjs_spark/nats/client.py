@@ -1,7 +1,7 @@
 """One blocking connection to a NATS server: requests, and pull deliveries decoded straight into columns.
 
 No event loop and no thread: bytes are read while a call waits for an answer, and PINGs of the server are answered
-then. Frames of a decoder's subscription go to the decoder in bulk; every other frame is taken apart here, one by one.
+then. Frames of a decoder's subscription go to the decoder in bulk; all other frames are parsed here, one by one.
 
     MSG <subject> <sid> [reply] <size>\\r\\n<payload>\\r\\n
     HMSG <subject> <sid> [reply] <headers size> <size>\\r\\n<headers><payload>\\r\\n
@@ -39,8 +39,8 @@ from pyjs_spark.nats.settings import Address, ConnectSettings, parse_address
 REQUEST_SID = 1
 LINE_MAX = 1 << 20
 SHOWN = 200  # characters of a text of the server in an error
-DIGITS_MAX = 9  # of a size: no server takes such a message
-PAYLOAD_MAX = 64 << 20  # bytes of a message, unless the server says that it takes more
+DIGITS_MAX = 9  # of a size: no server accepts such a message
+PAYLOAD_MAX = 64 << 20  # bytes of a message, unless the server accepts more
 OVERHEAD = 1 << 20  # of a frame besides: its line, and headers that a server adds
 NOBODY = 503
 
@@ -73,15 +73,15 @@ class Reply:
 
 
 class Client:
-    """One connection. It is not made again by itself: after ConnectionLost, call reconnect()."""
+    """One connection. It does not reconnect by itself: after ConnectionLost, call reconnect()."""
 
     def __init__(self, settings: ConnectSettings) -> None:
         """Connect to one of the servers. Raises ServerUnreachable."""
         self.settings = settings
         self.info: dict[str, Any] = {}
-        self.pid = os.getpid()  # a connection belongs to the process that made it
-        self.connections = 0  # made so far: what a subscription belongs to
-        self._asked = 0  # requests so far; a number each, so that a late answer is told
+        self.pid = os.getpid()  # a connection belongs to the process that opened it
+        self.connections = 0  # opened so far; a subscription belongs to one of them
+        self._asked = 0  # requests so far; their numbers identify late answers
         self._last_sid = REQUEST_SID
         self._pongs = 0
         self._inbox = b""
@@ -115,7 +115,7 @@ class Client:
 
     @property
     def begun(self) -> int:
-        """Bytes of a frame that is not whole yet."""
+        """Bytes of a frame that is still incomplete."""
         return self._stream.end - self._stream.start
 
     @property
@@ -151,7 +151,7 @@ class Client:
         self._stream.send(b"UNSUB %d\r\n" % sid)
 
     def publish(self, subject: bytes, payload: bytes = b"", reply: bytes = b"", headers: bytes = b"") -> None:
-        """Send one message. `headers` is a whole block, NATS/1.0 and all."""
+        """Send one message. `headers` is a whole block, including NATS/1.0."""
         sizes = b"%d %d" % (len(headers), len(headers) + len(payload)) if headers else b"%d" % len(payload)
         line = b" ".join(filter(None, (b"HPUB" if headers else b"PUB", subject, reply, sizes)))
         self._stream.send(b"".join((line, b"\r\n", headers, payload, b"\r\n")))
@@ -163,7 +163,7 @@ class Client:
     def request(
         self, subject: str, payload: bytes = b"", *, headers: bytes = b"", timeout_s: float | None = None
     ) -> Reply:
-        """Ask and wait for the one answer.
+        """Send a request and wait for its answer.
 
         Raises:
             NoResponders, RequestTimeout, AccessDenied, ConnectionLost.
@@ -184,7 +184,7 @@ class Client:
         return answer
 
     def request_many(self, subject: str, payload: bytes, more: int, timeout_s: float) -> list[Reply]:
-        """Ask and collect stored messages until a status ends them; it is the last of the list.
+        """Send a request and collect stored messages up to the status that ends them, the last item of the list.
 
         Raises:
             RequestTimeout: no answer for `timeout_s`, or more than `more` answers.
@@ -197,14 +197,14 @@ class Client:
                 break
             if answer.subject == inbox:
                 answers.append(answer)
-                if answer.status:  # none of a stored message: a server takes it off what is published
+                if answer.status:  # stored messages have none
                     return answers
         raise RequestTimeout(
             f"{self.address}: {subject} did not end its answer after {len(answers)} messages"
         )
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Make one JetStream API request, `name` without prefix; raises ApiError if that is the answer."""
+        """Send a JetStream API request; `name` has no prefix. Raises ApiError if the answer is an error."""
         payload = json.dumps(body).encode() if body is not None else b""
         answer = self.request(f"{self.settings.api_prefix}.{name}", payload)
         found = self._parsed(answer.payload or b"{}")
@@ -217,7 +217,7 @@ class Client:
     def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
         """Feed `decoder` until it stops (None), or return a message of its subscription that it does not decode.
 
-        After None, `decoder.state` has the reason; NEED_MORE: the deadline passed.
+        After None, `decoder.state` has the reason: NEED_MORE if the deadline passed.
         """
         stream = self._stream
         while True:
@@ -242,9 +242,9 @@ class Client:
         return None
 
     def next_view(self, sid: int, deadline_s: float) -> tuple[bytes, memoryview] | None:
-        """Return subject and payload of the next message of a subscription; None at the deadline.
+        """Return subject and payload of the next message of a subscription, or None at the deadline.
 
-        The payload is not copied: it is gone with whatever is received next. Frames of others are taken apart or
+        The payload is not copied: it is valid until the next receive. Frames of other subscriptions are parsed or
         dropped, as everywhere here.
 
         Raises:
@@ -262,7 +262,7 @@ class Client:
         return None
 
     def _view(self, words: list[bytes], head_size: int) -> memoryview:
-        """Take a message without headers whose line is there."""
+        """Return the payload of a message without headers; its line has arrived."""
         stream = self._stream
         if not words[-1].isdigit() or len(words[-1]) > DIGITS_MAX:
             raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
@@ -284,7 +284,7 @@ class Client:
         raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
 
     def _fill_message(self, need: int) -> None:
-        """Wait for the rest of a message that has begun, however long it takes, as long as it comes."""
+        """Wait for the rest of a message as long as bytes of it arrive, even past the deadline."""
         self._check_need(need)
         if not self._stream.fill_whole(need, self.settings.timeout_s):
             raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
@@ -328,7 +328,7 @@ class Client:
         return True
 
     def _frame(self) -> Reply | None:
-        """Take one frame; return it if it is a message. Its line is there already."""
+        """Read one frame whose line has arrived; return it if it is a message."""
         stream = self._stream
         end = stream.data.find(b"\r\n", stream.start, stream.end)
         line = bytes(stream.data[stream.start : end])
@@ -367,7 +367,7 @@ class Client:
         return Reply(sid, words[1], reply, body[:headers_size], body[headers_size:])
 
     def _parsed(self, said: bytes) -> dict[str, Any]:
-        """Return the JSON object that the server sent. Raises ProtocolError: it is none."""
+        """Return the JSON object that the server sent. Raises ProtocolError if it is not one."""
         try:
             return strict_json.an_object(said)
         except ValueError:
@@ -399,9 +399,9 @@ _connected: dict[ConnectSettings, Client] = {}
 
 
 def connected(settings: ConnectSettings) -> Client:
-    """Return this process's connection for `settings`, made or proved alive just now.
+    """Return this process's connection for `settings`, which is new or has just answered.
 
-    A forked process makes its own: two readers of one socket would take each other's bytes.
+    A forked process opens its own: two readers of one socket would receive each other's bytes.
     """
     client = _connected.pop(settings, None)
     if client is not None and client.pid == os.getpid():

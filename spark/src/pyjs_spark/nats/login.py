@@ -40,7 +40,7 @@ def _shake_hands(stream: ByteStream, address: Address, settings: ConnectSettings
         raise ProtocolError(f"it answered {line[:40]!r}, which is no NATS server; is the port right?")
     info = _info(line)
     if not settings.tls_first and _wants_tls(address, settings, info):
-        if stream.start < stream.end:  # who stands between could have sent it, as if it came by TLS
+        if stream.start < stream.end:  # a man in the middle could have sent it, as if it came by TLS
             raise ProtocolError("it said more than INFO before TLS began")
         stream.start_tls(settings)
     stream.send(b"CONNECT %b\r\nPING\r\n" % json.dumps(connect_options(address, settings, info)).encode())
@@ -70,7 +70,7 @@ def _wants_tls(address: Address, settings: ConnectSettings, info: Info) -> bool:
 
 
 def connect_options(address: Address, settings: ConnectSettings, info: Info) -> Info:
-    """Return the JSON of CONNECT; secrets are looked up here and kept nowhere."""
+    """Return the JSON of CONNECT; secrets are read here and not stored."""
     options: Info = {
         "verbose": False,
         "pedantic": False,

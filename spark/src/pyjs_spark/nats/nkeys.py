@@ -3,7 +3,7 @@
     seed file   = text; the seed is the word that begins with SU
     seed        = base32( 18<<3 | 20>>5, (20&31)<<3, key: 32 bytes, crc: 2 bytes )   no padding
     public key  = base32( 20<<3, key: 32 bytes, crc: 2 bytes )                       "U..."
-    crc         = CRC-16/XMODEM of what stands before it, little-endian
+    crc         = CRC-16/XMODEM of the bytes before it, little-endian
     creds file  = the JWT and the seed, each between lines of dashes
 
 Source: nats-io/nkeys, doc "Decentralized JWT authentication".
@@ -42,7 +42,7 @@ class UserKey:
         return encoded(bytes([USER]) + self._key.public_key().public_bytes_raw())
 
     def sign(self, nonce: str) -> str:
-        """Sign the nonce of INFO, as CONNECT wants it."""
+        """Return the signature of the nonce of INFO, in the form for CONNECT."""
         return base64.urlsafe_b64encode(self._key.sign(nonce.encode())).rstrip(b"=").decode()
 
 

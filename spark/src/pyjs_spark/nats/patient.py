@@ -1,8 +1,8 @@
-"""API requests of a plan that outlive a lost connection and a server that restarts.
+"""API requests of a plan, repeated after a lost connection or a restart of the server.
 
-A streaming query asks the server many times a second for months; it should not end because the server was away for
-some seconds. But a server that never answered is told at once: there the address is wrong, or it does not run.
-Only requests that change nothing may be made this way, since each may be made twice.
+A streaming query asks the server many times a second for months; it should not end because the server was down for
+some seconds. But if no server ever answered, the error comes at once: the address is wrong, or it does not run.
+Only requests that change nothing may be sent this way, since each may be sent twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PatientApi:
 
     def __init__(self, settings: ConnectSettings, patience_s: float) -> None:
         self._settings = settings
-        self._patience_s = patience_s  # how long the server may be away
+        self._patience_s = patience_s  # how long the server may be unreachable
         self._has_answered = False
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

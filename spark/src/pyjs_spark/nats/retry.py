@@ -1,7 +1,7 @@
-"""How long to wait after a failure that may pass: the one policy of reads, writes and requests.
+"""Waits after temporary failures: one policy for reads, writes and requests.
 
-The pauses grow fast, for most failures are either over at once (a connection) or take seconds (a restart, the choice
-of a new leader). What passes is said by errors.is_passing().
+The pauses grow fast: most failures are either over at once (a connection) or last seconds (a restart, the choice
+of a new leader). errors.is_passing() tells which failures are temporary.
 """
 
 from __future__ import annotations

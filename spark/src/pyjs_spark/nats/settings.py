@@ -50,7 +50,7 @@ class ConnectSettings:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server of the list, taken apart."""
+    """One parsed address of the list of servers."""
 
     host: str
     port: int
@@ -66,7 +66,7 @@ class Address:
 
 
 def parse_address(server: str) -> Address:
-    """Take `nats://user:password@host:port`, or a part of it, apart.
+    """Parse `nats://user:password@host:port`, or a part of it.
 
     Raises:
         SparkError: it is not an address; the text does not repeat a password.
@@ -90,10 +90,10 @@ def parse_address(server: str) -> Address:
 
 
 def resolve_secret(name: str, value: str) -> str:
-    """Return the secret that `value` stands for: itself, `env:NAME` or `file:PATH`.
+    """Return the secret named by `value`: the value itself, or that of `env:NAME` or `file:PATH`.
 
     Raises:
-        BadCredentials: the variable or file is not there.
+        BadCredentials: the variable or file does not exist.
     """
     look_up: dict[str, Callable[[str], str]] = {"env": os.environ.__getitem__, "file": _text_of}
     kind, colon, where = value.partition(":")

@@ -1,7 +1,7 @@
 """One message as a direct get answers it.
 
-What a batched answer adds to the headers stands at their end, in this order: Nats-Stream, Nats-Subject,
-Nats-Sequence, Nats-Time-Stamp, Nats-Num-Pending, Nats-Last-Sequence. It is taken off again.
+A batched answer adds headers at the end, in this order: Nats-Stream, Nats-Subject,
+Nats-Sequence, Nats-Time-Stamp, Nats-Num-Pending, Nats-Last-Sequence. They are removed here.
 
 Source: ADR-31; both servers' answers are checked in spark/tests/read/test_direct.py.
 """

@@ -1,1 +1,1 @@
-"""Streaming queries, seen while they run: metrics for Prometheus, log lines, a progress bar."""
+"""Observers of running streaming queries: metrics for Prometheus, log lines, a progress bar."""

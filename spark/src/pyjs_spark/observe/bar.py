@@ -1,8 +1,8 @@
-"""A progress bar for a query that reads what there is and ends (Trigger.AvailableNow), by the library tqdm.
+"""A progress bar of tqdm for a query that reads all present messages and ends (Trigger.AvailableNow).
 
     orders:  60%|######    | 60000/100000 [00:12<00:08, 5000 sequences/s]
 
-The total is what the streams had when a batch ended, so it grows if messages come meanwhile.
+The total is the size of the streams at the end of the last batch, so it grows as messages arrive.
 """
 
 from __future__ import annotations

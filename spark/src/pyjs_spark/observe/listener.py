@@ -58,7 +58,7 @@ class QueryListener(StreamingQueryListener):
         self._each(lambda reporter: reporter.batch(done))
 
     def onQueryIdle(self, event: Any) -> None:
-        """Receive that a query waits: nothing has changed."""
+        """Ignore the report of an idle query."""
 
     def onQueryTerminated(self, event: Any) -> None:
         """Receive the end of a query."""
@@ -82,9 +82,9 @@ def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
 
 
 def measured(messages: DataFrame) -> DataFrame:
-    """Return messages of the format `jetstream` with their bytes and the newest `ts` counted as they pass.
+    """Return messages of the format `jetstream`, and have Spark observe their bytes and their newest `ts`.
 
-    Call it directly after `load()`: rows that a filter before it removes are not counted. Spark counts in its own
+    Call it directly after `load()`: rows that an earlier filter removes are not counted. Spark counts in its own
     operators (`DataFrame.observe`), in a batch as well as in a streaming query.
     """
     from pyspark.sql import functions as fn

@@ -27,7 +27,7 @@ OBSERVED = "jetstream"  # the observation that `measured` adds
 class QueryKey:
     """One run of one query."""
 
-    id: str  # the same after a restart from its checkpoint
+    id: str  # stays the same after a restart from its checkpoint
     run: str
     name: str  # "" if its user gave none
 
@@ -58,7 +58,7 @@ class BatchDone:
     seconds: float
     is_work: bool = True  # False: a report without a batch, of a query that waits
     size: int | None = None  # bytes of the payloads, where `measured` counted them
-    late_rows: int = 0  # behind the watermark: counted by Spark after it aggregated a part
+    late_rows: int = 0  # behind the watermark; Spark counts them after a partial aggregation
     state_rows: int = 0
     streams: tuple[StreamPart, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)  # seconds of each

@@ -112,7 +112,7 @@ class QueryMetrics:
         self._lost[query.run, part.stream] = part.lost
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Count a query that runs no more."""
+        """Count the end of a query."""
         self._of["running"].labels(query.label).set(0)
         if error:
             self._of["failures"].labels(query.label).inc()

@@ -1,6 +1,6 @@
 """Options of the data source: one table, and the parser of the texts that Spark passes.
 
-Checked on the driver when the data source is made, before any job. Names are case-insensitive, as everywhere in
+They are checked on the driver when the data source is created, before any job. Names are case-insensitive, as in
 Spark. Secrets given as `env:NAME` or `file:PATH` are kept in that form: the client resolves them where it runs,
 so that no secret travels in a plan.
 """
@@ -27,28 +27,28 @@ LATEST = Position("latest")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name for users, where its value goes, and what makes a value of the text."""
+    """One option: its name for users, its field, and its parser."""
 
     name: str
     target: str  # a field of Options, or "connect." and a field of ConnectSettings
     parse: Parser
-    is_secret: bool = False  # the value, which may hold a password, never stands in an error
+    is_secret: bool = False  # the value may hold a password, so errors do not show it
     alias: str = ""  # another name, by which users of Spark's Kafka source know it
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, as options have them that Spark hands over."""
+        """All names, in the form in which Spark passes options."""
         return tuple(name.lower() for name in (self.name, self.alias) if name)
 
 
 def option(name: str, parse: Parser, default: object = MISSING, *, alias: str = "") -> Any:
-    """Return the field of one option: what the text of `name` becomes, and what it is where nothing is said."""
+    """Return the field of one option: its name, parser and default."""
     stated = {"name": name, "parse": parse, "alias": alias}
     return field(metadata=stated) if default is MISSING else field(default=default, metadata=stated)
 
 
 def stated_in(kind: type[Any]) -> tuple[Option, ...]:
-    """Return the options that the fields of a dataclass state."""
+    """Return the options that the fields of a dataclass define."""
     return tuple(Option(target=each.name, **each.metadata) for each in fields(kind) if each.metadata)
 
 
@@ -65,13 +65,15 @@ class Options:
     )
     # Of a batch alone; seq exclusive.
     ending_offsets: Position = option("endingOffsets", values.position("latest"), LATEST)  # noqa: RUF009
-    starting_ns: int | None = option("startingTimestamp", values.moment, None)  # goes before the offsets
+    starting_ns: int | None = option(
+        "startingTimestamp", values.moment, None
+    )  # has precedence over the offsets
     ending_ns: int | None = option("endingTimestamp", values.moment, None)  # exclusive
     # The same for each stream, in ns.
     starting_times: tuple[tuple[str, int], ...] = option("startingOffsetsByTimestamp", values.moments, ())
     ending_times: tuple[tuple[str, int], ...] = option("endingOffsetsByTimestamp", values.moments, ())
     fail_on_data_loss: bool = option("failOnDataLoss", values.boolean, True)
-    # None: spark.default.parallelism or 8, of a worthwhile size
+    # None: spark.default.parallelism or 8, fewer for small ranges
     min_partitions: int | None = option("minPartitions", values.count(high=100_000), None)
     max_records_per_partition: int = option(
         "maxRecordsPerPartition", values.count(), values.RECORDS_PER_PARTITION
@@ -99,7 +101,7 @@ class Options:
     buckets: tuple[str, ...] = option("bucket", values.bucket_names, ())
     keys: tuple[str, ...] = option("keys", values.subjects, ())  # server-side filter; (): all
     include_history: bool = option("includeHistory", values.boolean, False)
-    # None: only where changes are read
+    # None: only for a stream of changes
     include_deletes: bool | None = option("includeDeletes", values.boolean, None)
     object_store: str = option("objectStore", values.bucket_name, "")  # a listing of this bucket's objects
     objects: tuple[str, ...] = option("objects", values.words, ())  # names; (): all
@@ -113,7 +115,7 @@ class Options:
 
     @property
     def place(self) -> StoreDirectory | None:
-        """The store directory to be read, None: a server."""
+        """The store directory to read, or None to read from a server."""
         return StoreDirectory(self.path, self.account, self.key_file) if self.path is not None else None
 
     def transport(self) -> dict[str, Any]:
@@ -233,7 +235,7 @@ def value_of(option: Option, said: str) -> object:
 
 
 def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse values that are fine alone but not beside each other."""
+    """Refuse values that are valid alone but not together."""
     check_connect(said)
     _check_place(said, parsed)
     _check_mode(said, parsed)
@@ -259,7 +261,7 @@ def check_connect(said: set[str]) -> None:
 
 
 def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse options of a server beside a store directory, and the other way round."""
+    """Refuse options for a server together with a store directory, and vice versa."""
     if "path" not in said:
         for name in sorted({"account", "keyFile"} & said):
             raise OptionError(
@@ -280,7 +282,7 @@ def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse options of requests that this mode of reading does not make."""
+    """Refuse options for requests that this read mode does not send."""
     mode = str(parsed.get("read_mode", "auto"))
     for name in {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ()):
         if name in said:
@@ -288,7 +290,7 @@ def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def check_batch(options: Options) -> None:
-    """Refuse what makes no sense in a batch read. Raises OptionError."""
+    """Refuse options that make no sense in a batch read. Raises OptionError."""
     if options.buckets and not options.include_history:
         table_options.check_latest(options)
     else:
@@ -302,7 +304,7 @@ def check_batch(options: Options) -> None:
 
 
 def check_stream(options: Options) -> None:
-    """Refuse what makes no sense in a streaming read. Raises OptionError."""
+    """Refuse options that make no sense in a streaming read. Raises OptionError."""
     table_options.check_stream(options)
     _check_consumer(options)
     if options.pushdown:
@@ -325,7 +327,7 @@ def _refuse(options: Options, names: tuple[str, ...], where: str) -> None:
 
 
 def _check_consumer(options: Options) -> None:
-    """Refuse a read by consumers with filters that no server takes for one. Raises OptionError."""
+    """Refuse a read by consumers whose filters no server accepts for one consumer. Raises OptionError."""
     name, chosen = ("keys", options.keys) if options.buckets else ("subjects", options.subjects)
     if options.read_mode != "consumer":
         return

@@ -1,4 +1,4 @@
-"""Options of tables that are made of streams, buckets and object stores: which go together, and which do not.
+"""Options of buckets and object stores: which ones may be combined, and with which kind of read.
 
 Their streams have names of their own: KV_<bucket> and OBJ_<bucket>.
 """
@@ -15,7 +15,7 @@ from pyjs_spark.options.values import Position
 if TYPE_CHECKING:
     from pyjs_spark.options.reading import Options
 
-WHAT = ("stream", "bucket", "objectStore")  # one of them says what is read
+WHAT = ("stream", "bucket", "objectStore")  # one of them selects the source
 OF_REVISIONS = (
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "minPartitions", "maxRecordsPerPartition",
@@ -36,7 +36,7 @@ INSTEAD = {
 
 
 def check(said: set[str]) -> None:
-    """Refuse options that belong to another kind of read than the one that is asked for. Raises OptionError."""
+    """Refuse options of another kind of read than the requested one. Raises OptionError."""
     what = [name for name in WHAT if name in said]
     if len(what) > 1:
         raise OptionError(f"options {what[0]} and {what[1]} both say what to read; give one")
@@ -85,7 +85,7 @@ def check_latest(options: Options) -> None:
 
 
 def check_stream(options: Options) -> None:
-    """Refuse what cannot be a streaming read. Raises OptionError."""
+    """Refuse options that a streaming read cannot have. Raises OptionError."""
     if options.object_store:
         raise OptionError("option objectStore is a batch read only; use spark.read, not spark.readStream")
     if options.include_history:

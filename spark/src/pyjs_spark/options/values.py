@@ -1,7 +1,7 @@
-"""Parsers of option values: from the text that Spark hands over to a checked Python value.
+"""Parsers of option values: from Spark's text to a checked Python value.
 
-Spark gives every option as text. A parser takes that text and returns the value, or raises ValueError whose
-text says what is allowed; `reading.py` puts the name of the option and the value before it.
+Spark gives every option as text. A parser returns the value of that text, or raises ValueError whose
+text names the allowed values; `reading.py` puts the name of the option and the value before it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pyjs_spark import strict_json
 from pyjs_spark.subjects import covers, is_subject
 from pyjs_spark.times import NS_PER_MS, TIME, parse_rfc3339
 
-SEQ_MAX = 2**63 - 1  # what a signed 64-bit column of Spark can hold
-RECORDS_PER_PARTITION = 500_000  # unless told otherwise
+SEQ_MAX = 2**63 - 1  # the largest value of a signed 64-bit column of Spark
+RECORDS_PER_PARTITION = 500_000  # the default
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-SECONDS_MAX = 3650 * SECONDS["d"]  # more does not fit where sockets and servers count it
+SECONDS_MAX = 3650 * SECONDS["d"]  # sockets and servers cannot represent more
 SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
@@ -91,7 +91,7 @@ def byte_size(value: str) -> int:
 
 
 def words(value: str) -> tuple[str, ...]:
-    """Return the parts of a comma list, without those that are said twice."""
+    """Return the parts of a comma-separated list, without repetitions."""
     parts = [part.strip() for part in value.split(",")]
     if not all(parts):
         raise ValueError("a comma list without empty parts")
@@ -126,7 +126,7 @@ def bucket_name(value: str) -> str:
 
 
 def subjects(value: str) -> tuple[str, ...]:
-    """Return subjects to filter by, without those that another one covers; () if that is all of them."""
+    """Return subjects to filter by, without those that another one covers; () if they cover everything."""
     parts = words(value)
     if not all(is_subject(part) for part in parts):
         raise ValueError("subjects, comma separated, with tokens between dots and the wildcards * and >")

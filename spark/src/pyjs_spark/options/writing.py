@@ -1,7 +1,7 @@
-"""Options of writing: one table like that of reading, and what it makes of the texts that Spark hands over.
+"""Options of writing: a table like that of reading, and its parser for the texts from Spark.
 
 The options of the connection are those of reading. The others do not mix: an option of reading is refused in a
-write and the other way round, so that none is accepted and ignored.
+write and vice versa, so that none is accepted and ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _subject(value: str) -> str:
 
 
 def subject_fault(value: str) -> str:
-    """Return why a text cannot be the subject of a message; "" if it can."""
+    """Return the reason why a text cannot be the subject of a message, or "" if it can."""
     if not value:
         return "no character"
     if re.search(r"[\x00-\x20\x7f]", value):
@@ -72,15 +72,15 @@ def _delivery(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Everything that one write was told, checked."""
+    """The checked options of one write."""
 
-    stream: str = option("stream", _stream)  # every message must be stored by this one
+    stream: str = option("stream", _stream)  # the target; it must store every message
     connect: ConnectSettings = field(default_factory=ConnectSettings)
     subject: str = option("subject", _subject, "", alias="topic")  # of all messages; "": column subject
     msg_id_column: str = option("msgIdColumn", values.text, "")  # "": column msg_id, if there is one
     # header: a Nats-Msg-Id among the headers is the id
     msg_id: str = option("msgId", values.one_of("auto", FROM_HEADERS), "auto")
-    sink_id: str = option("sinkId", _key, "")  # "": of the query, or one of its own for each batch write
+    sink_id: str = option("sinkId", _key, "")  # "": that of the query, or a new one for each batch write
     delivery: str = option("delivery", _delivery, EXACTLY_ONCE)
     progress_bucket: str = option("progressBucket", _key, "pyjs-sinks")
     expected_stream: bool = option(
@@ -97,11 +97,11 @@ READ_ONLY = {name: option.name for option in TABLE for name in option.names if n
 WRITE_ONLY = {
     name: option.name for name, option in BY_NAME.items() if option not in TABLE and name != "stream"
 }
-SPARKS = ("checkpointlocation", "queryname")  # of a streaming query; Spark uses them and hands them on
+SPARKS = ("checkpointlocation", "queryname")  # of a streaming query; Spark uses them and passes them on
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Return whether these options can only be meant for a write: Spark passes them without that information."""
+    """Return whether these options belong to a write; Spark passes options without telling which they are for."""
     return any(_means_writing(name.lower()) for name in given)
 
 

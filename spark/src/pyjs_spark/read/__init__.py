@@ -1,1 +1,1 @@
-"""Ranges of sequences: how they are planned, and how their messages are read."""
+"""Plans of ranges of sequences, and reads of their messages."""

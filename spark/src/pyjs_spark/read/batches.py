@@ -17,7 +17,7 @@ def decoded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class BatchMaker:
-    """Makes the batches of one range; their schema is arrow_schema()."""
+    """Creates the batches of one range; their schema is arrow_schema()."""
 
     def __init__(self, what: ReadRange) -> None:
         self._schema = arrow_schema(what.columns, what.headers)

@@ -1,22 +1,22 @@
 """Messages of one range by bulk read: chunks of raw records with an entry that locates each.
 
-Our own servers offer it ($JS.API.PYJS.BULK.READ), on streams that allow direct gets. A request is answered with some
-chunks and then forgotten; the next one goes out when the last chunk of the one before has come, before that is
-decoded, and none is outstanding while the caller has a batch: a caller that is slow for minutes then has no bytes on
-their way to it. Nothing is left on the server, so the read may be repeated.
+pyjs-server offers it ($JS.API.PYJS.BULK.READ), on streams that allow direct gets. A request is answered with some
+chunks and then forgotten. The next one is sent when the last chunk of the previous one has arrived, before that is
+decoded, and none is outstanding while the caller has a batch: if a caller is slow for minutes, the server has no
+bytes for it. Nothing is left on the server, so the read may be repeated.
 
-On the host of the server entries alone are asked for, and the records are read from its files, each checked; what
-does not check out (a file may be rewritten meanwhile, or not be written yet) comes over the connection. Where no
-column needs the records, the entries are enough.
+On the host of the server, only entries are requested, and the records are read from its files, each checked. A record
+that fails the check (the file may just have been rewritten, or not written yet) comes over the connection. If no
+column needs the records, the entries suffice.
 
-Records that come over the connection are checked here, so that the server need not; where one does not check out the
-server is asked to look itself: it knows whether that is damage, and tells its operator.
+Records that come over the connection are checked here, so that the server need not. If one fails the check, the
+server is asked to check it: it can tell whether that is damage, and reports it.
 
     chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
 
-Every message of [first, next) that is there and asked for is in a chunk, and the stream's first sequence at that
-moment: so trimming is told from deletions without another request.
+A chunk has every existing message of [first, next) that was requested, and the stream's first sequence at that
+moment: this distinguishes trimming from deletions without another request.
 
 Source: docs/bulk-read.md.
 """
@@ -199,7 +199,7 @@ class _Read:
                 pass
 
     def _fill(self) -> bool:
-        """Read until the batch is full; False: until the range is read."""
+        """Read until the batch is full; return False at the end of the range."""
         while not self._is_over:
             try:
                 if self._chunk is None:
@@ -262,7 +262,7 @@ class _Read:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _next_chunk(self) -> Chunk | None:
-        """Request the chunk after the next, and return the next one; None: it belongs to no request."""
+        """Request the chunk after the next, and return the next one, or None if it belongs to no request."""
         if self._kept:
             return self._known(parse_chunk(memoryview(self._kept.popleft())))
         if not self._is_waiting:

@@ -43,7 +43,7 @@ TRIES = 4  # of a direct get that mirrors answer; then the leader is asked, for 
 END_OF_BATCH = 204
 NOT_FOUND = 404
 NO_RESOURCES = 500  # pyjs-server has no descriptor or memory left to read it
-LATER = 503  # the code of what is worth another try
+LATER = 503  # the code of an error that is worth another attempt
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -121,7 +121,7 @@ class _Read:
             self._losses.of_batch(info, low, high, missing)
 
     def _is_same(self, info: dict[str, Any] | None) -> bool:
-        """Return whether the planned stream is there; raise if it is not and that matters."""
+        """Return whether the planned stream exists; raise if it does not and that matters."""
         created = self._what.created
         if info is not None and created in ("", info["created"]):
             return True

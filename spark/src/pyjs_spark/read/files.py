@@ -127,7 +127,7 @@ class _Read:
             self._losses.of_batch(info_of(again), low, high, segment.messages)
 
     def _wanted(self, contents: Contents, image: Image) -> Any:
-        """Return the entries of messages that are there, in the range and of the subjects asked for."""
+        """Return the entries of existing messages in the range with one of the requested subjects."""
         rows = self._found.live(contents.entries)
         bounds = np.array([max(self._what.low, self.decoder.last_seq + 1), self._what.high], np.uint64)
         first, last = np.searchsorted(rows["seq"], bounds)

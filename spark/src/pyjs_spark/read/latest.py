@@ -43,7 +43,7 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
 
     Raises:
         StreamMissing: there is no such stream.
-        ReadStalled, ServerUnreachable and other SparkErrors: the server does not get any further.
+        ReadStalled, ServerUnreachable and other SparkErrors: the server makes no progress.
     """
     assert "subject" in what.columns
     assert what.subjects
@@ -55,7 +55,7 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
 
 
 def apart(subjects: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the subjects in groups in which no two overlap: a server takes no other filters for one consumer."""
+    """Return the subjects in groups without overlaps: a server accepts only such filters for one consumer."""
     groups: list[tuple[str, ...]] = []
     for subject in subjects:
         fits = (group for group in groups if not any(overlaps(subject, other) for other in group))
@@ -128,7 +128,7 @@ class LatestRead(pull.PullRead):
         return state.last_seq if following > self._created_seq else None
 
     def _open(self) -> bool:
-        """Make a consumer; False: no subject has a message."""
+        """Make a consumer; return False if no subject has a message."""
         is_first = self._snapshot_seq < 0
         before = self._state()
         made = self._create({"deliver_policy": "last_per_subject"})
@@ -152,7 +152,7 @@ class LatestRead(pull.PullRead):
             return True
         following = lookup.next_seq(self._patience, self._state(), at, self._what.subjects)
         if following > self._created_seq:
-            return False  # nothing is left of what the consumer was made for
+            return False  # the consumer has nothing left to deliver
         return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
 
     def _has_pending(self) -> bool:

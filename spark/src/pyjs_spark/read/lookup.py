@@ -30,7 +30,7 @@ class Api(Protocol):
 
 
 def is_pattern(stream: str) -> bool:
-    """Return whether this stands for every stream whose name fits."""
+    """Return whether this is a pattern for names of streams."""
     return "*" in stream
 
 
@@ -64,7 +64,7 @@ def _all_names(client: Api) -> list[str]:
 
 
 def stream_info(client: Api, name: str) -> dict[str, Any] | None:
-    """Return STREAM.INFO; None: the stream does not exist."""
+    """Return STREAM.INFO, or None if the stream does not exist."""
     try:
         return client.api(f"STREAM.INFO.{name}")
     except ApiError as error:
@@ -74,7 +74,7 @@ def stream_info(client: Api, name: str) -> dict[str, Any] | None:
 
 
 def stream_state(client: Api, name: str) -> StreamState | None:
-    """Return the state of a stream; None: it does not exist."""
+    """Return the state of a stream, or None if it does not exist."""
     info = stream_info(client, name)
     return None if info is None else state_of(info)
 

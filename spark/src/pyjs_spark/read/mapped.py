@@ -31,7 +31,7 @@ class Files:
 
     @classmethod
     def of(cls, client: Client, stream: str) -> Files | None:
-        """Return the files of a stream, None: they are not here, or not ours to read."""
+        """Return the files of a stream, or None if they are not here, or not ours to read."""
         try:
             listed = client.api(
                 f"PYJS.BULK.LIST.{stream}", {"offset": 1 << 31}
@@ -59,7 +59,7 @@ class Files:
         return chunk.messages, TAKEN
 
     def _image_of(self, number: int, incarnation: int) -> Image | None:
-        """Return the image of a plain segment of the stream, None: there is none, or it is another one."""
+        """Return the image of a plain segment of the stream, or None if there is none, or it is another one."""
         if self._image is not None and self._number == number:
             self._image.refresh()
             return self._image

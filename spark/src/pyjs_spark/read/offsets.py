@@ -67,7 +67,7 @@ def from_json(said: Mapping[str, object]) -> Offsets:
 
 
 def cut_in(said: Mapping[str, object]) -> Cut | None:
-    """Return the division into ranges that this offset names; None: it names none. Raises SparkError."""
+    """Return the division into ranges that this offset names, or None if it names none. Raises SparkError."""
     if "cut" not in said:
         return None
     cut = said["cut"]

@@ -35,7 +35,7 @@ class StreamState:
     messages: int
     size: int  # bytes in the store
     is_consumed: bool = (
-        False  # workqueue or interest: its consumers remove what they have read, which is not a loss
+        False  # workqueue or interest: its consumers remove messages that they have read, which is not a loss
     )
 
     @property
@@ -246,7 +246,7 @@ def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
     rest = total - sum(given.values())
     for name in waiting:
         given[name] += (counts[name] - given[name]) * spare // rest
-    for name in waiting:  # what the divisions left over, at most one row for each stream
+    for name in waiting:  # rows left over by the division, at most one for each stream
         more = min(rows_max - sum(given.values()), counts[name] - given[name])
         given[name] += more
     return given
@@ -301,7 +301,7 @@ def _pieces(span: Span, state: StreamState, wanted: int, cut: Cut) -> int:
 
 
 def split(span: Span, pieces: int) -> list[Span]:
-    """Cut a span into `pieces` ranges of the same size, give or take one."""
+    """Cut a span into `pieces` ranges whose sizes differ by at most one."""
     assert 1 <= pieces <= span.count
     cuts = [span.low + span.count * index // pieces for index in range(pieces + 1)]
     return [replace(span, low=low, high=high) for low, high in pairwise(cuts)]

@@ -46,7 +46,7 @@ class Planner:
         )
         self._api = api
         self.losses = LossCount()
-        self._told: set[str] = set()  # losses that stand in the log; a query asks many times a second
+        self._told: set[str] = set()  # losses that are in the log; a query asks many times a second
 
     # -- batch ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Planner:
         return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
 
     def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
-        """Return the offset of the next message that is there: a limit counts no deleted and no filtered ones."""
+        """Return the offset of the next existing message: a limit does not count deleted or filtered ones."""
         is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
         if is_dense or at.next >= state.end:
             return at

@@ -1,13 +1,13 @@
 """Messages of one range of sequences as Arrow batches, by a pull consumer of the read's own.
 
 The consumer is ephemeral, acknowledges nothing and begins at the range's first sequence, so the read changes nothing
-on the server and may be repeated. One request is outstanding at a time and none while the caller has a batch: a
-caller that is slow for minutes then has no bytes on their way to it, and the server no reason to cut the connection.
+on the server and may be repeated. One request is outstanding at a time, and none while the caller has a batch: if a
+caller is slow for minutes, the server then has no bytes for it, and no reason to cut the connection.
 
-The read ends at the last sequence of the range, or when the stream has nothing more of it; messages are never
-counted, because some of the range may be deleted. That a consumer has nothing pending is not enough: in a cluster it
-may stand beside a replica that lags behind, and ends where that one does; and nats-server (2.15.1) counts too few now
-and then while messages are deleted. So the stream (its leader) is asked, and the read waits as long as there is more.
+The read ends at the last sequence of the range, or when the stream has no more of it. Messages are never
+counted, because some may be deleted. It does not end because a consumer has nothing pending: in a cluster it
+may be on a replica that lags behind, and nats-server (2.15.1) counts too few now
+and then while messages are deleted. The read asks the stream (its leader), and waits as long as there are more.
 Where sequences have no message, the stream's first sequence tells whether they were trimmed meanwhile
 (ranges.Losses). After a lost connection, a vanished consumer or a delivery that is missing, a new consumer goes on
 after the last row.
@@ -63,20 +63,20 @@ __all__ = ["PullRead", "ReadRange", "Report", "read_range"]
 INACTIVE_THRESHOLD_NS = 30_000_000_000
 CONSUMER_GONE = (10014, 10059)  # consumer, stream not found
 NO_CONSUMER = (10026, 10138)  # there are too many; filters that overlap, neither in the other
-MESSAGE_SIZE_MAX = 1 << 30  # far above what any server takes
+MESSAGE_SIZE_MAX = 1 << 30  # far above the limit of any server
 OVERHEAD = 1024  # what a server counts of a message besides its bytes, at most: its reply subject
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, in batches of up to `batch_rows` and 32 MiB.
 
-    Workqueue and interest streams are read by direct get instead, see direct.py, and so is what no consumer can be
-    made for: there are as many as may be, or its subjects overlap. But a range whose mode is `consumer` is refused.
+    Workqueue and interest streams are read by direct get (direct.py), and so are streams for which no consumer
+    can be created: the limit is reached, or the subjects overlap. A range whose mode is `consumer` is then refused.
 
     Raises:
-        OptionError: no consumer can read it, and nothing else may.
+        OptionError: no consumer can read it, and the mode allows nothing else.
         DataLoss: messages of the range are gone (with fail_on_data_loss; else `report` counts them).
-        ReadStalled, ServerUnreachable and other SparkErrors: the server does not get any further.
+        ReadStalled, ServerUnreachable and other SparkErrors: the server makes no progress.
     """
     report = report or Report()
     check_range(what)
@@ -115,11 +115,11 @@ class _Consumer:
 
     def __init__(self, client: Client, name: str, pending: int) -> None:
         self.name = name
-        self.pending = pending  # messages that it had to deliver when it was made
+        self.pending = pending  # messages that it had to deliver when it was created
         self._inbox = client.new_inbox()
         self.sid = client.subscribe(self._inbox + b".*")
         self.connection = client.connections  # the one with the subscription
-        self.reply = b""  # of the request at hand, and so the subject of its statuses
+        self.reply = b""  # of the current request, and so the subject of its statuses
         self._asked = 0
 
     def next_reply(self) -> bytes:
@@ -145,7 +145,7 @@ class PullRead:
         self._decoder: Decoding = Decoder(
             decoded_columns(what.columns), what.headers, what.batch_rows, BATCH_SIZE_MAX
         )
-        self.next_seq = what.low  # after all that was yielded, and so the first of the next batch
+        self.next_seq = what.low  # after the last yielded row: the first of the next batch
         self._decoder.listen(0, what.high, what.low)
         self._consumer: _Consumer | None = None
         self._waits = False  # the next request waits for messages: the last one found none
@@ -164,7 +164,7 @@ class PullRead:
                 self._heard_at_s = time.monotonic()
 
     def close(self) -> None:
-        """Remove the consumer; if that fails, it goes by itself after 30 s."""
+        """Remove the consumer; if that fails, it expires after 30 s."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with suppress(SparkError):
@@ -172,7 +172,7 @@ class PullRead:
                 self._client.api(f"CONSUMER.DELETE.{self._what.stream}.{consumer.name}")
 
     def _fill(self) -> bool:
-        """Read until the batch is full; False: until the range is read."""
+        """Read until the batch is full; return False at the end of the range."""
         while True:
             before = self._decoder.last_seq
             try:
@@ -187,7 +187,7 @@ class PullRead:
                     self._patience.bear(ApiError(503, 0, f"stream {self._what.stream}: {error}"))
                 else:
                     self._patience.bear(error)
-                    self._consumer = None  # it went with the connection, or goes by itself
+                    self._consumer = None  # it ended with the connection, or will expire
             else:
                 self._patience.progress()
                 return has_more
@@ -197,7 +197,7 @@ class PullRead:
         return self._consumer is not None and self._consumer.connection == self._client.connections
 
     def _open(self) -> bool:
-        """Create a consumer after the last row; False: there is nothing to read."""
+        """Create a consumer after the last row; return False if there is nothing to read."""
         what, next_seq = self._what, self._decoder.last_seq + 1
         made = self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": next_seq})
         if made is None:
@@ -208,7 +208,7 @@ class PullRead:
         return is_there and (made.pending > 0 or self._is_pending())
 
     def _create(self, start: dict[str, object]) -> _Consumer | None:
-        """Make a consumer; None: there is no such stream."""
+        """Create a consumer; return None if the stream does not exist."""
         what = self._what
         name = f"pyjs-spark-{random.getrandbits(64):016x}"
         config = {
@@ -234,7 +234,7 @@ class PullRead:
         return self._consumer
 
     def _pull(self) -> bool:
-        """Make requests until the batch is full; False: until the range is read."""
+        """Send requests until the batch is full; return False at the end of the range."""
         while self._decoder.rows < self._what.batch_rows and self._decoder.size < BATCH_SIZE_MAX:
             before = self._decoder.delivered
             self._request()
@@ -300,7 +300,7 @@ class PullRead:
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
-        """Return the kind of end that a status means for the request, None: it continues."""
+        """Return the kind of end that a status means for the request, or None if it continues."""
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:
@@ -319,7 +319,7 @@ class PullRead:
         raise ProtocolError(f"{self._client.address}: the server answered a pull request with {said}")
 
     def _at_size_limit(self) -> int:
-        """The next message does not fit: the batch is full, or the message is larger than a batch."""
+        """Handle a message that does not fit: the batch is full, or the message is larger than a batch."""
         if self._decoder.rows:
             return FULL
         if self._oversize > MESSAGE_SIZE_MAX:
@@ -328,7 +328,7 @@ class PullRead:
         return ENOUGH
 
     def _is_reached(self) -> bool:
-        """Return whether the range is read, after a delivery with which the decoder was done."""
+        """Return whether the whole range is read, after the delivery at which the decoder stopped."""
         last_seq = self._decoder.last_seq
         if last_seq >= self._what.high - 1 or self._decoder.pending:
             return True  # what is still pending lies after the range
@@ -337,11 +337,11 @@ class PullRead:
         return True
 
     def _is_pending(self) -> bool:
-        """Return whether the stream has more of the range, where the consumer has nothing to deliver."""
+        """Return whether the stream has more of the range although the consumer has nothing to deliver."""
         what, low = self._what, self._decoder.last_seq + 1
         try:
             is_left = lookup.has_message(self._client, what.stream, low, what.high, what.subjects)
-        except AccessDenied as error:  # as it was before this was asked
+        except AccessDenied as error:  # without the permission, trust the consumer
             LOG.warning("stream %s: its end is where the consumer says, since %s", what.stream, error)
             return False
         except ApiError as error:
@@ -354,7 +354,7 @@ class PullRead:
         return is_left
 
     def _check_idle(self, there: str) -> None:
-        """Raise ReadStalled if nothing came for long; `there` says why something should have come."""
+        """Raise ReadStalled if nothing came for the idle timeout; `there` tells why something should have come."""
         idle_s = time.monotonic() - self._heard_at_s
         if idle_s > self._what.idle_timeout_s:
             raise ReadStalled(
@@ -363,7 +363,7 @@ class PullRead:
             )
 
     def _check_gaps(self, has_more: bool) -> bool:
-        """Find out whether sequences without a message were trimmed; False: read no further."""
+        """Find out whether sequences without a message were trimmed; return False to end the read."""
         low = self.next_seq
         self.next_seq = high = self._decoder.last_seq + 1 if has_more else self._what.high
         missing = high - low - self._decoder.rows

@@ -1,10 +1,10 @@
 """Filters of a query that the plan of a batch can use: bounds of sequence and time, subjects, streams.
 
 A filter that is applied exactly is not returned to Spark; one that only narrows the read is, so that Spark filters
-once more. Filters are pyspark's, told apart by the names of their classes, so that this runs without pyspark.
+once more. Filters are pyspark's, distinguished by the names of their classes, so that this runs without pyspark.
 
 A filter on `ts` trusts the order of times in the stream, as the server does when it is asked for a start time: a
-message that was stored while the clock of the server stood back may be missed. Hence pushdown is an option.
+message that was stored while the server's clock was behind may be missed. Hence pushdown is an option.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Bounds:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no row can be left."""
+        """Return whether these bounds exclude every row."""
         return self.subjects == () or self.streams == frozenset() or self.seq_low >= self.seq_high
 
 
 def push(filters: Iterable[Any], subjects: tuple[str, ...]) -> tuple[Bounds, list[Any]]:
-    """Return the bounds that `filters` set, and the filters that Spark still has to apply.
+    """Return the bounds that `filters` set, and the filters that Spark must still apply.
 
     `subjects` is the server-side filter of the options, () for all.
     """
@@ -139,7 +139,7 @@ def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -
 
 
 def _is_literal(subject: str) -> bool:
-    """Return whether a server-side filter finds only this subject; U+FFFD may stand for any other bytes."""
+    """Return whether a server-side filter finds only this subject; U+FFFD may replace any other bytes."""
     return is_subject(subject) and not {"*", ">"} & set(subject.split(".")) and "\ufffd" not in subject
 
 

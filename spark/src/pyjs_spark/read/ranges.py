@@ -1,6 +1,6 @@
-"""The range that a task reads, its findings, and its patience with a server.
+"""The range that a task reads, its losses, and its retries.
 
-A range is [low, high) of one stream's sequences, planned before the task runs. By then messages may be gone: deleted
+A range is [low, high) of one stream's sequences, planned before the task runs. Meanwhile messages may go: deleted
 one by one, which is allowed, or cut off at the stream's beginning, which is data loss, like a re-created stream.
 `created`, the stream's time of creation, tells them apart.
 """
@@ -43,7 +43,7 @@ class ReadRange:
     high: int  # the first sequence that is not read
     subjects: tuple[str, ...] = ()  # filter; empty: all
     created: str = ""  # as the plan found it; "": not checked
-    columns: tuple[str, ...] = DEFAULT_COLUMNS  # which are filled, and their order
+    columns: tuple[str, ...] = DEFAULT_COLUMNS  # those that are filled, in their order
     headers: str = "map"  # map, raw or false
     mode: str = "auto"  # the option readMode
     place: StoreDirectory | None = None  # a store directory, read without a server
@@ -63,9 +63,9 @@ class Report:
 
     rows: int = 0
     lost: int = (
-        0  # sequences that data loss took, at most: some may have held no message, or one not asked for
+        0  # the most sequences that can be lost: some may have had no message, or one that was not requested
     )
-    failures: int = 0  # connections and consumers that ended, and were made again
+    failures: int = 0  # connections and consumers that ended and were replaced
 
 
 class Losses:
@@ -74,11 +74,11 @@ class Losses:
     def __init__(self, what: ReadRange, report: Report) -> None:
         self._what = what
         self._report = report
-        self._first_seq = 0  # of the stream, as far as its loss is counted
+        self._first_seq = 0  # of the stream; losses below it are counted
         self._is_end_known = False  # a loss at the range's end is counted
 
     def of_stream(self, info: dict[str, Any] | None, next_seq: int) -> bool:
-        """Look at the stream before reading on at `next_seq`; False: there is nothing to read any more.
+        """Look at the stream before reading on at `next_seq`; return False if there is nothing to read any more.
 
         `info` is its STREAM.INFO, None if there is no such stream.
         """
@@ -98,23 +98,23 @@ class Losses:
         return True
 
     def of_batch(self, info: dict[str, Any] | None, low: int, high: int, missing: int) -> bool:
-        """Look at the stream after `missing` sequences of [low, high) had no message; False: read no further."""
+        """Check the stream after `missing` sequences of [low, high) had no message; return False to end the read."""
         if info is None or (self._what.created and info["created"] != self._what.created):
             return self.of_stream(info, high)
         self._trimmed(low, min(int(info["state"]["first_seq"]), high), missing)
         return True
 
     def of_chunk(self, info: dict[str, Any], low: int, high: int, rows: int) -> None:
-        """Look at the stream as it was when it gave `rows` messages of [low, high), all that there were.
+        """Check the state of the stream at the time when it returned all its `rows` messages of [low, high).
 
-        `info` has what STREAM.INFO said at that moment; it is the stream that was planned.
+        `info` is STREAM.INFO at that moment; it is the planned stream.
         """
         self._trimmed(low, min(int(info["state"]["first_seq"]), high), high - low - rows)
         if high < self._what.high and int(info["state"]["last_seq"]) < high:
             self.of_stream(info, high)
 
     def damaged(self, low: int, high: int, why: str) -> None:
-        """Count the messages of [low, high) in this range as lost: they exist and cannot be read."""
+        """Count the messages of [low, high) in this range as lost: they exist but cannot be read."""
         low, high = max(low, self._what.low), min(high, self._what.high)
         self._lose(low, high, why)
         if low < high:
@@ -146,7 +146,7 @@ class Losses:
 
 
 def check_range(what: ReadRange) -> None:
-    """Refuse a range that no column can hold."""
+    """Refuse a range whose sequences do not fit into a column."""
     if what.high - 1 > SEQ_MAX:
         raise SeqTooLarge(
             f"stream {what.stream}: sequence {what.high - 1} is above 2^63-1, the largest that Spark holds"
@@ -154,7 +154,7 @@ def check_range(what: ReadRange) -> None:
 
 
 class Patience:
-    """Bears a few failures in a row: waits a little longer after each and connects again."""
+    """Tolerates a few failures in a row: waits longer after each and connects again."""
 
     def __init__(self, client: Client, report: Report) -> None:
         self._client = client
@@ -162,11 +162,11 @@ class Patience:
         self._failures = 0  # since the last progress
 
     def progress(self) -> None:
-        """Something was read: the next failure is a first one."""
+        """Reset the count of failures, since something was read."""
         self._failures = 0
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send one request that changes nothing; tried again as long as that helps. Raises ApiError."""
+        """Send one request that changes nothing; repeat it after temporary failures. Raises ApiError."""
         while True:
             try:
                 return self._client.api(name, body)
@@ -176,11 +176,11 @@ class Patience:
                 self.bear(error)
 
     def stream_info(self, stream: str) -> dict[str, Any] | None:
-        """Return STREAM.INFO, None if there is no such stream."""
+        """Return STREAM.INFO, or None if there is no such stream."""
         return stream_info(self, stream)
 
     def bear(self, error: SparkError) -> None:
-        """Wait and connect again if need be, or raise `error` if it is not one to bear or one too many."""
+        """Wait, and connect again if needed; raise `error` if it is not temporary, or one too many."""
         self._failures += 1
         self._report.failures += 1
         if not is_passing(error) or self._failures > FAILURES_MAX:

@@ -55,7 +55,7 @@ class StoreApi:
             except (
                 FileNotFoundError,
                 Unusable,
-            ):  # changed since it was listed; a snapshot refuses what is damaged
+            ):  # changed since it was listed; a snapshot refuses damaged files
                 continue
         return first_since(self._snapshot(name), at_ns)
 
@@ -72,7 +72,7 @@ def first_since(found: Snapshot, at_ns: int) -> int:
 
 
 def snapshot_of(place: StoreDirectory, name: str) -> Snapshot | None:
-    """Return the state of a stream of a store; None: it does not exist. Raises BadStore, StoreKeyNeeded."""
+    """Return the state of a stream of a store, or None if it does not exist. Raises BadStore, StoreKeyNeeded."""
     found = directory.stream(place, name)
     if found is None:
         return None

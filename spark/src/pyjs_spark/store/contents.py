@@ -17,18 +17,18 @@ class Contents:
     number: int
     incarnation: int
     base_seq: int
-    next_seq: int  # after its last sequence
+    next_seq: int  # the sequence after its last one
     end: int  # of the header and records in the image
     chain: int  # checksum of the last record
     is_sealed: bool
-    floor: int  # messages below are gone, in whichever segment; 0: none are
+    floor: int  # messages below it are gone, in any segment; 0 if none are
     first_ts: int
     last_ts: int
     messages: int
     message_bytes: int
     entries: Any  # of its messages, ascending, as ENTRY
-    removals: Any  # sequences that its DELETES records name, as uint64
-    names: list[bytes] | None = None  # of the entries' subject_id; None: these are not set
+    removals: Any  # the sequences in its DELETES records, as uint64
+    names: list[bytes] | None = None  # by the entries' subject_id; None if that is not set
     is_from_index: bool = False
 
     def summary(self) -> Contents:

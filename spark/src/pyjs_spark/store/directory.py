@@ -40,7 +40,7 @@ def streams(place: StoreDirectory) -> Iterator[StreamPlace]:
 
 
 def stream(place: StoreDirectory, name: str) -> StreamPlace | None:
-    """Return one stream, None if it is not there. Raises BadStore, StoreKeyNeeded."""
+    """Return one stream, or None if it does not exist. Raises BadStore, StoreKeyNeeded."""
     directory = f"{_account_directory(place)}/{file_name(name)}"
     found = _stream(directory, _key_in(place)) if os.path.isdir(directory) else None
     return found if found is not None and found.name == name else None
@@ -114,7 +114,7 @@ def _key_in(place: StoreDirectory) -> str:
 
 
 def _stream(directory: str, key: str) -> StreamPlace | None:
-    """Return the stream of a directory; None: none was ever confirmed there."""
+    """Return the stream of a directory, or None if none was ever confirmed there."""
     found: list[Metadata] = []
     for copy in ("a", "b"):
         path = f"{directory}/meta.{copy}"

@@ -30,7 +30,7 @@ FLAGS_AT = 11
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The contents of the newest whole copy."""
+    """The contents of the newest intact copy."""
 
     generation: int
     created_ns: int
@@ -39,7 +39,7 @@ class Metadata:
 
 
 def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
-    """Return the metadata of a stream in an envelope; None: it is damaged, or of something else.
+    """Return the metadata of a stream in an envelope, or None if it is damaged, or of something else.
 
     `key` is the operator's, "" for none.
 
@@ -60,7 +60,7 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
 def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
     """Return the filter of the purge in an envelope ("" for all) and the sequence below which it removes messages.
 
-    None: it is not a whole envelope of a purge, or does not say what is purged.
+    Return None if it is not a whole envelope of a purge, or has no filter.
 
     Raises:
         BadStore: a newer version wrote it.

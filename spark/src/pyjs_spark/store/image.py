@@ -3,7 +3,7 @@
     file = header (64)  [META record]  body        with flags in the header; otherwise the file is the image
     body = image mark zeros*  |  table chunk* table table_at        encrypted if the flags name a cipher
 
-Bytes that the disk cannot read count as zeros: readers of the records in them find damage. Knows nothing of records.
+Bytes that the disk cannot read are returned as zeros, so readers of records find damage. Knows nothing of records.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -25,7 +25,7 @@ HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 HEADER_SIZE = HEADER.size
 CHECKED = HEADER_SIZE - 8  # bytes of a header that its checksum covers
 MAGIC = b"PYJSSEG\n"
-VERSION = 3  # no other is read
+VERSION = 3  # the only one that is read
 CIPHERS = 0xFF  # of the flags
 CODECS = 0xFF00
 ZSTD = 0x100
@@ -36,11 +36,11 @@ TABLE = struct.Struct("<QII")
 ROW = struct.Struct("<IQ")
 PAGE_SIZE = 4096
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # so many zeros after the last byte may belong to the image when there is no mark
+ZEROS_KEPT = 16  # zeros after the last byte that may belong to an image without a mark
 
 
 class Unusable(Exception):
-    """A damaged file, or one that is changed meanwhile; the text says where and how."""
+    """A damaged file, or one that changes during the read; the text names the place and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Header:
     """The header of a segment file."""
 
     version: int
-    needs: str  # first version of the server that reads it
+    needs: str  # the oldest version of the server that can read it
     flags: int
     base_seq: int
     number: int
@@ -59,17 +59,17 @@ class Header:
 
     @property
     def cipher(self) -> int:
-        """The algorithm that the body is encrypted with, 0: none."""
+        """The algorithm that encrypts the body; 0 if it is not encrypted."""
         return self.flags & CIPHERS
 
     @property
     def codec(self) -> int:
-        """Codec of the compression; 0: uncompressed."""
+        """The codec of the compression; 0 if it is uncompressed."""
         return self.flags & CODECS
 
 
 def header_in(data: bytes) -> Header | None:
-    """Return the header at the start of `data`; None: missing or damaged."""
+    """Return the header at the start of `data`, or None if it is missing or damaged."""
     if len(data) < HEADER_SIZE or not data.startswith(MAGIC):
         return None
     _, version, major, minor, flags, base, first, number, at, incarnation, second, checksum = HEADER.unpack(
@@ -96,8 +96,8 @@ class Image:
     unit = "byte"  # of places in it
 
     header: Header | None = None  # the outer one, of a file that is not plain
-    shift = 0  # where the image begins in the file, if it is not compressed
-    marked = False  # the mark after the last byte that was written is there
+    shift = 0  # the offset of an uncompressed image in the file
+    marked = False  # the mark after the last written byte was found
 
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
@@ -113,7 +113,7 @@ class Image:
         return read_around(self._fd, at, max(0, min(size, self.size - at)))
 
     def refresh(self) -> None:
-        """Take note of how long the file is now."""
+        """Update the size of the file."""
         self.size = os.fstat(self._fd).st_size
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class PackedImage(Image):
         self.path = path
         self._key = key
         self.header = header
-        self._last = (-1, b"")  # the chunk that was read last, which the next read often begins in
+        self._last = (-1, b"")  # the last chunk read, in which the next read often begins
         body_size = os.fstat(fd).st_size - header.body_at
         found = self._table_at(body_size, 0) or self._table_at(body_size, None)
         if found is None:
@@ -191,7 +191,7 @@ class PackedImage(Image):
         return self._key.decrypted(header.cipher, header.nonce, data, at) if self._key else data
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, list[tuple[int, int]]] | None:
-        """Return image size and rows of a copy of the table, the one at the end for None."""
+        """Return image size and rows of the copy of the table at `at`, or of the copy at the end if that is None."""
         if at is None:
             at = int.from_bytes(self._body(body_size - 8, 8), "little") if body_size > 8 else body_size
         if not 0 <= at <= body_size - TABLE.size:
@@ -248,7 +248,7 @@ class HeldImage(Image):
 
 
 def unzipped(packed: bytes, size: int) -> bytes | None:
-    """Return a chunk of `size` bytes; None: it is damaged."""
+    """Return a chunk of `size` bytes, or None if it is damaged."""
     cramjam = needed("cramjam", "compressed segments")
     out = bytearray(size)
     try:
@@ -264,7 +264,7 @@ def open_image(path: str, key: StreamKey | None) -> Image:
     Raises:
         BadStore: another version wrote it.
         StoreKeyNeeded: it is encrypted, and not with `key`.
-        Unusable: what tells its encoding is damaged.
+        Unusable: its header or table is damaged.
         OSError: it cannot be opened.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -303,10 +303,10 @@ def _key_for(header: Header, path: str, key: StreamKey | None) -> StreamKey | No
 
 
 def read_around(fd: int, at: int, size: int) -> bytes:
-    """Return bytes of a file, zeros where the disk cannot read them or the file has ended meanwhile."""
+    """Return bytes of a file, with zeros for those that the disk cannot read or that are after the end."""
     try:
         data = os.pread(fd, size, at)
-        while 0 < len(data) < size:  # a signal, or more than one call may give
+        while 0 < len(data) < size:  # a signal, or more than one call may return
             more = os.pread(fd, size - len(data), at + len(data))
             if not more:
                 break

@@ -46,7 +46,7 @@ SUBJECT = np.dtype(
 SUBJECT_SIZE = 24
 KIND_STATE, KIND_DELETES, KIND_FOOTER, KIND_META = 2, 3, 4, 5
 FOOTER_SIZE = RECORD_SIZE_MIN + 48
-REMOVED_SEQ = (1 << 63) - 1  # without the bit that says whether the message was overwritten
+REMOVED_SEQ = (1 << 63) - 1  # without the bit that marks an overwritten message
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _Parts:
 
 
 def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
-    """Return the contents of an index file; None: damaged, another version, or encrypted with another key."""
+    """Return the contents of an index file, or None if it is damaged, or of another version or key."""
     plain = _decrypted(data, key)
     if len(plain) < HEADER.size + 8 or not plain.startswith(MAGIC):
         return None
@@ -133,7 +133,7 @@ def fits(index: Contents, image: Image) -> bool:
 
 
 def _is_confirmed(index: Contents, image: Image) -> bool:
-    """Return whether the records between the messages are removals that the index file has too; the server's rule."""
+    """Return whether the index file has all removals of the records between the messages; the server's rule."""
     rows = index.entries
     begins = np.append(rows["offset"].astype(np.int64), index.end)
     sizes = RECORD_SIZE_MIN + np.where(rows["flags"] & EXTENDED, 16, 0) + rows["subject_len"] + rows["size"]
@@ -189,7 +189,7 @@ def _parts_in(plain: bytes, parts: _Parts) -> tuple[Any, list[bytes], Any]:
 
 
 def _decrypted(data: bytes, key: StreamKey | None) -> bytes:
-    """Return the index in a file; a plain one as it is, b"" for one that cannot be decrypted."""
+    """Return the index in a file, decrypted if needed; b"" if that fails."""
     algorithm = int.from_bytes(data[12:16], "little")
     if len(data) < OUTER_SIZE or algorithm == 0:
         return data

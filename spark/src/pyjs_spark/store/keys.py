@@ -1,7 +1,7 @@
 """Keys of encrypted streams: the data key in the metadata, and decryption with keys derived from it.
 
-The operator's key opens nothing but data keys, one for each stream; of a data key there is a key for each purpose and
-file. Nothing here is ever in an error or a log.
+The operator's key decrypts only data keys, one for each stream; each data key yields a key for each purpose and
+file. No key is ever in an error or a log.
 
 Source: docs/storage-format.md, "Encryption".
 """
@@ -41,7 +41,7 @@ class StreamKey:
         return unseal(algorithm, self._derive(b"meta"), sealed, frame)
 
     def decrypted(self, algorithm: int, nonce: bytes, data: bytes, at: int) -> bytes:
-        """Return bytes of a file whose first one has the place `at` in its body."""
+        """Return decrypted bytes of a file; the first has the place `at` in its body."""
         ciphers = needed(CIPHERS, WHAT)
         key = self._derive(b"file" + nonce)
         block, skip = divmod(at, BLOCK_SIZES[algorithm])
@@ -60,7 +60,7 @@ class StreamKey:
 
 
 def open_data_key(key: str, algorithm: int, wrapped: bytes) -> StreamKey:
-    """Return the data key that metadata has wrapped with the operator's key. Raises WrongKey."""
+    """Return the data key that is wrapped, with the operator's key, in metadata. Raises WrongKey."""
     kdf = needed("cryptography.hazmat.primitives.kdf.hkdf", WHAT)
     hashes = needed("cryptography.hazmat.primitives.hashes", WHAT)
     made = kdf.HKDF(hashes.SHA256(), KEY_SIZE, salt=None, info=b"pyjs-server data keys")

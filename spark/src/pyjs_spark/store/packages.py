@@ -1,4 +1,4 @@
-"""Packages that only some store directories need, asked for where they are needed."""
+"""Packages that only some store directories need, imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of a segment that are read at once: records that are wanted and stand near each other."""
+"""Pieces of a segment that are read at once: groups of wanted records that are close to each other."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from pyjs_spark.decode.entries import CHECKSUM_SIZE, EXTENDED, RECORD_SIZE_MIN
 
 PIECE_SIZE = 1 << 20  # bytes
-HOLE_SIZE = 1 << 16  # bytes that nobody wants are left out where they are so many
+HOLE_SIZE = 1 << 16  # unwanted bytes from which on they are skipped
 
 
 class Piece(NamedTuple):
-    """Entries [first, end): their records are in `size` bytes from `base` on, each after 8 bytes of its length."""
+    """Entries [first, end), whose records are in `size` bytes from `base` on."""
 
     first: int
     end: int

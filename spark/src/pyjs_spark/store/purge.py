@@ -1,4 +1,4 @@
-"""A purge in steps that a kill interrupted: its remaining messages are removed for a reader too, as after a start.
+"""A purge in steps that a kill interrupted: readers treat its remaining messages as removed, as a start does.
 
     <stream>/purge      one envelope of kind 5: {"subject": str, "before_seq": int}
 
@@ -38,7 +38,7 @@ def purge_of(stream: StreamPlace) -> Purge | None:
     Raises:
         BadStore: a newer version wrote it.
         StoreKeyNeeded: it is encrypted with another key than the stream.
-        Unusable: it is damaged, or was not written to its end.
+        Unusable: it is damaged or incomplete.
     """
     path = f"{os.path.dirname(stream.messages)}/{NAME}"
     try:
@@ -46,7 +46,7 @@ def purge_of(stream: StreamPlace) -> Purge | None:
     except FileNotFoundError:
         return None
     if not data.strip(b"\0"):
-        return None  # just made: its purge had not begun
+        return None  # new: its purge had not begun
     said = purge_in(data, path, stream.metadata.key)
     if said is None:
         raise Unusable(f"{path} is damaged or incomplete, from byte 0 on")

@@ -1,10 +1,10 @@
-"""Contents of a segment, found from its records alone. Damage is refused: the server has `fsck` to repair it.
+"""Contents of a segment, from its records alone. A damaged one is refused: `fsck` of the server repairs it.
 
-Every record is checked. After an invalid record the rest of the file is either the last write, which was
-cut short and never acknowledged, or damage. It is damage if it contains a whole record, or if it ends where a write
-cannot have been cut.
+Every record is checked. After an invalid record, the rest of the file is either the last write, which was
+cut short and never acknowledged, or damage. It is damage if it contains a whole record, or ends where a write
+cannot have stopped.
 
-`walk`, compiled where it was built, takes runs of usual messages; the unusual ones are examined here.
+`walk`, compiled where possible, handles runs of usual messages; the others are examined here.
 
 Source: docs/storage-format.md, "Reading back".
 """
@@ -52,7 +52,7 @@ else:
     def walk(  # type: ignore[misc]
         data: bytes, at: int, chain: int, next_seq: int, gaps_max: int
     ) -> tuple[int, int, bytes]:
-        """Take usual messages from `at` on, up to the first unusual record; see pyjs_spark_fast/entries.pyx."""
+        """Read usual messages from `at` on, up to the first unusual record; see pyjs_spark_fast/entries.pyx."""
         return walked(data, at, chain, next_seq, gaps_max)
 
 
@@ -65,11 +65,9 @@ IS_ERASED = 2
 IS_UNFINISHED = 4  # the next record belongs to the same batch
 FLAGS_ALL = 7
 RECORD_SIZE_MAX = 134_217_728
-GAP_MAX = 2_097_152  # sequences of one segment that hold no message; more are damage
-EFFORT = (
-    64  # times the size of the file: bytes that are hashed to tell damage from a write that was cut short
-)
-STEP = 65536  # places that are looked at together
+GAP_MAX = 2_097_152  # sequences of one segment without a message; more are damage
+EFFORT = 64  # times the size of the file: bytes to hash in the search for a whole record
+STEP = 65536  # places that are examined together
 ROW = struct.Struct("<QqIIIHHII")
 NO_SUBJECT = 0xFFFFFFFF
 SEQ_MAX = 2**64 - 2  # no record has a higher sequence
@@ -89,7 +87,7 @@ class Head(NamedTuple):
 
     @property
     def fixed(self) -> int:
-        """Bytes that the record has beside its subject, headers and payload."""
+        """Bytes of the record besides its subject, headers and payload."""
         return RECORD_SIZE_MIN + (16 if self.flags & IS_EXTENDED else 0)
 
 
@@ -103,7 +101,7 @@ def scanned(image: Image, number: int) -> Contents:
     scan = _Scan(image, image.size)
     if (
         scan.batch_at and not scan.is_sealed
-    ):  # the last message of the batch at the end is missing: none of it counts
+    ):  # the last message of the batch at the end is missing: the whole batch is ignored
         scan = _Scan(image, scan.batch_at)
     return scan.contents(number)
 
@@ -129,11 +127,11 @@ class _Scan:
         self.is_sealed = False  # by a FOOTER
         self._floor = 0
         self._last_ts = 0
-        self.batch_at = 0  # where the batch begins whose last message is still to come; 0: none
+        self.batch_at = 0  # the start of an unfinished batch; 0 if there is none
         self._end = self._run()
 
     def _run(self) -> int:
-        """Take record after record; return the end of the last one."""
+        """Read record after record; return the end of the last one."""
         at, size = HEADER_SIZE, len(self._data)
         while at < size and not self.is_sealed:
             at = self._walk(at)
@@ -146,7 +144,7 @@ class _Scan:
         return at
 
     def contents(self, number: int) -> Contents:
-        """Return the findings."""
+        """Return the contents."""
         rows: Any = np.frombuffer(b"".join(self._rows), ENTRY) if self._rows else no_entries()
         sizes = rows["size"].astype(np.int64).sum() + rows["subject_len"].sum()
         return Contents(
@@ -213,7 +211,7 @@ class _Scan:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _check_cut(self, at: int, head: Head | None) -> None:
-        """Accept the bytes from `at` on as zeros or a write that was cut short. Raises Unusable: it is neither."""
+        """Check that the bytes from `at` on are zeros or a write that was cut short. Raises Unusable."""
         used = max(at, len(self._data.rstrip(b"\0")))
         if used == at:
             return
@@ -238,9 +236,9 @@ class _Scan:
         return is_sound and checksum.startswith(self._data[begin:end])
 
     def _cut_at(self, used: int) -> int:
-        """Return the end of an interrupted write, whose last nonzero byte is before `used`; 0: it is damage.
+        """Return the end of an interrupted write, whose last nonzero byte is before `used`, or 0 if it is damage.
 
-        A write may end with zeros of its own: these then reach to the end of the page, and reserved zeros follow.
+        If a write itself ends with zeros, they reach to the end of the page, and reserved zeros follow.
         """
         shift = self._image.shift
         if (used + shift) % SECTOR_SIZE == 0:
@@ -249,7 +247,7 @@ class _Scan:
         return page if page < len(self._data) else 0
 
     def _has_whole(self, at: int, used: int) -> bool:
-        """Return whether a whole record stands behind `at`, or one at `at` whose length alone is wrong."""
+        """Return whether a whole record follows `at`, or one at `at` has only a wrong length."""
         for end in range(used, used + CHECKSUM_SIZE + 1):  # its checksum may end with zeros
             length = end - at
             record = length.to_bytes(4, "little") + self._data[at + 4 : end]
@@ -271,7 +269,7 @@ class _Scan:
         return bool(RECORD.unpack_from(record)[-1] == check_of(hash_of(record, 0, length)))
 
     def _candidates(self, at: int) -> Iterator[int]:
-        """Yield the places from `at` on that can be the header of a record, in blocks."""
+        """Yield the places from `at` on at which a record may begin, in blocks."""
         size = len(self._data)
         for begin in range(at, size - RECORD_SIZE_MIN + 1, STEP):
             count = min(STEP, size - RECORD_SIZE_MIN + 1 - begin)
@@ -323,7 +321,7 @@ class _Scan:
 
 
 def walked(data: bytes, at: int, chain: int, next_seq: int, gaps_max: int) -> tuple[int, int, bytes]:
-    """Do as `walk`, in plain Python."""
+    """Do the same as `walk`, in plain Python."""
     view, size, rows = memoryview(data), len(data), []
     while size - at >= RECORD_SIZE_MIN:
         length, kind, flags, subject_len, seq, ts, header_len, _ = RECORD.unpack_from(data, at)

@@ -1,9 +1,9 @@
 """All segments of a stream combined: sequences and removals. A damaged stream is refused.
 
 Statements of a segment about others (removals, the first sequence, a missing end) are combined as in a start of the
-server. A directory in use changes meanwhile: a snapshot is of the files as each was when it was opened, in
-order; so it has everything that was written before the first was opened, and of what comes later a part without gaps.
-Apparent damage is looked at again before it is believed, since a write may be under way.
+server. A directory in use changes during the read: a snapshot has each file as it was when it was opened, in
+order. So it has everything written before the first was opened, and the beginning, without gaps, of what came later.
+Apparent damage is read again before it is reported, since a write may be in progress.
 
 The contents of a segment are cached in this process, as long as its files are the same.
 """
@@ -27,7 +27,7 @@ from pyjs_spark.store.purge import Purge, matching, purge_of
 from pyjs_spark.store.scan import scanned
 from pyjs_spark.store.tails import kept_index, kept_numbers, tails_signature
 
-TRIES = 5  # looks at files that seem damaged, and may be written just now
+TRIES = 5  # attempts to read files that seem damaged, since a write may be in progress
 REMEMBERED_MAX = 100_000  # segments
 
 Signature = tuple[int, ...]
@@ -38,7 +38,7 @@ class _Segment:
     """The cached contents of a segment."""
 
     contents: Contents | None  # None: its file was just made, or never used
-    is_ended: bool = True  # nothing can be missing at its end
+    is_ended: bool = True  # whether its end is known to be complete
 
 
 _remembered: dict[str, tuple[Signature, _Segment]] = {}
@@ -60,7 +60,7 @@ class Snapshot:
         self._removals: list[Any] = []
         purges = {purge_of(stream)}
         self._build()
-        purges.add(purge_of(stream))  # one that began, or ended, meanwhile
+        purges.add(purge_of(stream))  # a purge may have begun or ended during the read
         for purge in purges:
             if purge is not None:
                 self._end_purge(purge)
@@ -70,7 +70,7 @@ class Snapshot:
             low = max(low, self.floor)
             if low < high and len(self._removed_between(low, high)) < high - low:
                 raise Unusable(f"{path} is missing; its index file is there")
-        self.first_seq = self._first_live()  # of the next message to come if there is none
+        self.first_seq = self._first_live()  # that of the next message if the stream is empty
 
     def _first_live(self) -> int:
         for segment in self.segments:
@@ -87,12 +87,12 @@ class Snapshot:
 
     @property
     def messages(self) -> int:
-        """Approximate number of messages; exact where no sequence is missing."""
+        """The approximate number of messages, exact if no sequence is missing."""
         return sum(self._live_count(segment) for segment in self.segments)
 
     @property
     def size(self) -> int:
-        """Bytes of these messages, about."""
+        """The approximate bytes of these messages."""
         return sum(
             segment.message_bytes * self._live_count(segment) // segment.messages
             for segment in self.segments
@@ -116,7 +116,7 @@ class Snapshot:
         return self.removed[begin:end]
 
     def is_removed(self, seq: int) -> bool:
-        """Return whether a sequence is known to hold no message any more."""
+        """Return whether the message of a sequence is known to be removed."""
         return seq < self.floor or len(self._removed_between(seq, seq + 1)) > 0
 
     # -- one segment after the other --------------------------------------------------------------------------------

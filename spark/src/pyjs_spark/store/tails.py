@@ -30,13 +30,13 @@ def tails_signature(messages: str) -> Signature:
 
 
 def kept_index(messages: str, number: int) -> bytes | None:
-    """Return the index file of a segment from the file that several streams share; None: it is not there."""
+    """Return the index file of a segment from the file that several streams share, or None if it has none."""
     tail = _tail_of(messages)
     return tail[1] if tail is not None and tail[0] == number else None
 
 
 def kept_numbers(messages: str) -> set[int]:
-    """Return the number of the segment with a shared index file."""
+    """Return the numbers of segments of this stream with a shared index file."""
     tail = _tail_of(messages)
     return set() if tail is None else {tail[0]}
 

@@ -1,9 +1,9 @@
 """Columns of the written rows: their types, their meaning, and the refused ones.
 
-    data     binary or string   the payload; null is refused: an empty payload is not the same as none
-    subject  string             null is refused; not there if the option subject is given
+    data     binary or string   the payload; null is refused, since it is not an empty payload
+    subject  string             null is refused; absent if the option subject is given
     headers  map<string,array<string>> or map<string,string>; null and empty maps are not headers
-    msg_id   string             null: an id is made
+    msg_id   string             null: the sink creates an id
 
 Any other column is refused by name, since no part of a row is dropped silently.
 """
@@ -28,7 +28,7 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """Index of each column in a row; -1: missing."""
+    """The index of each column in a row, or -1 if it is missing."""
 
     data: int
     subject: int
@@ -40,7 +40,7 @@ def plan_rows(fields: Sequence[SparkField], options: SinkOptions) -> RowPlan:
     """Return the written columns.
 
     Raises:
-        SchemaError: a column that is missing, has another type, or is none that is written.
+        SchemaError: a column is missing, has another type, or cannot be written.
     """
     id_name = (options.msg_id_column or "msg_id").lower()
     places: dict[str, int] = {}

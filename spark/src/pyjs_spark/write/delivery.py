@@ -4,7 +4,7 @@ Exactly once rests on two things. Each message has an id computed from its row a
 repetitions within its duplicate window. And each partition has a marker (marker.py): a finished batch is never sent
 again; of an unfinished one only the messages missing in the stream are sent (recovery.py).
 
-Knows nothing of Spark: takes Arrow batches, returns counts of written messages.
+Knows nothing of Spark: its input is Arrow batches, its result the number of written messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PIECE_SIZE = 1 << 20  # bytes that are sent at once
 PIECES_IN_WINDOW = 4
 NS_PER_S = 1_000_000_000
 WINDOW_MARGIN_NS = 10 * NS_PER_S
-LONG_AGO_NS = 2**62  # the time of a server that does not tell it: everything was long ago
+LONG_AGO_NS = 2**62  # the time of a server that does not send it: everything is old
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,23 @@ class Delivered:
 
     part: int
     rows: int
-    sent: int  # of them in this attempt
-    duplicates: int  # of these, those that the stream had already
+    sent: int  # those sent in this attempt
+    duplicates: int  # those of them that the stream already had
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The stream that is written to."""
+    """The target stream of a write."""
 
     name: str
     created: str
     last_seq: int
     subjects: tuple[str, ...]
     replicas: int
-    window_ns: int  # in which it drops a message id that comes again
+    window_ns: int  # the duplicate window
     now_ns: int  # the server's clock
     seen_at_s: float  # ours at that time
-    keeps_subjects: bool  # stores messages under the subjects that they were published to
+    keeps_subjects: bool  # whether it stores messages under the subjects to which they were published
 
     def age_ns(self, ts_ns: int) -> int:
         """Return the age of a time by the server's clock, in ns."""
@@ -85,10 +85,10 @@ class Target:
 
 
 def look_at_target(client: Client, options: SinkOptions) -> Target:
-    """Return the facts about the stream that a write needs.
+    """Return the properties of the stream that a write needs.
 
     Raises:
-        StreamMissing, OptionError: it cannot be written to like this.
+        StreamMissing, OptionError: a write with these options is impossible.
     """
     info = lookup.stream_info(client, options.stream)
     if info is None:
@@ -129,7 +129,7 @@ def _takes(subjects: Iterable[str], subject: str) -> bool:
 class Digest:
     """Checksum by which the rows of a repeated partition are compared.
 
-    Without ids of their own rows have their places, so order counts; with such ids it does not.
+    Rows without their own ids are identified by their places, so their order matters; with ids it does not.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ def framing_of(options: SinkOptions, place: SinkPart, inbox: bytes) -> Framing:
 
 
 def own_size(options: SinkOptions, framing: Framing, plan: RowPlan) -> int:
-    """Return the most bytes of headers that a message has besides those of its row."""
+    """Return the most bytes of headers that the sink adds to those of a row."""
     lines = len(framing.fixed)
     if framing.mark:
         lines += len(PLACE) + len(framing.mark) + DIGITS_MAX + 2
@@ -207,10 +207,10 @@ class Delivery:
         self._rows = 0
         self._digest = Digest()
         self._sent = 0
-        self._sent_at_s = 0.0  # the last piece
+        self._sent_at_s = 0.0  # when the last piece was sent
         self._missing = 0  # messages that left the stream since an earlier attempt began
         self._begun_ns = 0  # when that was
-        self._subject = ""  # of the first row: one that the stream takes
+        self._subject = ""  # of the first row: the stream accepts it
         self._progress = Progress(client, options.progress_bucket, place.sink_id, options.retries)
         self._mine, self._newest = self._progress.read_own(place.part) if self._is_exact else (None, None)
 
@@ -269,10 +269,10 @@ class Delivery:
         progress.write(place.part, replace(done, duplicates=self._publisher.duplicates))
 
     def _before(self) -> list[Marker]:
-        """Begin the batch if it was not begun; return the relevant markers of earlier attempts.
+        """Begin the batch unless it has begun; return the relevant markers of earlier attempts.
 
-        In the run that began the batch it is the own one. Another run may have cut the batch in another way, so there
-        all of them count.
+        In the run that began the batch it is the one of this partition. Another run may have had other partitions,
+        so all markers are relevant.
         """
         place, newest = self._place, self._newest
         if newest is None or newest.batch < place.batch:
@@ -283,7 +283,7 @@ class Delivery:
         return [each for each in found if each is not None and each.batch == place.batch]
 
     def _check(self) -> None:
-        """Refuse to write if the markers in the stream are those of another history of rows."""
+        """Refuse to write if the markers in the stream come from another sequence of rows."""
         place = self._place
         known = [each for each in (self._mine, self._newest) if each is not None and each.batch >= 0]
         for marker in known:
@@ -302,7 +302,7 @@ class Delivery:
             )
 
     def _skip(self, batches: Iterator[tuple[Columns, int]], done: Marker) -> None:
-        """Send nothing: all of this was stored."""
+        """Compare the rows with those already stored, and send nothing."""
         for _ in batches:
             pass
         if self._rows != done.rows or self._digest.text != done.digest:
@@ -317,7 +317,7 @@ class Delivery:
             raise ReplayDiffers(f"{self._what}: it was begun, and now has no rows. {ADVICE}")
 
     def _begun(self) -> Marker:
-        """Return the marker that starts this attempt, or takes over from an earlier one."""
+        """Return the marker that starts this attempt, or replaces that of an earlier one."""
         place, target, mine = self._place, self._target, self._mine
         is_same = mine is not None and mine.batch == place.batch
         if mine is not None and is_same:
@@ -334,7 +334,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the messages of earlier attempts at the batch; None: there was no relevant attempt."""
+        """Return the messages of earlier attempts at the batch, or None if there was no relevant attempt."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:
@@ -352,7 +352,7 @@ class Delivery:
         return ReplayCheck(found, self._what, keeps_subjects=self._target.keeps_subjects)
 
     def _check_evidence(self) -> None:
-        """Refuse to guess: only the server's memory of ids proves that a message which left the stream was stored."""
+        """Raise ReplayDiffers if messages are gone and the duplicate window cannot prove that they were stored."""
         if self._missing and not self._is_in_window(self._target.age_ns(self._begun_ns)):
             raise ReplayDiffers(
                 f"{self._what}: an earlier attempt wrote some of it, and {self._missing} messages left the "
@@ -373,7 +373,7 @@ class Delivery:
         )
 
     def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
-        """Return those of these rows that the stream has, after a connection was lost."""
+        """Return the rows of `under_way` that the stream has, after a lost connection."""
         found: Found = self._recovery().find(max(after, self._publisher.last_seq))
         away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
         if found.missing and not self._is_in_window(away_ns):
@@ -401,7 +401,7 @@ class Delivery:
             self._sent_at_s = time.monotonic()
 
     def _pieces(self, columns: Columns) -> Iterator[tuple[int, int]]:
-        """Yield ranges of rows that are sent at once: a part of the window, and not too many bytes."""
+        """Yield ranges of rows to send at once: at most a part of the window, and a limited size."""
         most = max(1, self._options.max_in_flight // PIECES_IN_WINDOW)
         offsets, low = columns.data[0], 0
         while low < columns.rows:

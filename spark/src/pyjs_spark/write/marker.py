@@ -1,6 +1,6 @@
 """The durable progress of a sink: one key for each partition, in a key-value bucket.
 
-    bucket   pyjs-sinks (option progressBucket): the stream KV_pyjs-sinks, made by the first write that needs it
+    bucket   pyjs-sinks (option progressBucket): the stream KV_pyjs-sinks, created by the first write that needs it
     key      <sinkId>.<partition>
     value    JSON: {"v": 1, "batch": 7, "state": "begun", "stream": "OUT", "created": "...", "after": 1234,
                     "first_run": "...", "attempt": "...", "rows": 0, "digest": "",
@@ -9,15 +9,15 @@
     key      <sinkId>.batch
     value    JSON: {"v": 1, "batch": 7, "run": "...", "stream": "OUT"}
 
-The second key says which run of the query began the newest batch. A task of that run reads its own marker and this
-key and no more, however many partitions there are; one of another run reads all markers, since partitions may have
-been cut in another way then.
+The second key names the run of the query that began the newest batch. A task of that run reads only its own marker
+and this key, however many partitions there are; a task of another run reads all markers, since partitions may have
+been different then.
 
 `begun` is written before the first row of a batch, with the stream's last sequence at that time: messages of the
 batch come after it. `done` is written after the last acknowledgement. Every write names the revision
 that it has read, so of two attempts at the same rows only one succeeds.
 
-A bucket of its own, because consumers of the target would see markers in it. It is an ordinary bucket: progress
+Markers are not in the target, where its consumers would see them. Theirs is an ordinary bucket: progress
 can be read with `nats kv get pyjs-sinks <key>`, and reset with `nats kv del`.
 
 Source: ADR-8 (key-value buckets), ADR-31 (multi_last).
@@ -45,7 +45,7 @@ from pyjs_spark.write.publish import WRONG_LAST_SEQ, patiently, publish_one
 VERSION = 1
 BEGUN = "begun"
 DONE = "done"
-KEYS_MAX = 1024  # that a server answers with at once
+KEYS_MAX = 1024  # the most that a server returns in one answer
 TOO_MANY = 413
 
 
@@ -119,7 +119,7 @@ class Progress:
         """Replace the mark of a batch at its revision; return the current one."""
         headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % mark.revision
         said = publish_one(self._client, self._batch_subject, mark.to_json(), headers, self._retries)
-        if said.err_code == WRONG_LAST_SEQ:  # another task was first, or our own write came twice
+        if said.err_code == WRONG_LAST_SEQ:  # another task was first, or our own write was repeated
             found = patiently(
                 self._retries, lambda: self._batch_in(self._last((self._batch_subject,))), self._client
             )
@@ -152,7 +152,7 @@ class Progress:
         """Replace a marker at its revision; return it with the new revision.
 
         Raises:
-            WriterReplaced: it is not the last one any more.
+            WriterReplaced: the key has a newer revision.
         """
         subject = self._prefix + str(part)
         revision = marker.revision or self._deleted.get(part, 0)
@@ -175,7 +175,7 @@ class Progress:
             self._client.api(f"STREAM.PURGE.{self._stream}", {"filter": self._prefix + ">"})
 
     def make_bucket(self, replicas: int) -> None:
-        """Make the bucket if it is not there."""
+        """Create the bucket if it does not exist."""
         patiently(self._retries, lambda: self._make_bucket(replicas), self._client)
 
     def _make_bucket(self, replicas: int) -> None:
@@ -188,7 +188,7 @@ class Progress:
             self._client.api(f"STREAM.CREATE.{self._stream}", config)
         except ApiError as error:
             if stream_info(self._client, self._stream) is not None:
-                return  # another task made it, with replicas of its own
+                return  # another task created it, with its own number of replicas
             raise PublishFailed(
                 f"progressBucket {self._bucket}: the bucket, in which a sink keeps its progress, is not there and "
                 f"cannot be made: {error}. Make it (nats kv add {self._bucket}), or set delivery=atLeastOnce"
@@ -223,11 +223,11 @@ class Progress:
         return value
 
     def _read_long_way(self, subjects: tuple[str, ...], status: int, why: str) -> list[Stored]:
-        """Read the keys in portions, for more than one answer holds, or find that the bucket is missing."""
+        """Read more keys than fit in one answer, in portions; or find out that the bucket is missing."""
         info = stream_info(self._client, self._stream)
         if info is None:
             return []
-        if status == NOBODY and info["config"].get("allow_direct"):  # another task made it since
+        if status == NOBODY and info["config"].get("allow_direct"):  # another task has created it since
             raise NoResponders(f"{self._client.address}: the bucket {self._bucket} answered not yet")
         if status != TOO_MANY and info["config"].get("allow_direct"):
             raise SparkError(f"{self._client.address}: the bucket {self._bucket} answered {status} {why}")
@@ -237,7 +237,7 @@ class Progress:
             int(info["state"]["last_seq"]) + 1,
             subjects,
             columns=("seq", "ts_ns", "subject", "data"),
-            fail_on_data_loss=False,  # a key that is rewritten meanwhile leaves its place
+            fail_on_data_loss=False,  # a rewritten key moves to another sequence
         )
         return [
             Stored(row["seq"], row["ts_ns"], row["subject"].encode(), b"", row["data"])

@@ -1,9 +1,9 @@
 """Publishing many messages with acknowledgements: a window of them is in flight, each identified by its row.
 
-No thread: while the window has room frames are sent, else acknowledgements are read. What was not acknowledged when
-a connection ends, or for too long, is published again with the same message id, so a server that has it answers
-"duplicate". Where the server's memory of ids may be too short for that, `stored` looks into the stream first.
-Order is that of the rows unless something has to be published again.
+There is no thread: while the window has room, frames are sent; otherwise acknowledgements are read. If a row is not
+acknowledged for too long, or when a connection ends, it is published again with its message id; a server that has it
+answers "duplicate". If the duplicate window may be too short for that, `stored` searches the stream first.
+Messages are in the order of the rows, unless some have to be published again.
 
 Source: nats.docs "JetStream Publish"; the answers of both servers are checked in spark/tests/write/test_publish.py.
 """
@@ -37,9 +37,9 @@ else:
     from pyjs_spark.decode.frames import Acks  # type: ignore[assignment]
 
 WRONG_LAST_SEQ = 10071  # err_code
-SIZE_MAX = 64 << 20  # bytes under way: what a worker keeps, to publish it again
-PASSING = (429, 503)  # codes of refusals that end by themselves: overloaded, no leader
-CATCH_UP_S = 1.0  # between two looks at what came, while the window has room
+SIZE_MAX = 64 << 20  # unacknowledged bytes, which a worker keeps to publish them again
+PASSING = (429, 503)  # codes of temporary refusals: overloaded, no leader
+CATCH_UP_S = 1.0  # between two reads of acknowledgements while the window has room
 GLANCE_S = 0.01
 LOST = (ConnectionLost, RequestTimeout, NoResponders, ServerUnreachable)
 ADVICE = {
@@ -50,7 +50,7 @@ ADVICE = {
     10023: "the store of the server is full",
 }
 
-# Of frames that are under way, the rows that are in the stream though nobody acknowledged them.
+# Returns the rows of unacknowledged frames that the stream has.
 Stored = Callable[[Iterable[Frames]], Iterable[int]]
 
 
@@ -61,7 +61,7 @@ class Publisher:
         self, client: Client, stream: str, *, in_flight_max: int, ack_timeout_s: float, retries: int
     ) -> None:
         self.inbox = b"_INBOX.%016x." % random.getrandbits(64)
-        self.stored: Stored | None = None  # asked after a connection was lost; None: the ids are enough
+        self.stored: Stored | None = None  # called after a lost connection; None if the ids suffice
         self._client = client
         self._stream = stream
         self._in_flight_max = in_flight_max
@@ -71,18 +71,18 @@ class Publisher:
         self._acks = Acks(self.inbox)
         self._under_way: deque[Frames] = deque()
         self._size = 0  # bytes of these
-        self._refused: set[int] = set()  # for a reason that passes; they wait until the others are done
+        self._refused: set[int] = set()  # refused temporarily; they wait until the others are done
         self._listening = 0  # the connection with our subscription
-        self._heard_at_s = time.monotonic()  # somebody looked at what came
+        self._heard_at_s = time.monotonic()  # when input was last read
 
     @property
     def last_seq(self) -> int:
-        """The highest sequence that was acknowledged."""
+        """The highest acknowledged sequence."""
         return self._acks.last_seq
 
     @property
     def duplicates(self) -> int:
-        """Number of messages that the stream had already."""
+        """The number of messages that the stream already had."""
         return self._acks.duplicates
 
     def publish(self, frames: Frames) -> None:
@@ -232,7 +232,7 @@ class Publisher:
                 error = worse
 
     def _count_failure(self, why: str, failed: type[PublishFailed]) -> None:
-        """Wait a little longer than before, or give up."""
+        """Wait longer than before, or give up."""
         self._failures += 1
         if self._failures > self._retries:
             raise failed(

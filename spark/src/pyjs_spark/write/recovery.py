@@ -1,11 +1,11 @@
 """Messages of an earlier attempt at a batch, found in the stream by the sink's own header of each message.
 
-Needed only after a crash: the range of the stream after the place where the batch began is read once. Before that,
-a publish that the stream must refuse makes sure that everything on its way to the stream is in it; and since bytes of
-a connection whose process died may still be on their way to the server, the end is looked at until it is quiet.
+This is needed only after a crash: the stream is read once from the place where the batch began. Before that,
+a publish that the stream must refuse ensures that all earlier publishes are stored; and since bytes of
+a connection whose process died may still arrive at the server, the end is read until nothing new comes.
 
-A repeated batch must be the same: a row stored with other content, or rows stored in place of others, mean that the
-query's plan gives other rows or partitions than before, and the write fails.
+A repeated batch must be the same: a stored row with other content, or with another place, means that the
+query now gives other rows or partitions than before, and the write fails.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ from pyjs_spark.read import pull
 from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.write.publish import WRONG_LAST_SEQ, publish_one
 
-NEVER_LAST = 2**62  # a sequence that no stream is at
+NEVER_LAST = 2**62  # a last sequence that no stream has
 QUIET_S = 0.2
-OTHERS_WAIT_S = (
-    5.0  # what comes later in other partitions is written by their new attempts, and may go on for hours
-)
-OTHERS_MAX = 200_000  # contents of other partitions that are kept: enough to see that partitions have changed
+OTHERS_WAIT_S = 5.0  # later rows of other partitions come from their new attempts, which may take hours
+OTHERS_MAX = 200_000  # contents of other partitions to keep, enough to detect changed partitions
 LAST_SEQ = re.compile(r"wrong last sequence: (\d+)")
 OWN_LINE = re.compile(rb"(?i)(?:nats-msg-id: pyjs:|pyjs-sink:|nats-expected-stream:)[^\r\n]*\r\n")
 ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
@@ -47,10 +45,10 @@ class Found:
     others: Counter[int] = field(
         default_factory=Counter
     )  # content of rows of other partitions, of many at most
-    missing: int = 0  # sequences of the range that have no message any more
+    missing: int = 0  # sequences of the range whose message is gone
 
     def rows_of(self, frames: Frames) -> list[int]:
-        """Return the rows of these publishes that are in the stream, found by id or else by place."""
+        """Return the rows of these publishes that are in the stream, found by id or by place."""
         return [row for row, own, _ in sent(frames) if (own in self.ids if own else row in self.mine)]
 
 
@@ -75,9 +73,9 @@ class Recovery:
         retries: int,
         keeps_subjects: bool,
     ) -> None:
-        """`batch_mark` is the mark of a framing without the partition; `subject` is one that the stream takes.
+        """`batch_mark` is the mark of a framing without the partition; `subject` is one that the stream accepts.
 
-        `keeps_subjects`: the stream stores messages under the subjects that they were published to.
+        With `keeps_subjects` the stream stores messages under the subjects to which they were published.
         """
         self._client = client
         self._stream = stream
@@ -92,7 +90,7 @@ class Recovery:
         )
 
     def find(self, after: int) -> Found:
-        """Return the rows after sequence `after`, once no more of this partition arrive; those of others may."""
+        """Return the rows after sequence `after`, once no more of this partition arrive."""
         found, low, looks = Found(), after + 1, 0
         patient_until_s = time.monotonic() + OTHERS_WAIT_S
         while True:
@@ -181,10 +179,10 @@ class ReplayCheck:
         self._keeps_subjects = keeps_subjects
 
     def stored(self, frames: Frames) -> set[int]:
-        """Return the rows that the stream has already.
+        """Return the rows that the stream already has.
 
         Raises:
-            ReplayDiffers: these are not the rows of before.
+            ReplayDiffers: the rows differ from those of the earlier attempt.
         """
         found, there, strays, fresh = self._found, set(), 0, 0
         for row, own, what in sent(frames, with_subjects=self._keeps_subjects):

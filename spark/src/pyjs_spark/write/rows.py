@@ -1,10 +1,10 @@
 """Rows of a user as the cells of messages, and the check for values that a message cannot have.
 
 A batch is checked as a whole before any of it is sent, by its buffers and its distinct subjects, so that a good
-batch costs no Python per row; only for an error the row is searched. An error names the row and what is in it.
+batch needs no Python per row; the row is searched only for an error, which names the row and its content.
 
-Headers that asked something of an earlier publish of the same message are left out, since the sink asks for
-itself: `Nats-Expected-*` and `Nats-Batch-*`, `Pyjs-Sink`, and message ids that a sink has made.
+Headers that were instructions for an earlier publish of the same message are left out, since the sink sets
+its own: `Nats-Expected-*` and `Nats-Batch-*`, `Pyjs-Sink`, and message ids of a sink.
 
 Source: ADR-4 (headers: names of printable ASCII without colon), nats.docs "Subject-Based Messaging".
 """
@@ -25,7 +25,7 @@ from pyjs_spark.subjects import is_match
 from pyjs_spark.write.columns import RowPlan
 
 NAME = re.compile(r"[!-9;-~]+")  # of a header
-MADE = "pyjs:"  # how an id begins that a sink has made
+MADE = "pyjs:"  # the start of an id that a sink has created
 LEFT_OUT = re.compile(r"(?i)nats-(?:expected|batch)-.*|pyjs-sink")
 SUBJECTS_KEPT = 100_000
 SHOWN = 60
@@ -33,7 +33,7 @@ HEADERS_MAX = (1 << 16) - 1  # bytes of headers that a stream stores
 
 
 class RowReader:
-    """Makes checked columns of one partition's batches."""
+    """Converts one partition's batches to checked columns."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class RowReader:
         size_max: int,
         own_size: int,
     ) -> None:
-        """`size_max` is the server's maximum size of a message, of which `own_size` are the sink's own headers."""
+        """`size_max` is the server's maximum size of a message; the sink's own headers use `own_size` of it."""
         self._plan = plan
         self._options = options
         self._part = part
@@ -119,7 +119,7 @@ class RowReader:
         return f"is none of the stream {self._options.stream}, which takes {self._stream_subjects}"
 
     def _ids(self, column: pa.Array, first: int) -> tuple[pa.Array, bytes]:
-        """Return the ids, and which rows have one."""
+        """Return the ids, and one byte for each row: 1 if it has one."""
         own = pc.is_valid(column).cast(pa.uint8())
         ids = pc.fill_null(_plain(column), "")
         empty = pc.and_(pc.is_valid(column), pc.equal(pc.binary_length(ids), 0))
@@ -217,7 +217,7 @@ class RowReader:
     def _check_sizes(
         self, data: pa.Array, headers: pa.MapArray | None, ids: pa.Array | None, first: int
     ) -> None:
-        """Refuse messages for which a server would close the connection."""
+        """Refuse messages for which the server would close the connection."""
         sizes = pc.binary_length(data).cast(pa.int64())
         total = _header_sizes(headers) if headers is not None else None
         if ids is not None:

@@ -1,1 +1,1 @@
-"""Accounts, users and permissions, in the configuration file and by operators."""
+"""Accounts, users and permissions, in the configuration file and from operators."""

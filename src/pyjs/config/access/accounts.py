@@ -1,4 +1,4 @@
-"""The block accounts: users, limits, JetStream and traces of each account, and what accounts share.
+"""The block `accounts`: users, limits, JetStream and traces of each account, and its exports and imports.
 
 Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
 """
@@ -186,13 +186,13 @@ ACCOUNT = Table(
         Key(
             "mappings",
             MAPPINGS,
-            "Subjects that change when a client publishes, each with its destination or weighted ones.",
+            "Changes of subjects when a client publishes: a destination or several weighted ones for each.",
             ("maps",),
         ),
         Key(
             "msg_trace",
             Kind("subject or map", _read_msg_trace, "str | {}", MSG_TRACE),
-            "The subject for traces of messages with a W3C `traceparent` header, or this and the sampling.",
+            "The subject for traces of messages with a W3C `traceparent` header, or subject and sampling.",
             ("trace_dest",),
         ),
     ),

@@ -1,6 +1,6 @@
-"""The block authorization: a single user or a list, default permissions, the service that decides about clients.
+"""The block `authorization`: a single user or a list, default permissions, the service that authenticates clients.
 
-A single user and a list exclude each other; users without permissions get the default ones.
+A single user and a list exclude each other; users without permissions get the defaults.
 
 Source: nats.docs "Authorization", "Auth Callout"; behaviour of nats-server 2.15.1.
 """
@@ -19,7 +19,7 @@ from pyjs.wire.nkeys import CURVE, public_key
 
 
 def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a duration, or a number of seconds; neither causes a warning here."""
+    """Read a duration, or a number of seconds, neither of which causes a warning here."""
     data = value.data
     if isinstance(data, int | float) and not isinstance(data, bool):
         timeout_ns = int(data * NS_PER_S)
@@ -61,9 +61,13 @@ CALLOUT = Table(
     (
         Key("issuer", CALLOUT_KEY, "The public key of an account; the service signs its answers with it."),
         Key("account", STRING, "The account of the service.", ("acc",), zero_is_default=True),
-        Key("auth_users", CALLOUT_NAMES, "Users that the service is not asked about.", ("users",)),
+        Key("auth_users", CALLOUT_NAMES, "Users that log in without the service.", ("users",)),
         Key("xkey", CALLOUT_KEY, "The public xkey of the service: requests are encrypted.", ("key",)),
-        Key("allowed_accounts", CALLOUT_NAMES, "Accounts whose users it is asked about; without them, all."),
+        Key(
+            "allowed_accounts",
+            CALLOUT_NAMES,
+            "The only accounts about whose users the service decides; empty: all.",
+        ),
     ),
 )
 
@@ -124,13 +128,13 @@ AUTHORIZATION = Table(
         Key(
             "auth_callout",
             Kind("map", _read_callout, "{}", CALLOUT),
-            "A service that decides about clients.",
+            "A service that decides which clients may connect.",
             ("auth_hook",),
         ),
         Key(
             "proxy_required",
             BOOL,
-            "The single user, or who has the token, must come through one of the trusted `proxies`.",
+            "Clients of the single user or token must connect through one of the trusted `proxies`.",
             reloadable=True,
         ),
     ),

@@ -1,7 +1,7 @@
-"""Tokens in the configuration of operator mode, and rules over several options of it.
+"""Tokens in the configuration of operator mode, and rules over several of its options.
 
-Checks the signatures of tokens; whether one has expired is decided when it is used. Only a configuration with
-operators imports this module, and with it the claims: they are a tenth of the time that a start takes.
+Checks the signatures of tokens; their expiry is checked when they are used. Only a configuration with
+operators imports this module, and with it the claims, which take a tenth of the time of a start.
 
 Source: nats.docs "JWT Authentication"; texts of nats-server 2.15.1, tests/conformance/test_jwt_config.py.
 """
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pyjs.config.table import Key, Reading
     from pyjs.config.values import Value
 
-INLINE = "eyJ"  # a token begins so
-VERSION = (2, 15, 1)  # of the server that operators may ask for at most
+INLINE = "eyJ"  # the beginning of every token
+VERSION = (2, 15, 1)  # the highest server version that operators may require
 
 
 def read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
-    """Read tokens of operators, or the names of files that hold one."""
+    """Read tokens of operators, or the names of files that contain one."""
     names = STRINGS.read(reading, key, value, target)
     assert isinstance(names, tuple)
     assert isinstance(target, Options)
@@ -76,7 +76,7 @@ def read_preload(reading: Reading, key: Key, value: Value, target: object) -> di
 
 
 def check_operators(options: Options, with_system: bool, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the first rule that the options break, and set the system account that an operator names."""
+    """Return the first violated rule, and set the system account that an operator names."""
     fault = _operator_fault(options, with_system) if options.operators else _fault_without(options)
     if fault is not None:
         attr, cause, fix = fault

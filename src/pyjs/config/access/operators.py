@@ -46,7 +46,7 @@ OPERATOR_KEYS = (
     Key(
         "operator",
         Kind("path or list of paths", _read_operators, "str | Sequence[str]"),
-        "Tokens of operators, or the files that hold them: accounts and users come from tokens too.",
+        "Tokens of operators, or their files; accounts and users then come from tokens too.",
         ("operators", "roots", "root", "root_operators", "root_operator"),
         attrs=("operators",),
     ),
@@ -59,13 +59,13 @@ OPERATOR_KEYS = (
     Key(
         "resolver",
         Kind("resolver", read_resolver, "str | {}", RESOLVER),
-        'Where tokens of accounts are: `MEMORY`, `URL("...")`, or a directory.',
+        'The source of the tokens of accounts: `MEMORY`, `URL("...")`, or a directory.',
         ("account_resolver", "accounts_resolver"),
     ),
     Key(
         "resolver_preload",
         Kind("map of strings", _read_preload, "Mapping[str, str]"),
-        "Tokens of accounts, by the public keys of these.",
+        "Tokens of accounts, by the public key of each account.",
         reloadable=True,
     ),
     Key(
@@ -77,7 +77,7 @@ OPERATOR_KEYS = (
     Key(
         "default_sentinel",
         STRING,
-        "The token of clients that send none; that of a bearer.",
+        "The bearer token that is used for clients that send none.",
         reloadable=True,
     ),
 )

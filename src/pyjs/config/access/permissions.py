@@ -45,7 +45,7 @@ def _read_subjects(
 def _read_list(
     reading: Reading, key: Key, value: Value, target: object, with_queue: bool
 ) -> tuple[str, ...] | None:
-    """Read subjects; an empty list means none given, as in nats-server, and causes a warning."""
+    """Read subjects; an empty list counts as missing, as in nats-server, and causes a warning."""
     elements = value.data if isinstance(value.data, list) else [value]
     for element in elements:
         _check_subject(key, element, with_queue)
@@ -98,7 +98,7 @@ RESPONSES = Table(
         Key(
             "expires",
             DURATION,
-            "How long a reply subject may be answered; negative: for ever.",
+            "How long a reply subject may be answered; negative: without end.",
             ("expiration", "ttl"),
             zero_is_default=True,
         ),
@@ -123,7 +123,7 @@ PERMISSIONS = Table(
         Key(
             "allow_responses",
             Kind("bool or map", _read_responses, "bool | {}", RESPONSES),
-            "Answers to received messages are allowed on their reply subjects.",
+            "Allow answers on the reply subjects of received messages.",
             ("publish_allow_responses",),
         ),
     ),
@@ -143,7 +143,7 @@ PERMISSION_BLOCK = Kind("map", _read_permissions, "{}", PERMISSIONS)
 
 
 def share_permissions(users: tuple[UserOptions, ...], permissions: PermissionOptions | None) -> None:
-    """Set `permissions` on the users without permissions."""
+    """Set `permissions` on the users that have none."""
     for user in users:
         if user.permissions is None:
             user.permissions = permissions

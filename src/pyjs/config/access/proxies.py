@@ -1,4 +1,4 @@
-"""The block proxies: the public keys of proxies that may bring clients.
+"""The block `proxies`: the public keys of proxies that clients may come through.
 
 Source: texts of nats-server 2.15.1, tests/conformance/test_trusted_proxies.py.
 """
@@ -47,7 +47,7 @@ PROXIES = Table(
         Key(
             "trusted",
             Kind("list of maps", _read_trusted, "Sequence[{}]", PROXY),
-            "The proxies that may bring clients.",
+            "The proxies through which clients may connect.",
         ),
     ),
 )

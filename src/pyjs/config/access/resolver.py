@@ -1,4 +1,4 @@
-"""The key `resolver`: where tokens of accounts are.
+"""The key `resolver`: the source of account tokens.
 
 Source: nats.docs "JWT Authentication"; texts of nats-server 2.15.1, tests/conformance/test_jwt_config.py.
 """
@@ -26,11 +26,11 @@ RESOLVER = Table(
     (
         Key("type", STRING, "`memory`, `full` or `cache`.", attrs=("kind",)),
         Key("dir", STRING, "The directory with a file for each account."),
-        Key("allow_delete", BOOL, "Accounts may be removed by a request."),
+        Key("allow_delete", BOOL, "Allow requests to remove accounts."),
         Key("hard_delete", BOOL, "Remove files of removed accounts; otherwise they are renamed."),
         Key("limit", INT, "The most files."),
         Key("ttl", DURATION, "`cache`: how long an unused file stays."),
-        Key("interval", DURATION, "`full`: how often changed files are looked for."),
+        Key("interval", DURATION, "`full`: how often the directory is checked for changed files."),
         Key("timeout", DURATION, "How long fetching an account may take."),
     ),
 )

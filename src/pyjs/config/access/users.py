@@ -55,7 +55,7 @@ USER = Table(
             ("connection_types", "clients"),
             attrs=("connection_types",),
         ),
-        Key("proxy_required", BOOL, "The user must come through one of the trusted `proxies`."),
+        Key("proxy_required", BOOL, "The user must connect through one of the trusted `proxies`."),
     ),
 )
 

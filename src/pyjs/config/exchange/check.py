@@ -1,6 +1,6 @@
 """The rules of exports and imports over all accounts: which account may import which subjects.
 
-An import needs an export that covers it, and imports may not lead back to an account on their way.
+An import needs an export that covers it, and a chain of imports must not lead back to an account in it.
 
 Source: rules, their order and texts of nats-server 2.15.1 (tests/conformance/test_account_exchange.py).
 """
@@ -41,16 +41,16 @@ class ExchangeProblem:
 
 @dataclass(slots=True)
 class Check:
-    """A check of the declarations of accounts together; single accounts may be checked again."""
+    """A check of the declarations of all accounts together; a single account can be checked again."""
 
     declared: Mapping[str, Exchange]
-    now_s: int = 0  # when activations must be valid
-    # Accepted imports by account, in the order of the check: cycles are looked for among these.
+    now_s: int = 0  # time at which activations must be valid
+    # Accepted imports by account, in the order of the check; the search for cycles uses these.
     streams: dict[str, list[StreamImport]] = field(default_factory=dict)
     services: dict[str, list[ServiceImport]] = field(default_factory=dict)
 
     def run(self) -> list[ExchangeProblem]:
-        """Return the problems of all accounts: exports first, since imports need them."""
+        """Return the problems of all accounts; exports are checked first, since imports need them."""
         problems = []
         for name, exchange in self.declared.items():
             faults = [self.export_fault(name, each) for each in exchange.exports]
@@ -61,12 +61,12 @@ class Check:
         return problems
 
     def forget(self, name: str) -> None:
-        """Take back the imports of an account, to check them again."""
+        """Forget the accepted imports of an account, to check them again."""
         self.streams.pop(name, None)
         self.services.pop(name, None)
 
     def export_fault(self, name: str, export: Export) -> str:
-        """Return the fault of an export of an account; "": nothing."""
+        """Return the fault of an account's export, or "" if there is none."""
         kind = "stream" if isinstance(export, StreamExport) else "service"
         for account in export.accounts:
             if account not in self.declared:
@@ -82,7 +82,7 @@ class Check:
         return ""
 
     def latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
-        """Return the fault in the latency options of a service; "": nothing."""
+        """Return the fault in the latency options of a service, or "" if there is none."""
         results = latency.subject.encode()
         own = [each for each in self.declared[name].exports if isinstance(each, ServiceExport)]
         looped = any(is_subset(results, each.subject.encode()) for each in own)
@@ -92,7 +92,7 @@ class Check:
         return "" if export.response_type == SINGLETON else f"{start}: bad service response type"
 
     def accept(self, name: str, wanted: Import) -> str:
-        """Accept an import of an account, or return why not."""
+        """Accept an account's import and return "", or return the reason for a refusal."""
         kind = "stream" if isinstance(wanted, StreamImport) else "service"
         exporter = self.declared.get(wanted.account)
         if exporter is None:
@@ -168,7 +168,7 @@ class Check:
 
 
 def authorized(exporter: Exchange, export: Export | None, importer: str, wanted: Import, now_s: int) -> bool:
-    """Return whether an export of `exporter` covers the import and allows it to `importer`."""
+    """Return whether an export of `exporter` covers the import and allows it for `importer`."""
     if export is None:
         return False
     position, subject = export.account_token_position, wanted.subject
@@ -181,7 +181,7 @@ def authorized(exporter: Exchange, export: Export | None, importer: str, wanted:
 
 
 def _is_active(exporter: Exchange, export: Export, importer: str, wanted: Import, now_s: int) -> bool:
-    """Return whether the activation of an import is for it, by the right key, in time, and not revoked."""
+    """Return whether an import's activation is for it, signed by the right key, valid now, and not revoked."""
     given = wanted.activation
     assert given is not None
     signed = given.issuer == wanted.account if not given.issuer_account else given.issuer in exporter.signers
@@ -198,7 +198,7 @@ def _problems(name: str, kind: str, faults: list[str]) -> list[ExchangeProblem]:
 
 
 def _met(imports: list[StreamImport], subject: str) -> Iterator[tuple[StreamImport, str]]:
-    """Yield the imports whose local subjects overlap with `subject`, each with the narrower of both subjects."""
+    """Yield the imports whose local subjects overlap with `subject`, each with the narrower of the two subjects."""
     for each in imports:
         local = each.local().pattern
         if _collide(subject, local):
@@ -210,7 +210,7 @@ def _collide(subject: str, other: str) -> bool:
 
 
 def _with(visited: set[str], name: str) -> set[str]:
-    """Return `visited` with `name`; the same set, so that a search visits an account once."""
+    """Add `name` to `visited` and return that same set, so that a search visits each account once."""
     visited.add(name)
     return visited
 

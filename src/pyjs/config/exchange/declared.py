@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 NS_PER_S = 1_000_000_000
-THRESHOLD_NS = 120 * NS_PER_S  # time limit of a response, unless the export has another one
-ANY = "*"  # every importer, in revocations
+THRESHOLD_NS = 120 * NS_PER_S  # default time limit of a response
+ANY = "*"  # in revocations: every importer
 SINGLETON, STREAM, CHUNKED = "Singleton", "Stream", "Chunked"  # response types
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """The permission to import a private export, given by a key of the exporting account; times in seconds."""
+    """The permission to import a private export, signed by a key of the exporting account; times in seconds."""
 
     importer: str
     issuer: str
@@ -35,7 +35,7 @@ class Activation:
     expires: int = 0  # 0: never
 
     def is_valid(self, now_s: int) -> bool:
-        """Return whether it holds at a time."""
+        """Return whether the activation is valid at `now_s`."""
         return self.not_before <= now_s and not 0 < self.expires <= now_s
 
 
@@ -44,10 +44,12 @@ class StreamExport:
     """Subjects whose messages other accounts may receive."""
 
     subject: str
-    accounts: tuple[str, ...] = ()  # those that may import it; (): every account
-    account_token_position: int = 0  # the token of the import's subject that is the importer's name; 0: none
+    accounts: tuple[str, ...] = ()  # those that may import it; empty: every account
+    account_token_position: int = 0  # position of the importer's name in the subject, from 1; 0: none
     activation_required: bool = False  # an importer needs an activation
-    revocations: tuple[tuple[str, int], ...] = ()  # importer, or ANY: activations issued up to then are void
+    revocations: tuple[
+        tuple[str, int], ...
+    ] = ()  # importer or ANY: activations issued up to this time are revoked
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +70,19 @@ class ServiceExport:
     response_type: str = SINGLETON
     response_threshold_ns: int = THRESHOLD_NS
     latency: Latency | None = None
-    allow_trace: bool = False  # a trace follows the request into the exporting account
+    allow_trace: bool = False  # a trace continues into the exporting account
     activation_required: bool = False
     revocations: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamImport:
-    """Subjects of another account whose messages subscribers of this one receive."""
+    """Subjects of another account whose messages subscribers of this account receive."""
 
     account: str
     subject: str
     to: str = ""  # the subject here, with $1 for the first `*` of `subject`; "": the same
-    allow_trace: bool = False  # a trace follows the message into this account
+    allow_trace: bool = False  # a trace continues into this account
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:
@@ -90,12 +92,12 @@ class StreamImport:
 
 @dataclass(frozen=True, slots=True)
 class ServiceImport:
-    """Subjects of this account whose messages are requests to another one."""
+    """Subjects of this account whose messages are requests to another account."""
 
     account: str
     subject: str
     to: str = ""  # the subject here; "": the same
-    share: bool = False  # the service learns the user and address of the client
+    share: bool = False  # the service gets the user and address of the client
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:
@@ -113,13 +115,13 @@ class MapDestination:
 
 @dataclass(frozen=True, slots=True)
 class SubjectMapping:
-    """A subject that is changed when a message is published; with weights below 100 in total, the rest keeps it."""
+    """A mapping of the subject of published messages; if the weights sum to less than 100, the rest is not mapped."""
 
     source: str
     destinations: tuple[MapDestination, ...]
 
     def weighted(self) -> list[tuple[str, int]]:
-        """Return all destinations and weights; the published subject gets the rest if it is not one of them."""
+        """Return all destinations and weights, including the published subject with the remaining weight."""
         found = [(each.subject, each.weight) for each in self.destinations]
         rest = 100 - sum(weight for _, weight in found)
         if rest and self.source not in [subject for subject, _ in found]:
@@ -131,7 +133,7 @@ Declared = TypeVar("Declared", "StreamExport", "ServiceExport", "StreamImport", 
 
 
 def without_rules(declared: Declared) -> Declared:
-    """Return an export or import without the fields that only its check needs; equal results behave the same."""
+    """Return an export or import without the fields that only matter for its check, for comparison."""
     if isinstance(declared, StreamImport | ServiceImport):
         return replace(declared, activation=None)
     return replace(declared, accounts=(), account_token_position=0, activation_required=False, revocations=())
@@ -148,7 +150,7 @@ class Exchange:
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
     mappings: tuple[SubjectMapping, ...] = ()
-    signers: frozenset[str] = frozenset()  # the keys that may sign its activations besides its own
+    signers: frozenset[str] = frozenset()  # the keys that may sign its activations in addition to its own
 
     def stream_imports(self) -> list[StreamImport]:
         """Return the imports of streams."""
@@ -159,7 +161,7 @@ class Exchange:
         return [each for each in self.imports if isinstance(each, ServiceImport)]
 
     def export_of(self, wanted: Import) -> Export | None:
-        """Return the export that covers an import: the same subject, or the first one that includes it."""
+        """Return the export that covers an import: one with the same subject, or the first that includes it."""
         kind = StreamExport if isinstance(wanted, StreamImport) else ServiceExport
         exports = [each for each in self.exports if isinstance(each, kind)]
         for export in exports:

@@ -1,6 +1,6 @@
 """The blocks `exports`, `imports` and `mappings` of a file, read into declarations.
 
-The causes of refusals are nats-server's where it has one. Checks that need all accounts are in check.py.
+Where nats-server refuses the same, the cause has its text. Checks that need all accounts are in check.py.
 
 Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
 """
@@ -105,7 +105,7 @@ def _read_response_type(reading: Reading, key: Key, value: Value, target: object
 
 
 def _read_sampling(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a percentage, or "headers", which is 0."""
+    """Read a percentage, or "headers", which becomes 0."""
     data = value.data
     if isinstance(data, str) and data.strip().lower() == "headers":
         return 0
@@ -154,13 +154,13 @@ EXPORT = Table(
         Key(
             "account_token_position",
             INT,
-            "The token of the subject, a `*`, that must be the name of the importing account.",
+            "The position of the `*` in the subject that stands for the name of the importing account.",
             check=Between(0, 255, "use the number of a token that is *"),
         ),
         Key(
             "response_type",
             Kind("response type", _read_response_type, "str"),
-            "Responses to one request: `singleton`, or several with `stream` and `chunked`.",
+            "`singleton`: one response to each request; `stream`, `chunked`: several.",
             ("response",),
         ),
         Key(
@@ -175,7 +175,7 @@ EXPORT = Table(
             Kind("string or map", _read_latency, "str | {}", LATENCY),
             "The subject of latency samples of the service, or their options.",
         ),
-        Key("allow_trace", BOOL, "Traces of requests go on in this account."),
+        Key("allow_trace", BOOL, "Continue traces of requests in this account."),
     ),
 )
 
@@ -227,7 +227,7 @@ def _read_export(reading: Reading, key: Key, value: Value) -> Export:
 
 
 def _no_single_kind(reading: Reading, place: Place, stream: object, before: int) -> None:
-    """Refuse an entry that has both or neither of stream and service, unless another problem explains that."""
+    """Refuse an entry with both or neither of stream and service, unless another problem explains it."""
     if stream:
         raise Refused(place, "this entry has a stream and a service", "make two entries of it")
     if len(reading.problems) == before:
@@ -262,10 +262,10 @@ IMPORT = Table(
     (
         Key("stream", _REMOTE, "Account and subject of a stream export."),
         Key("service", _REMOTE, "Account and subject of a service export."),
-        Key("prefix", STRING, "Tokens before the subject of a stream in this account."),
+        Key("prefix", STRING, "The prefix of the stream's subjects in this account."),
         Key("to", STRING, "The subject in this account, with `$1` for the first `*` of the other one."),
-        Key("share", BOOL, "The service learns which client sends a request."),
-        Key("allow_trace", BOOL, "Traces of the stream's messages go on in this account."),
+        Key("share", BOOL, "Tell the service which client sends a request."),
+        Key("allow_trace", BOOL, "Continue traces of the stream's messages in this account."),
     ),
 )
 
@@ -314,11 +314,11 @@ def _read_weight(reading: Reading, key: Key, value: Value, target: object) -> in
 DESTINATION = Table(
     "mappings",
     (
-        Key("destination", STRING, "The subject that a message gets.", ("dest",)),
+        Key("destination", STRING, "The new subject of a message.", ("dest",)),
         Key(
             "weight",
             Kind("percentage", _read_weight, "int | str"),
-            "Percent of the messages that get this one.",
+            "Percentage of the messages that get this destination.",
         ),
     ),
     (Unsupported(("cluster",), "the server runs alone"),),
@@ -360,7 +360,7 @@ def _read_mappings(reading: Reading, key: Key, value: Value, target: object) -> 
 
 
 def mapping_fault(source: str, destinations: tuple[MapDestination, ...]) -> str:
-    """Return why a subject cannot be mapped to `destinations`; "": it can."""
+    """Return the reason why a subject cannot be mapped to `destinations`, or "" if it can."""
     seen: set[str] = set()
     for each in destinations:
         if each.subject in seen:
@@ -385,9 +385,9 @@ MAPPINGS = Kind("map of subjects", _read_mappings, "Mapping[str, str | {} | Sequ
 
 
 def check_exchanges(reading: Reading, declared: dict[str, Exchange]) -> None:
-    """Add the problems of exports and imports that are valid alone, but not together."""
+    """Add the problems of exports and imports that are valid individually, but not together."""
     if reading.problems:
-        return  # nats-server does not look at them either
+        return  # nats-server does not check them either
     for problem in Check(declared).run():
         place = reading.places[f"{problem.account}.{problem.kind}.{problem.index}"]
         fix = "see docs/security.md, Sharing subjects between accounts"

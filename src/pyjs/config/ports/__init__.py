@@ -1,1 +1,1 @@
-"""Blocks of ports beside the one for clients."""
+"""The blocks of all ports except the client port."""

@@ -1,4 +1,4 @@
-"""The `cluster` block: the port for other servers, and the addresses of theirs.
+"""The `cluster` block: the port for other servers, and the addresses of their ports.
 
 Source: nats.docs "Clustering" and "Cluster Configuration". Block and texts: tests/unit/config/ports/test_cluster.py.
 """
@@ -28,10 +28,10 @@ class BadRoute(ValueError):
 
 
 def read_route(text: str) -> RouteUrl:
-    """Return the address in `text`, as nats://user:password@host:port.
+    """Return the address in `text`, which has the form nats://user:password@host:port.
 
     Raises:
-        BadRoute: it is none.
+        BadRoute: `text` is not such an address.
     """
     parts = urlsplit(text if "//" in text else f"nats://{text}")
     if parts.scheme not in SCHEMES:
@@ -113,7 +113,7 @@ CLUSTER = Table(
         Key(
             "routes",
             Kind("addresses", _read_routes, "Sequence[str] | str"),
-            "Addresses of other servers; one that is up is enough to meet all.",
+            "Addresses of other servers; one running server is enough to find all.",
             reloadable=True,
         ),
         Key(
@@ -126,7 +126,7 @@ CLUSTER = Table(
         Key(
             "tls",
             TLS_BLOCK,
-            "Certificate of this server for both sides of a route, and who signs those of the others.",
+            "This server's certificate for both sides of a route, and the authority that signs the others'.",
             reloadable=True,
         ),
         Key("advertise", STRING, "host:port at which other servers reach this one.", ("cluster_advertise",)),
@@ -134,7 +134,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "Further tries, after ten minutes, of a server learned from another one.",
+            "Further attempts to reach a server learned from another one, after ten minutes.",
             check=_positive,
         ),
     ),
@@ -183,7 +183,7 @@ def apply_cluster_flags(options: Options, flags: Mapping[str, object], place: Pl
 
 
 def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the problems of the block with other options."""
+    """Return the problems of the block in combination with other options."""
     block = options.cluster
     if not block.port:
         if block.routes:

@@ -48,7 +48,7 @@ def _read_logins(reading: Reading, key: Key, value: Value, target: object) -> We
 
 
 def _is_sendable(text: str) -> bool:
-    """Return whether a header of HTTP can have this value: one line of Latin-1."""
+    """Return whether an HTTP header can have this value: one line of Latin-1."""
     return text.isprintable() and all(ord(char) < 256 for char in text)
 
 
@@ -89,7 +89,7 @@ WEBSOCKET = Table(
         Key(
             "allowed_origins",
             STRINGS,
-            "The origins whose pages may connect, as https://example.com; empty: all.",
+            "The origins whose pages may connect, such as https://example.com; empty: all.",
             ("allowed_origin", "allow_origins", "allow_origin", "origins", "origin"),
         ),
         Key("compression", BOOL, "Compress messages for clients that ask for it.", ("compress",)),
@@ -101,7 +101,7 @@ WEBSOCKET = Table(
         Key(
             "headers",
             STRING_MAP,
-            "More headers of the answer to an upgrade.",
+            "Additional headers in the answer to an upgrade.",
             check=_check_headers,
         ),
         Key(
@@ -132,7 +132,7 @@ def origin_of(text: str) -> tuple[str, str, int]:
     """Return scheme, host in lower case and port of an origin.
 
     Raises:
-        ValueError: it is not an absolute URL; the text has the reason.
+        ValueError: `text` is not an absolute URL; the message has the reason.
     """
     parts = urlsplit(text)
     if not parts.scheme:
@@ -148,7 +148,7 @@ def origin_of(text: str) -> tuple[str, str, int]:
 def check_websocket(
     options: Options, at: Callable[[str], Place], no_auth_user: Callable[[str, Place], list[Problem]]
 ) -> list[Problem]:
-    """Return the problems of the block with other options; `no_auth_user` is the check of that key."""
+    """Return the problems of the block in combination with other options; `no_auth_user` checks that key."""
     block = options.websocket
     if not block.port:
         return []

@@ -12,12 +12,12 @@ from dataclasses import replace
 from pyjs.config.errors import Place, Problem
 from pyjs.config.options import ClusterOptions, MonitoringOptions, Options, RouteUrl, Worker
 
-WORKERS_MAX = 64  # of 64 bits of Msg.told, one is left
+WORKERS_MAX = 64  # Msg.told has 64 bits, one of which stays free
 RANGE_FIX = f"use a number from 1 to {WORKERS_MAX}"
 
 
 def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the problems of several workers with other options."""
+    """Return the problems of several workers in combination with other options."""
     place = at("workers")
     if not 1 <= options.workers <= WORKERS_MAX:
         return [Problem(place, f'"workers" is {options.workers}', RANGE_FIX)]
@@ -44,7 +44,7 @@ def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]
 
 
 def place_worker(options: Options, worker: Worker) -> Options:
-    """Return the options of one worker; those of its server stay as they are."""
+    """Return the options of one worker; those of its server are not changed."""
     placed = replace(options)
     placed.worker = worker
     placed.server_name = f"{options.server_name or worker.name}-{worker.number}"
@@ -66,5 +66,5 @@ def place_worker(options: Options, worker: Worker) -> Options:
 
 
 def socket_path(worker: Worker, number: int) -> str:
-    """Return the path of the socket at which a worker of the same server waits for others."""
+    """Return the path of the socket on which a worker of the same server listens for others."""
     return f"{worker.directory}/{number}"

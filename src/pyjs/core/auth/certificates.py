@@ -1,6 +1,6 @@
 """The names in a client's certificate, for login and for monitoring.
 
-Pure functions of DER bytes that OpenSSL has checked already. Names in the order in which nats-server tries them:
+Pure functions of DER bytes that OpenSSL has checked already. Names are in the order in which nats-server tries them:
 e-mail addresses, DNS names and URIs of the subject alternative names, then the subject itself.
 
 Source: RFC 5280; RFC 4514 for the text of subjects; tests/conformance/test_tls.py.
@@ -57,10 +57,10 @@ NameKey = tuple[tuple[tuple[str, str], ...], ...]
 
 
 def name_key(name: str) -> NameKey | None:
-    """Return the parts of a distinguished name, to compare without their order; None: invalid.
+    """Return the parts of a distinguished name, for comparison in any order, or None if it is invalid.
 
-    Attributes of one part (`CN=joe+OU=A`) stay together, and parts that occur twice count twice: otherwise a
-    certificate could be taken for that of another user.
+    Attributes of one part (`CN=joe+OU=A`) stay together, and parts that occur twice count twice; otherwise a
+    certificate could be mistaken for that of another user.
     """
     if "=" not in name:
         return None

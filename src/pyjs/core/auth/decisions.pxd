@@ -4,5 +4,5 @@ from pyjs.base.table cimport Table
 cdef class Decisions:
     cdef Table table                    # literal subject -> MAY or MAY_NOT
 
-    # Whether the subject is known to be allowed; False also for one that has not been decided.
+    # Return whether the subject is known to be allowed; False also if there is no decision yet.
     cdef bint allow(self, const char* subject, size_t n) noexcept nogil

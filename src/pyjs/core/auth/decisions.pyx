@@ -1,6 +1,6 @@
-"""Decisions about publishing, by subject: what the lists of one user said about it.
+"""Decisions about publishing, by subject: results of the permission lists of one user.
 
-All sessions of the user share them. A full table is emptied: the subjects in use come back at once. Knows nothing
+All sessions of the user share them. A full table is emptied; the subjects in use soon return. Knows nothing
 of the lists.
 
 Compiled: every publish of a user with lists asks here (benchmarks/: 1-1-perm, jspub-perm).
@@ -31,7 +31,7 @@ cdef class Decisions:
         return table_get(&self.table, subject, n) == <void*> MAY
 
     def get(self, bytes subject) -> bool | None:
-        """Return the decision about `subject`; None: there is none."""
+        """Return the decision about `subject`, or None if there is none."""
         cdef void* found = table_get(&self.table, subject, len(subject))
         return None if found == NULL else found == <void*> MAY
 

@@ -47,7 +47,7 @@ class ConnectOptions:
     proxy_sig: str = ""
 
 
-# The known keys: option ("": not used for client connections) and type.
+# The known keys: option ("" if client connections do not use it) and type.
 CONNECT_FIELDS: dict[str, tuple[str, type]] = {
     "verbose": ("verbose", bool),
     "pedantic": ("pedantic", bool),
@@ -73,7 +73,7 @@ CONNECT_FIELDS: dict[str, tuple[str, type]] = {
 
 
 def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
-    """Return the options of a CONNECT; missing keys stay as in `previous`.
+    """Return the options of a CONNECT; missing keys keep their value in `previous`.
 
     Raises:
         BadConnect: not a JSON object, or a known key has a value of another type.
@@ -94,7 +94,7 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
 
 
 def connect_refusal(options: ConnectOptions, has_headers: bool) -> tuple[str, str] | None:
-    """Return (close reason, -ERR text) for options that contradict each other; None: they do not."""
+    """Return (close reason, -ERR text) for options that contradict each other, or None."""
     if options.protocol not in (0, 1):
         return "Bad Client Protocol Version", "invalid client protocol"
     if options.no_responders and not has_headers:
@@ -103,7 +103,7 @@ def connect_refusal(options: ConnectOptions, has_headers: bool) -> tuple[str, st
 
 
 def with_credentials(options: ConnectOptions, others: Credentials | None) -> ConnectOptions:
-    """Return `options` with `others` in place of missing credentials."""
+    """Return `options` with missing credentials replaced by `others`."""
     if others is None:
         return options
     return replace(
@@ -128,7 +128,7 @@ def _read_any(line: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(line: bytes) -> object:
-    """Return the one document in `line`, which is invalid or too large for the JSON library."""
+    """Return the only document in `line`, which the JSON library refused."""
     try:
         found = list(documents(line))
     except JsonFault as fault:
@@ -139,5 +139,5 @@ def _read_slowly(line: bytes) -> object:
 
 
 def info_line(fields: dict[str, object]) -> bytes:
-    """Return the INFO line; nats-server puts a space before the line end and clients have seen it there."""
+    """Return the INFO line, with nats-server's space before the line end."""
     return b"INFO " + orjson.dumps(fields) + b" \r\n"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def user_name(session: ClientSession) -> str:
-    """Return the name under which the client logged in; never a token, which is a secret."""
+    """Return the name under which the client logged in; never its token, which is a secret."""
     options, user = session.options, session.user
     token = None if user is None else user.token
     shown = options.nkey or options.user or ("" if token is None else token.subject)
@@ -25,7 +25,7 @@ def user_name(session: ClientSession) -> str:
 def client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
     """Return the fields that describe a client, without those that it did not send.
 
-    They hold its token, which may be all that a login needs: `public_client_info` is for those who are not trusted.
+    They include its token, which may be enough to log in; use `public_client_info` for untrusted readers.
     """
     options = session.options
     said = {"user": user_name(session), "name": options.name, "lang": options.lang, "ver": options.version}
@@ -67,7 +67,7 @@ class Sender:
 
 
 def log_label(session: ClientSession) -> str:
-    """Return what log lines say of a client that has logged in: its library and name, its account and user."""
+    """Return the description of a logged-in client in log lines: library, name, account and user."""
     options, account = session.options, session.account
     said = (options.version and f"v{options.version}", options.lang, options.name)
     program, user = ":".join(filter(None, said)), _user_label(session)

@@ -1,4 +1,4 @@
-"""The limits of one connection: the smallest of the server's, those of its account and those of its user."""
+"""The limits of one connection: the smallest of the server's, its account's and its user's limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Login of one session: CONNECT, the check of the password, and users changed by a reload.
+"""Login of one session: CONNECT, the password check, and changes of users by a reload.
 
 One attempt at a time: while a thread checks a password, the input of the session waits (`await_verdict`) and is
 parsed after the verdict. The authentication timeout continues meanwhile. Texts and their order as nats-server 2.15:
@@ -29,7 +29,7 @@ VIOLATION = "Authorization Violation"
 FAILURE = "Authentication Failure"
 EXPIRED = "Authentication Expired", "User Authentication Expired"  # close reason, -ERR
 TOO_MANY_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded", "maximum subscriptions exceeded"
-SIGNATURE_WORK = 1600  # of `Turn.input_left`, to check one: some 0.1 ms
+SIGNATURE_WORK = 1600  # of `Turn.input_left`, to check one signature: some 0.1 ms
 TYPES = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_PROCESS"}
 
 
@@ -41,7 +41,7 @@ class Attempt(Protocol):
 
 
 class Started(Attempt, Protocol):
-    """Work that a login waits for, not started yet."""
+    """Work on which a login depends; `start` begins it."""
 
     def begin(self) -> None:
         """Start the work; it calls back, perhaps at once."""
@@ -54,7 +54,7 @@ class Login:
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self.label = ""  # after the name of the connection in log lines, from the first login on
+        self.label = ""  # follows the name of the connection in log lines, from the first login on
         self._attempt: Attempt | None = None  # the running check
         self._authenticator: Authenticator | None = None  # of `_attempt`
         self._expiry: Timer | None = None  # the end of the user's token
@@ -73,10 +73,10 @@ class Login:
         self._log_in()
 
     def default_user(self) -> User | None:
-        """Return the user of a client that sends other operations before CONNECT; None: it may not."""
+        """Return the user of a client that sends other operations before CONNECT, or None if it must not."""
         session, callouts = self._session, self._session.host.callouts
         user = self._entrance().default_user(TYPES[session.peer.kind])
-        # A service that decides is asked after CONNECT.
+        # If a service decides, it is asked after CONNECT.
         return None if callouts is not None and callouts.rules_for(session, user) is not None else user
 
     def cancel(self) -> None:
@@ -101,7 +101,7 @@ class Login:
                 self._decide(claim, self._welcome)
 
     def _take_proxy(self, authenticator: Authenticator) -> bool:
-        """Note which proxy signed the nonce; return whether one did that is trusted."""
+        """Note the proxy that signed the nonce; return whether there is one and it is trusted."""
         session = self._session
         if signature_bytes(session.options.proxy_sig) is None:
             session.host.log.debug(f"{session} - Proxy signature not valid base64")
@@ -111,7 +111,7 @@ class Login:
         return bool(signer)
 
     def _has_proxy(self) -> bool:
-        """Return whether the proxy that it came through, if any, is trusted."""
+        """Return whether the client came directly, or through a trusted proxy."""
         proxy = self._session.peer.proxy
         return not proxy or proxy in self._entrance().proxies
 
@@ -124,7 +124,7 @@ class Login:
         return self._entrance().claim(session.options, session.link.tls, session.nonce, kind)
 
     def _welcome(self, user: User | None) -> None:
-        """Let in the user of the configuration file, unless a service decides about it."""
+        """Admit the user found in the configuration file, unless a service decides."""
         session, callouts = self._session, self._session.host.callouts
         rules = None if callouts is None else callouts.rules_for(session, user)
         if callouts is None or rules is None:
@@ -133,7 +133,7 @@ class Login:
             self._wait_for(callouts.ask(session, rules, None, self._answered))
 
     def _wait_for(self, attempt: Started) -> None:
-        """Parse nothing until `_answered`; the attempt has not been started."""
+        """Start the attempt; parse nothing until `_answered`."""
         self._session.await_verdict()
         self._attempt = attempt
         attempt.begin()
@@ -166,7 +166,7 @@ class Login:
         session.close(reason, VIOLATION)
 
     def _guarded(self, user: User) -> User:
-        """Return `user` without the permission to ask the service that decides about clients."""
+        """Return `user` without the permission to publish requests to the service that decides about clients."""
         callouts = self._session.host.callouts
         return user if callouts is None else callouts.guarded(user)
 
@@ -181,7 +181,7 @@ class Login:
         return f" - Token {quoted('[REDACTED]')}" if options.auth_token else ""
 
     def _take_token(self, user: User) -> None:
-        """Close the session when the token of its user ends."""
+        """Arrange that the session closes when its user's token expires."""
         session, token = self._session, user.token
         if self._expiry is not None:
             self._expiry.cancel()
@@ -226,10 +226,10 @@ class Login:
     # -- reload ------------------------------------------------------------------------------------------------
 
     def reauthorize(self) -> None:
-        """Apply changed users: close a client that is no longer allowed, and update the others' permissions."""
+        """Apply changed users: close clients that are no longer allowed, update the permissions of the others."""
         session = self._session
         if self._attempt is not None:
-            return  # the verdict notices the new users
+            return  # the verdict will use the new users
         if not self._has_proxy():
             self._finish(NOT_TRUSTED)
             return
@@ -268,7 +268,7 @@ class Login:
             self._session.close(FAILURE, VIOLATION)
 
     def _drop_forbidden(self) -> None:
-        """Remove subscriptions that are no longer allowed, and report each; filter the others again."""
+        """Remove subscriptions that are no longer allowed, and report each; update the filters of the others."""
         session, permissions = self._session, self._session.permissions
         for sub in list(session.subscriptions.values()):
             allowed = permissions is None or permissions.may_subscribe(sub.subject, sub.queue)

@@ -1,7 +1,7 @@
 """Permissions of a user: allow and deny lists of subjects for publish and subscribe.
 
 Decisions as in nats-server: an empty or missing allow list allows everything, deny wins over allow, a
-subscription must lie inside one allow entry. A wildcard subscription that overlaps a deny entry is allowed, and
+subscription must lie inside one allow entry. A wildcard subscription that overlaps a deny entry is allowed, but
 the denied messages are not delivered to it (`filters_messages`, Sink.accepts).
 
 Source: nats.docs "Authorization"; tests/conformance/scenarios/auth.
@@ -18,7 +18,7 @@ from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matche
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FEW = 8  # a list of at most so many entries is compared one by one
+FEW = 8  # a list with at most so many entries is compared one by one
 
 
 class ResponsePermission(NamedTuple):
@@ -52,7 +52,7 @@ class Filters:
                 self._trie.insert(Subscription(None, subject, b"", queue))
 
     def match(self, subject: bytes) -> bool:
-        """Return whether an entry without a queue matches the literal `subject`; none does with an empty token."""
+        """Return whether an entry without a queue matches the literal `subject`; an empty token never matches."""
         if not all(subject.split(b".")):
             return False
         if self._trie is None:
@@ -60,13 +60,13 @@ class Filters:
         return any(not found.sid for found in self._trie.match(subject))
 
     def queues_matching(self, subject: bytes) -> list[bytes]:
-        """Return the queues (b"": none) of the entries that match `subject`, as a literal: `a.*` matches `a.>`."""
+        """Return the queues of the entries that match `subject`, taken literally: `a.*` matches `a.>`."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if subject_matches(subject, entry)]
         return [found.sid for found in self._trie.match(subject)]
 
     def queues_holding(self, subject: bytes) -> list[bytes]:
-        """Return the queues (b"": none) of the entries that cover `subject`."""
+        """Return the queues of the entries that cover `subject`; b"" stands for an entry without a queue."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if is_subset(subject, entry)]
         return [found.sid for found in self._trie.covering(subject)]
@@ -80,7 +80,7 @@ def _queue_matches(queue: bytes, patterns: list[bytes]) -> bool:
 
 
 def _sorted(queues: list[bytes]) -> tuple[bool, list[bytes]]:
-    """Return whether an entry without a queue is among those found, and the queue names of the others."""
+    """Return whether `queues` has the empty name, and the other names, sorted."""
     return any(not queue for queue in queues), [queue for queue in queues if queue]
 
 
@@ -103,7 +103,7 @@ class Permissions:
         self.decisions = Decisions()  # about publishing
 
     def denying(self, subject: str) -> Permissions:
-        """Return these permissions without the one to publish to `subject`."""
+        """Return these permissions, without permission to publish to `subject`."""
         denied = Permissions(responses=self.responses)
         denied.publish_allow = self.publish_allow
         denied.publish_deny = Filters([*self.publish_deny.entries, (subject.encode(), b"")])
@@ -129,7 +129,7 @@ class Permissions:
         return self.publish_allow is not None or bool(self.publish_deny.entries)
 
     def may_publish(self, subject: bytes) -> bool:
-        """Return whether the lists allow `subject`; the session checks allow_responses."""
+        """Return whether the lists allow publishing to `subject`; the session itself checks allow_responses."""
         allowed = self.decisions.get(subject)
         if allowed is None:
             allowed = self.publish_allow is None or self.publish_allow.match(subject)
@@ -138,7 +138,7 @@ class Permissions:
         return allowed
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether a SUB of `subject` (in group `queue`, b"": none) is allowed."""
+        """Return whether a SUB of `subject` in group `queue` (b"" for none) is allowed."""
         allowed = True
         if not all(subject.split(b".")):  # no entry matches it; it is refused for itself, if not for this
             return not self.subscribe_allow.entries
@@ -148,7 +148,7 @@ class Permissions:
         return allowed and not self._denies(subject, queue)
 
     def _denies(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether the deny list refuses `subject` to a subscription in `queue`, b"": none."""
+        """Return whether the deny list refuses `subject` to a subscription in `queue` (b"" for none)."""
         if not self.subscribe_deny.entries:
             return False
         plain, queues = _sorted(self.subscribe_deny.queues_matching(subject))
@@ -161,5 +161,5 @@ class Permissions:
         return any(subjects_overlap(entry, subject) for entry, _ in self.subscribe_deny.entries)
 
     def may_receive(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether a message of the literal `subject` may go to a subscription in `queue`, b"": none."""
+        """Return whether a message of the literal `subject` may go to a subscription in `queue` (b"" for none)."""
         return not self._denies(subject, queue)

@@ -1,6 +1,6 @@
-"""Trusted proxies: each signs the nonce of the clients that it brings, with a key that the server knows.
+"""Trusted proxies: each signs the nonces of its clients with a key known to the server.
 
-Knows nothing of PROXY headers, which give addresses: those prove nothing, signatures do.
+Knows nothing of PROXY headers, which state addresses without proof.
 
 Source: texts and order of nats-server 2.15.1, tests/conformance/test_trusted_proxies.py.
 """
@@ -14,9 +14,9 @@ from pyjs.wire.nkeys import any_public_key, is_signed
 
 @dataclass(frozen=True, slots=True)
 class ProxyFault:
-    """The reason for which a login is refused: its proxy, or that it has none."""
+    """The reason for refusing a login: its proxy is not trusted, or it has none."""
 
-    reason: str  # for which the connection is closed
+    reason: str  # the close reason of the connection
     text: str  # for the log
 
 
@@ -37,5 +37,5 @@ class TrustedProxies:
         return key in self._keys
 
     def signer(self, nonce: str, signature: str) -> str:
-        """Return the public key whose proxy signed `nonce`; "": none did."""
+        """Return the public key of the proxy that signed `nonce`, or "" if none did."""
         return next((text for text, key in self._keys.items() if is_signed(nonce, signature, key)), "")

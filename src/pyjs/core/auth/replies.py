@@ -1,7 +1,7 @@
 """Reply subjects that a client may publish to because it received requests (allow_responses).
 
-Every received request is noted, so each step is O(1): entries are in the order in which they were noted and expire.
-Memory is limited: when the entries are too large in total, the oldest are dropped.
+Every received request is noted, so each step is O(1): entries expire in the order in which they were noted.
+Memory is limited: when the total size of the entries is too large, the oldest are dropped.
 Knows nothing of sessions. Source: nats.docs "Authorization", allow_responses.
 """
 
@@ -14,7 +14,7 @@ from pyjs.core.auth.permissions import ResponsePermission
 SIZE_MAX = (
     64 * 1024 * 1024
 )  # bytes of all entries of one client: 260,000 unanswered requests with usual inboxes
-ENTRY_SIZE = 200  # bytes of an entry beside its subject
+ENTRY_SIZE = 200  # bytes of an entry in addition to its subject
 
 
 class Replies:
@@ -39,7 +39,7 @@ class Replies:
         leaves[reply] = [0, now_ns + self._limits.expires_ns]
         while self.size > SIZE_MAX:
             self._forget(next(iter(leaves)))
-        for _ in range(2):  # removes more entries than are added, so that expired ones do not accumulate
+        for _ in range(2):  # remove more entries than are added, so that expired ones do not accumulate
             oldest = next(iter(leaves), None)
             if oldest is None or not self._expired(leaves[oldest], now_ns):
                 return

@@ -4,7 +4,7 @@ A secret is plain or bcrypt (`$2a$…`), distinguished by its prefix as in nats-
 a turn, so it is a Job. Verified pairs are remembered, as keyed hashes and only in memory, until the users are read
 again.
 
-A refusal takes the same time whether the user exists or not, and for every kind and cost of secret: a server with
+A refusal takes the same time whether or not the user exists, and for every kind and cost of secret: a server with
 bcrypt secrets does the work of its most expensive one for each refusal. Knows nothing of the wire: a session passes
 the options of CONNECT.
 
@@ -32,12 +32,12 @@ SYSTEM_ACCOUNT = "$SYS"
 VERIFIED_MAX = 4096  # remembered pairs of secret and password
 PASSWORD_MAX = 72  # bytes that bcrypt uses; nats-server ignores the rest too
 BCRYPT_FORMS = ("$2a$", "$2b$", "$2x$", "$2y$")
-SALT = "." * 22  # for checks that only take time
+SALT = "." * 22  # for checks that only consume time
 
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class UserToken:
-    """The claims of a user's token that the server needs. A limit of -1 means none."""
+    """The claims of a user's token that the server uses. -1 means no limit."""
 
     subject: str  # its public key
     issued_at: int  # in seconds
@@ -46,24 +46,24 @@ class UserToken:
     expires_at_ns: int  # of the monotonic clock; 0: never
     subs: int
     payload: int
-    default_permissions: bool  # it has those of its account
+    default_permissions: bool  # it has the permissions of its account
     bearer: bool
-    text: str  # the token; "": a service gave it
+    text: str  # the token; "": the user came from a service
     name: str
     tags: tuple[str, ...]
 
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class User:
-    """One identity. `secret` is its password or, for the token of the server, the token."""
+    """One identity. `secret` is its password, or the token of the server."""
 
     name: str  # or the public nkey
     secret: str
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
-    nkey: bytes = b""  # the public key that its signature is checked with; b"": it has a password
+    nkey: bytes = b""  # the public key that verifies its signature; b"": it has a password
     connection_types: frozenset[str] = frozenset()  # kinds of connections that it may use; empty: all
-    token: UserToken | None = None  # None: it is of the configuration file
+    token: UserToken | None = None  # None: the user is from the configuration file
     proxy_required: bool = False  # it must come through a trusted proxy
 
 
@@ -86,7 +86,7 @@ def is_bcrypt(secret: str) -> bool:
 
 
 def bcrypt_cost(secret: str) -> int:
-    """Return the cost of a stored secret: bcrypt does 2^cost rounds; 0: it is not a usable hash."""
+    """Return the cost of a stored secret (bcrypt does 2^cost rounds), or 0 if it is not a usable hash."""
     if not is_bcrypt(secret) or not secret[4:6].isdigit():
         return 0
     return int(secret[4:6]) if 4 <= int(secret[4:6]) <= 31 else 0
@@ -99,17 +99,17 @@ class PasswordCheck(Job):
 
     def __init__(self, claim: Claim, cost: int, decided: Callable[[Claim, bool], None]) -> None:
         self.claim = claim
-        self.cancelled = False  # the result is not needed any more
+        self.cancelled = False  # the result is no longer needed
         self.matches = False
         self._cost = cost  # a refusal takes as long as a check of this cost
         self._decided = decided
 
     def cancel(self) -> None:
-        """Forget the check: nobody needs its result."""
+        """Cancel the check, since its result is no longer needed."""
         self.cancelled = True
 
     def run(self) -> None:
-        """Do one check, in the time of `cost`."""
+        """Do one check, which takes the time of `cost`."""
         import bcrypt  # imported lazily: only hashed passwords need it
 
         if self.cancelled:
@@ -133,10 +133,10 @@ class PasswordCheck(Job):
 
 
 class CertificateUsers:
-    """The users of a server that identifies users by their certificates."""
+    """The users of a server that identifies users by certificate."""
 
     def __init__(self, users: list[User]) -> None:
-        from pyjs.core.auth.certificates import name_key  # only such servers pay for it
+        from pyjs.core.auth.certificates import name_key  # imported lazily: other servers do not need it
 
         self._name_key = name_key
         self._by_name = {user.name: user for user in users}
@@ -144,7 +144,7 @@ class CertificateUsers:
         self._by_key = {key: user for key, user in keys if key is not None}
 
     def find(self, tls: TlsPeer | None) -> User | None:
-        """Return the user that a checked certificate names: by the first of its names that is one."""
+        """Return the user of a checked certificate: the first of its names that is a user."""
         for name in () if tls is None else tls.shown.names:
             user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or ())
             if user is not None:
@@ -170,7 +170,7 @@ class Authenticator:
         self.nkeys = {user.name: user for user in users if user.nkey}
         self._mapped = CertificateUsers(users) if by_certificate else None
         self.token = token
-        self.by_token = by_token  # users are those of accounts that operators signed
+        self.by_token = by_token  # users come from accounts signed by operators
         self.no_auth_user = self.users.get(no_auth_user) or self.nkeys.get(no_auth_user)
         self.proxies = TrustedProxies() if proxies is None else proxies
         self._proxy_required = proxy_required  # all clients must come through a trusted proxy
@@ -197,9 +197,9 @@ class Authenticator:
     def claim(
         self, connect: ConnectOptions, tls: TlsPeer | None = None, nonce: str = "", kind: str = "STANDARD"
     ) -> Claim:
-        """Return the client's claim of identity, from CONNECT or its certificate; it signs the `nonce`.
+        """Return the client's claim of identity, from CONNECT or its certificate; `nonce` is what it had to sign.
 
-        `kind` is that of the connection, as users list it.
+        `kind` is the kind of connection, as in the list of the users.
         """
         claim = self._claim(connect, tls, nonce)
         types = frozenset() if claim.user is None else claim.user.connection_types
@@ -212,7 +212,7 @@ class Authenticator:
             return Claim(self._mapped.find(tls), free=True)
         if connect.nkey:
             user = self.nkeys.get(connect.nkey)
-            # Whom everybody may be has nothing to prove.
+            # An identity that is open to everybody needs no proof.
             holds = user is not None and (
                 user is self.no_auth_user or is_signed(nonce, connect.sig, user.nkey)
             )
@@ -232,11 +232,11 @@ class Authenticator:
         return None if user.connection_types and kind not in user.connection_types else user
 
     def decide(self, claim: Claim) -> bool | None:
-        """Return whether `claim` is valid; None: that needs a `check`."""
+        """Return whether `claim` is valid, or None if a `check` in a thread must decide."""
         if claim.free:
             return claim.user is not None
         if not is_bcrypt(claim.secret):
-            from hmac import compare_digest  # imported lazily, in 2 ms: a server without secrets needs none
+            from hmac import compare_digest  # imported lazily, in 2 ms: only needed for secrets
 
             matches = compare_digest(claim.secret.encode(), claim.given.encode(errors="replace"))
             if matches and claim.user is not None:

@@ -1,4 +1,4 @@
-"""The texts of permissions violations: for the client, and for the log. As nats-server 2.15."""
+"""The texts of permissions violations, for the client and for the log, as in nats-server 2.15."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyjs.base.gotext import quoted_bytes
 class Violation(NamedTuple):
     """One violation."""
 
-    error: str  # of the -ERR
+    error: str  # of the -ERR line
     logged: str
 
 
@@ -29,7 +29,7 @@ def reply_violation(reply: bytes) -> Violation:
 
 
 def subscription_violation(subject: bytes, queue: bytes, sid: bytes) -> Violation:
-    """Return the violation of a subscription; `queue` b"": none."""
+    """Return the violation of a subscription; b"" as `queue` means none."""
     name, number = quoted_bytes(subject), quoted_bytes(sid)[1:-1]
     if queue:
         group = quoted_bytes(queue)

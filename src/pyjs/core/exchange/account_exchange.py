@@ -1,7 +1,7 @@
 """The active imports of one account, and their change while clients are connected.
 
-`apply` replaces the imports and subject mappings of an account; it may be called for one account at any time
-between turns. A removed import delivers nothing more.
+`apply` replaces the imports and subject mappings of an account; it may be called for any account between two
+turns. A removed import delivers nothing more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.host import Host
 
-MEASURED_MAX = 65536  # requests whose clients are watched; of more, lost ones are noticed after the threshold
+MEASURED_MAX = 65536  # requests whose clients are watched; beyond it, the threshold ends lost requests
 
 
 class AccountExchange:
@@ -53,7 +53,7 @@ class AccountExchange:
             self._lose(sub.subject)
 
     def note_measured(self, reply: bytes, calls: ServiceCalls, token: bytes, tracked: Tracked) -> None:
-        """Watch whether the client waits for the response to a measured request."""
+        """Watch whether the client still waits for the response to a measured request."""
         if len(self._measured) >= MEASURED_MAX:
             self._measured = {key: each for key, each in self._measured.items() if not each[2].done}
         if len(self._measured) < MEASURED_MAX:
@@ -85,7 +85,7 @@ class AccountExchange:
         """Subscribe a service import."""
         responses = responses_of(exporter, host.rng)
         responses.subscribe()
-        responses_of(self.account, host.rng)  # a response may have a reply of its own
+        responses_of(self.account, host.rng)  # a response may have its own reply subject
         local = wanted.local()
         describer = Describer(host.server_name, wanted.share, exporter is host.system_account)
         latency = export.latency
@@ -116,7 +116,7 @@ class AccountExchange:
 
 
 def responses_of(account: Account, rng: Rng) -> Responses:
-    """Return the object that passes on the responses of an account; the first call creates it."""
+    """Return the object that forwards the responses of an account; the first call creates it."""
     if account.responses is None:
         account.responses = Responses(account, rng)
     assert isinstance(account.responses, Responses)
@@ -124,7 +124,7 @@ def responses_of(account: Account, rng: Rng) -> Responses:
 
 
 def importers(declared: Mapping[str, Exchange], names: Iterable[str]) -> list[str]:
-    """Return the other accounts, which import from those of `names`."""
+    """Return the other accounts, which import from one of `names`."""
     exporters = set(names)
     return [
         name
@@ -134,7 +134,7 @@ def importers(declared: Mapping[str, Exchange], names: Iterable[str]) -> list[st
 
 
 def apply(host: Host, declared: Mapping[str, Exchange], names: Iterable[str]) -> None:
-    """Apply the declarations of some accounts of `host`; all of `declared` were checked together."""
+    """Apply the declarations of the accounts `names` of `host`; all of `declared` were checked together."""
     for name in names:
         _apply_one(host, host.accounts[name], declared)
 
@@ -161,7 +161,7 @@ def _apply_one(host: Host, account: Account, declared: Mapping[str, Exchange]) -
 
 
 def _forget_exports(responses: Responses, exchange: Exchange) -> None:
-    """Forget the exports that an account does not have any more."""
+    """Forget the exports that an account no longer has."""
     present = {without_rules(each) for each in exchange.exports if isinstance(each, ServiceExport)}
     for export in [each for each in responses.exports if each not in present]:
         del responses.exports[export]

@@ -1,8 +1,8 @@
-"""A message that goes on to another account, with another subject, reply or header Nats-Request-Info.
+"""A message forwarded to another account, with another subject, reply or Nats-Request-Info header.
 
-The first header of that name is the server's own: a client's is removed, so that a service can trust it.
+Only the server sets that header: one sent by a client is removed, so that a service can trust it.
 
-Compiled: every message across accounts (benchmarks/: request/reply across a service import).
+Compiled: every message across accounts passes here (benchmarks/: request/reply across a service import).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
@@ -48,7 +48,7 @@ cdef int set_reply(Envelope* e, const char* reply, uint32_t n) noexcept nogil:
 
 
 cdef inline const char* line_end(const char* at, const char* end) noexcept nogil:
-    """Return the place after the line at `at`."""
+    """Return the position after the line at `at`."""
     cdef const char* found = <const char*> memchr(at, c'\n', end - at)
     return end if found == NULL else found + 1
 

@@ -1,6 +1,6 @@
 """The header Nats-Request-Info: the sender of a request to a service of another account.
 
-A service always learns the account and the round-trip time of the client; everything else only if the import shares
+A service always gets the account and the round-trip time of the client; everything else only if the import shares
 it. Fields and their order as nats-server 2.15.1 (tests/conformance/scenarios/exchange).
 """
 
@@ -25,7 +25,7 @@ class Describer:
     def __init__(self, server: str, share: bool, to_system: bool) -> None:
         self._server = server
         self._share = share  # everything
-        self._to_system = to_system  # the service belongs to the system account, which learns the server
+        self._to_system = to_system  # the service belongs to the system account, which gets the server name
 
     def fields(self, session: ClientSession) -> dict[str, object]:
         """Return the fields about a client that the service may see."""
@@ -46,7 +46,7 @@ class Describer:
         return compact({name: every[name] for name in known})
 
     def extended(self, before: bytes, importer: Account, add_server: bool) -> bytes:
-        """Return the value for a request that came to `importer` by another import, with the value `before`."""
+        """Return the value after another import, by `importer`, of a request with the value `before`."""
         try:
             fields = json.loads(before)
         except ValueError:

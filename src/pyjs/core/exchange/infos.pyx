@@ -1,8 +1,8 @@
 """The texts of the header Nats-Request-Info, remembered for the last clients of one service import.
 
-A text has the client's round-trip time, so it is made again after a second.
+A text includes the client's round-trip time, so it expires after a second.
 
-Compiled: every request across accounts carries one (benchmarks/: request/reply across a service import).
+Compiled: every request across accounts has this header (benchmarks/: request/reply across a service import).
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t

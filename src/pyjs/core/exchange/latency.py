@@ -1,7 +1,7 @@
 """Latency samples of services: how long a request took, published in the account of the service.
 
-A request is measured by chance, or because a tracing header of it asks for that. Its sample is sent with the first
-response, or says why there was none. Python: a measured request is the exception.
+A request is measured at random, or because one of its headers asks for tracing. Its sample is sent with the first
+response, or states why there was none. Not compiled, since few requests are measured.
 
 Source: nats.docs "Service Latency"; as nats-server 2.15.1 (tests/conformance/test_account_exchange.py).
 """
@@ -30,7 +30,7 @@ STATUS = {
     503: "Service Unavailable",
     504: "Service Timeout",
 }
-HEADERS_MAX = 64  # fields that are looked at
+HEADERS_MAX = 64  # fields that are read
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Meter:
     def begin(
         self, session: ClientSession | None, headers: bytes, share: bool, has_reply: bool
     ) -> Tracked | None:
-        """Return the sample for a new request; None: it is not measured."""
+        """Return the sample for a new request, or None if it is not measured."""
         asked = self._wanted(headers)
         if asked is None:
             return None
@@ -87,7 +87,7 @@ class Meter:
         )
 
     def ended(self, tracked: Tracked, status: int) -> None:
-        """Send the sample of a request without a response; status 0: none is sent."""
+        """Send the sample of a request without a response; send none if `status` is 0."""
         if status and not tracked.done:
             self._send(tracked, status)
 
@@ -112,7 +112,7 @@ class Meter:
         if tracked.headers:
             event["header"] = tracked.headers
         payload = compact(event | {"start": time_text(start_ns)} | times)
-        # Sent in the turn: this runs in the middle of a delivery.
+        # Sent in the turn, since this runs in the middle of a delivery.
         subject = self._declared.subject.encode()
         turn.requests.append(Request(partial(self._deliver, subject, payload), subject))
 
@@ -141,7 +141,7 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
 
 
 def asking_headers(block: bytes) -> dict[str, list[str]] | None:
-    """Return the fields of tracing headers that ask for a sample; None: there are none, or they forbid it."""
+    """Return the fields of tracing headers that ask for a sample, or None if there are none or they forbid it."""
     fields = parse_headers(block)
     if fields.get("Uber-Trace-Id"):
         return _of_uber(fields)

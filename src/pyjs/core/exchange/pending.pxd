@@ -8,18 +8,18 @@ cdef enum:
 cdef struct Pending:
     Pending* newer              # neighbours in the list of its import
     Pending* older
-    PyObject* table             # Responses that has it, borrowed
+    PyObject* table             # the Responses that contains it, borrowed
     PyObject* calls             # ServiceCalls of its import, borrowed
     PyObject* account           # Account that gets the response, borrowed
-    PyObject* tracked           # latency.Tracked, an own reference; NULL: not measured
-    int64_t at_ns               # of the request, or the last response of several
+    PyObject* tracked           # latency.Tracked, a reference of its own; NULL: not measured
+    int64_t at_ns               # of the request, or of the last of several responses
     uint32_t token_len
     uint32_t reply_len
     uint32_t busy               # deliveries in progress
     bint removed                # freed at the end of the last of them
     bint answered               # a response has come
     char token[TOKEN_SIZE_MAX]  # the subject of the response
-    char reply[1]               # the subject that the client waits on; reply_len bytes
+    char reply[1]               # the subject on which the client waits; reply_len bytes
 
 cdef class PendingList:
     """The pending requests of one service import, oldest first."""

@@ -1,8 +1,8 @@
 """The list of requests across accounts that wait for their responses, in the order of their time limits.
 
-An entry is freed when nothing delivers its response any more.
+An entry is freed once no delivery uses it.
 
-Compiled: two changes for each request across accounts (benchmarks/: request/reply across a service import).
+Compiled: changed twice for each request across accounts (benchmarks/: request/reply across a service import).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc

@@ -11,7 +11,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef struct Hop:                # one service import on the way of a message; on the stack of its delivery
     Hop* previous
-    void* export                # identity of the export, so that a message does not pass it twice
+    void* export                # identity of the export, so that a message does not pass through it twice
     uint32_t depth
     bint share
 
@@ -36,7 +36,7 @@ cdef class ServiceCalls:
     cdef bint armed
     cdef void drop(self, Pending* p, int status) noexcept
 
-    # A new pending request: a response to its token goes to `reply` in `account`. NULL: out of memory.
+    # Add a pending request: a response to its token goes to `reply` in `account`. NULL: out of memory.
     cdef Pending* add(self, Responses table, Account account, const char* reply, uint32_t reply_len,
                       object tracked) noexcept nogil
     cdef void end(self, Pending* p, int status) noexcept nogil      # a status of latency.STATUS, 0: all went well
@@ -44,7 +44,7 @@ cdef class ServiceCalls:
 
 cdef class Responses(Sink):
     cdef readonly Account account       # of the services
-    cdef readonly dict exports          # ServiceExport -> the same object for equal ones: imports compare identity
+    cdef readonly dict exports          # ServiceExport -> one object for equal ones, since imports compare identity
     cdef readonly bint internal
     cdef bint subscribed
     cdef readonly bytes prefix          # of the tokens: _R_.XXXXXX.

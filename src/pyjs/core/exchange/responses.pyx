@@ -1,10 +1,10 @@
 """Responses across accounts.
 
-A service import gives each request a reply subject of its own, `_R_.<account>.<token>`: the service answers there.
-Responses, subscribed to these subjects in the account of the service, passes the answer to the reply subject of the
-client in the client's account. A token is 20 random characters, and only the server may use such subjects as replies,
-so no one else can answer. It is valid for one response, or for several if the export says so, and ends after the
-export's threshold. A response with a reply of its own is a request in the opposite direction.
+A service import gives each request its own reply subject, `_R_.<account>.<token>`, and the service answers there.
+Responses subscribes to these subjects in the account of the service and forwards the answer to the client's reply
+subject in the client's account. A token is 20 random characters, and only the server may use such subjects as
+replies, so no one else can answer. It is valid for one response, or for several if the export says so, and ends after
+the export's threshold. A response with a reply subject is a request in the opposite direction.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every response
 across accounts (benchmarks/: request/reply across a service import).
@@ -26,15 +26,15 @@ from pyjs.wire.ops cimport Msg
 cdef enum:
     RANDOM_SIZE = 20            # characters of a token: 119 bits
     POOL_SIZE = 5120            # random bytes that are fetched at once
-    PENDING_MAX = 262144        # of one import; the oldest one ends for another
-    EXPIRED_MAX = 1000          # that are ended in one turn
+    PENDING_MAX = 262144        # of one import; beyond this, each new request ends the oldest one
+    EXPIRED_MAX = 1000          # requests ended in one turn
     ACK_SIZE = 8
 cdef const char* ACK = b"$JS.ACK."
 cdef const char* DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 cdef bint may_hop(Msg* m, void* export) noexcept nogil:
-    """Whether a message may pass a service: it has not passed it before, and its way is not too long."""
+    """Return whether a message may pass through a service: not a second time, and not after too many others."""
     cdef Hop* hop = <Hop*> m.via
     if hop != NULL and hop.depth >= HOPS_MAX:
         return False
@@ -46,7 +46,7 @@ cdef bint may_hop(Msg* m, void* export) noexcept nogil:
 
 
 cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil:
-    """Set `hop` to the next one on the way of `m`."""
+    """Set `hop` to the next hop of `m`."""
     hop.previous = <Hop*> m.via
     hop.export = export
     hop.depth = 1 if hop.previous == NULL else hop.previous.depth + 1
@@ -54,7 +54,7 @@ cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil:
 
 
 cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil:
-    """Whether a reply is an ack subject, which stays as it is."""
+    """Return whether a reply is an ack subject, which is not replaced."""
     return n >= ACK_SIZE and memcmp(reply, ACK, ACK_SIZE) == 0
 
 
@@ -113,10 +113,10 @@ cdef class ServiceCalls:
             self.host.timers.at(self.waiting.oldest.at_ns + self.export.response_threshold_ns, self.expire)
             self.armed = True
         except MemoryError:
-            pass                    # the next request tries it again
+            pass                    # the next request tries again
 
     def expire(self) -> None:
-        """End the requests whose time is over."""
+        """End the requests whose time has expired."""
         cdef int64_t before = self.host.turn_state.now - self.export.response_threshold_ns
         cdef int ended = 0
         self.armed = False
@@ -127,19 +127,19 @@ cdef class ServiceCalls:
             self.arm()
 
     def stop(self) -> None:
-        """End all requests: the import is gone."""
+        """End all requests, because the import was removed."""
         while self.waiting.oldest != NULL:
             self.end(self.waiting.oldest, 0)
 
     def lose(self, bytes token) -> None:
-        """End a request whose client does not wait any more."""
+        """End a request whose client has stopped waiting."""
         cdef Pending* p = <Pending*> table_get(&self.table.table, token, len(token))
         if p != NULL and not p.busy:
             self.end(p, 408)
 
 
 cdef class Responses(Sink):
-    """Passes the responses of one account's services to the clients that wait for them."""
+    """Forwards the responses of one account's services to the waiting clients."""
 
     def __cinit__(self, Account account not None, object rng):
         self.account = account
@@ -182,17 +182,17 @@ cdef class Responses(Sink):
         return 0
 
     def subscribe(self, object request=None) -> None:
-        """Subscribe to the tokens; never during a delivery."""
+        """Subscribe to the tokens; must not be called during a delivery."""
         if not self.subscribed:
             self.subscribed = True
             self.account.add_plain(Subscription(self, self.prefix + b">"))
 
     cdef void subscribe_later(self) noexcept:
-        """Subscribe in this turn, after the commits: a client answers in a later one."""
+        """Subscribe in this turn, after the commits; this is in time, since a client answers in a later turn."""
         try:
             self.account.turn.requests.append(Request(self.subscribe, self.prefix))
         except MemoryError:
-            pass                    # the next request tries it again
+            pass                    # the next request tries again
 
     cdef void refill(self) noexcept:
         try:
@@ -218,7 +218,7 @@ cdef class Responses(Sink):
             p.busy -= 1
             if p.removed:
                 (<ServiceCalls> p.calls).waiting.forget(p)
-        return 1                    # nats-server counts it as received, whether a client waits or not
+        return 1                    # nats-server counts it as received even if no client waits
 
     cdef void pass_back(self, Msg* m, Pending* p, ServiceCalls calls) noexcept nogil:
         """Deliver a response; end the request after its last one."""

@@ -15,7 +15,7 @@ cdef class ServiceSink(Sink):
     cdef readonly Account importer, exporter
     cdef readonly ServiceCalls calls
     cdef readonly bint internal
-    cdef readonly bint stays_here       # every server has it
+    cdef readonly bint stays_here       # every server has this service
     cdef Infos infos
     cdef bytes own                      # the text for a message of the server itself: republished, a PubAck
     cdef const char* own_text
@@ -26,7 +26,7 @@ cdef class ServiceSink(Sink):
     cdef const char* text               # of `to`; NULL: b""
     cdef uint32_t text_len
     cdef bint share
-    cdef object trace                   # of the request that is delivered just now, None: none
+    cdef object trace                   # of the request being delivered; None: none
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1

@@ -1,8 +1,8 @@
 """A service import: messages to its local subject become requests in the exporting account.
 
-The request gets the subject that the service has there, a reply subject that leads back (see responses), and the
-header Nats-Request-Info that says who asks. Without a receiver there, it has none here either, so that the client
-gets the status 503.
+The request gets the subject of the service there, a reply subject that leads back (see responses), and the
+header Nats-Request-Info, which identifies the client. If there is no receiver, the client gets status 503, as without
+an import.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every request
 across accounts (benchmarks/: request/reply across a service import).
@@ -24,7 +24,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef enum:
     REQUEST_WORK = 4
-    COPIED_BITS = 8             # 256 copied bytes are 1
+    COPIED_BITS = 8             # 256 copied bytes count as 1
 
 
 cdef class ServiceSink(Sink):
@@ -73,7 +73,7 @@ cdef class ServiceSink(Sink):
         return receivers > 0
 
     cdef int set_subject(self, Msg* m, Envelope* e) noexcept nogil:
-        """Set the subject in the exporting account; -1: there is none."""
+        """Set the subject in the exporting account; return -1 if there is none."""
         cdef uint32_t n = 0
         if self.rewrite is not None:
             e.subject = self.rewrite.apply(m.subject, m.subject_len, &n)
@@ -85,7 +85,7 @@ cdef class ServiceSink(Sink):
         return 0
 
     cdef int describe(self, Msg* m, Envelope* e) noexcept nogil:
-        """Add the header with the client; -1: out of memory."""
+        """Add the header that describes the client; return -1 if memory is short."""
         cdef uint32_t n = 0
         cdef const char* before = NULL
         cdef Info* info
@@ -100,7 +100,7 @@ cdef class ServiceSink(Sink):
         return -1 if info == NULL else set_info(e, info.text, info.size)
 
     cdef int describe_again(self, Msg* m, Envelope* e, const char* info, uint32_t n) noexcept:
-        """As describe, for a request that came here by another import."""
+        """Do the same as `describe`, for a request that came through another import."""
         cdef bytes text
         try:
             text = self.extend(info[:n], self.importer, self.share and not (<Hop*> m.via).share)
@@ -145,7 +145,7 @@ cdef class ServiceSink(Sink):
         return receivers
 
     cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil:
-        """As Account.publish, for a message with a trace; without permission for it the trace ends here."""
+        """Publish a traced message, as Account.publish does; if the account allows no traces, the trace ends."""
         with gil:
             try:
                 self.trace.imported(self.exporter.name, m.subject[:m.subject_len], sent.subject[:sent.subject_len])
@@ -157,13 +157,13 @@ cdef class ServiceSink(Sink):
                 return 0
 
     cdef void end_traced(self, Pending* p) noexcept nogil:
-        """End a request that only the trace has seen: nobody answers it."""
+        """End a request that is only traced, so nobody answers it."""
         with gil:
             if self.trace.only:
                 self.calls.end(p, 0)
 
     cdef Pending* add_measured(self, Msg* m) noexcept:
-        """As ServiceCalls.add, for a request that is measured; NULL: it is not, or has no reply."""
+        """Add a measured request, as ServiceCalls.add does; return NULL if it is not measured or has no reply."""
         cdef object tracked
         try:
             tracked = self.measure(m)
@@ -179,6 +179,6 @@ cdef class ServiceSink(Sink):
         return p
 
     cdef object measure(self, Msg* m):
-        """Return the sample of a request, None: it is not measured."""
+        """Return the sample of a request, or None if it is not measured."""
         cdef object session = None if m.origin == NULL else <object> <PyObject*> m.origin
         return self.calls.latency.begin(session, m.body[:m.header_len], self.share, m.reply_len > 0)

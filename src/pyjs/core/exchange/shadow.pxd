@@ -14,7 +14,7 @@ cdef class Shadow(Sink):
     cdef const char* text               # of `local`; NULL: b""
     cdef uint32_t text_len
     cdef str importer                   # the name of the importing account
-    cdef bint allow_trace               # a trace goes on there
+    cdef bint allow_trace               # a trace continues in the importing account
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1

@@ -1,8 +1,8 @@
-"""The shadow of a subscription: it stands in the exporting account and passes messages on to the importing one.
+"""The shadow of a subscription: a subscription in the exporting account that forwards to the importing account.
 
 Each subscription that matches the local subject of a stream import has one, in the same queue group and with the same
-sid. The receiver sees the local subject. As in nats-server, imported messages do not count for UNSUB max, a message
-of a service import is not passed on, and stream imports are not chained over several accounts.
+sid. The receiver sees the local subject. As in nats-server, imported messages do not count for UNSUB max, messages
+of a service import are not forwarded, and stream imports are not chained over several accounts.
 
 Compiled: every imported message (benchmarks/: 1-1 across a stream import).
 """
@@ -17,7 +17,7 @@ from pyjs.wire.ops cimport Msg
 
 
 cdef class Shadow(Sink):
-    """Passes messages on to the receiver of a subscription in another account."""
+    """Forwards messages to the receiver of a subscription in another account."""
 
     def __cinit__(self, Subscription real not None, Rewrite rewrite, bytes local not None, str importer not None,
                   bint allow_trace):
@@ -40,7 +40,7 @@ cdef class Shadow(Sink):
             return 0
         trace.exported(self.importer, subject)
         if not self.allow_trace:
-            return 1 if trace.only else self.deliver(m, t)      # what happens there is not told
+            return 1 if trace.only else self.deliver(m, t)      # the trace does not show what happens there
         target.sink = self.real.state.sink
         target.head, target.head_len = NULL, 0
         renamed.subject, renamed.subject_len = subject, <uint32_t> len(subject)
@@ -78,7 +78,7 @@ cdef class Shadow(Sink):
         return (<Sink> target.sink).deliver(&renamed, &target)
 
     def accepts(self, bytes subject, bytes queue) -> bool:
-        """Return whether the receiver accepts a message that has `subject` in the exporting account."""
+        """Return whether the receiver accepts a message whose subject in the exporting account is `subject`."""
         if self.rewrite is not None:
             subject = self.rewrite.subject(subject)
         return subject is not None and self.real.sink.accepts(self.local or subject, queue)

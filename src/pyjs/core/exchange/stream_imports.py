@@ -1,7 +1,7 @@
 """The stream imports of one account: shadows of its subscriptions in the exporting accounts.
 
-A subscription whose subjects overlap with the local subject of an import gets a shadow there, on the subjects that
-both have in common. Called for each SUB and UNSUB of an account that imports streams.
+A subscription that overlaps with the local subject of an import gets a shadow in the exporting account, on the
+subjects common to both. Called for each SUB and UNSUB of an account that imports streams.
 
 Source: nats-server 2.15.1 (tests/conformance/scenarios/exchange).
 """
@@ -30,9 +30,9 @@ class Source:
     account: Account  # the exporting one
     subject: bytes
     pattern: bytes  # the local subject, with wildcards
-    forward: Rewrite | None  # from there to here
+    forward: Rewrite | None  # from the exporting account to this one
     backward: Rewrite | None
-    local: bytes  # a literal subject that all messages get here; b"": none
+    local: bytes  # the literal subject of all messages here; b"": none
     allow_trace: bool
 
     @classmethod
@@ -52,7 +52,7 @@ class Source:
         )
 
     def shadowed(self, subject: bytes) -> bytes | None:
-        """Return the subject in the exporting account for a subscription to `subject` here; None: no overlap."""
+        """Return the subject in the exporting account for a subscription to `subject` here, or None."""
         if subject == self.pattern or is_subset(self.pattern, subject):
             return self.subject
         if not subjects_overlap(subject, self.pattern):
@@ -64,7 +64,7 @@ class Source:
 
 
 def narrowed(subject: bytes, pattern: bytes) -> bytes:
-    """Return the subjects that two overlapping subjects with wildcards have in common."""
+    """Return the subjects common to two overlapping subjects with wildcards."""
     ours, theirs = subject.split(b"."), pattern.split(b".")
     common: list[bytes] = []
     for at, token in enumerate(ours):
@@ -85,7 +85,7 @@ class StreamImports:
         self._shadows: dict[int, list[tuple[Source, Subscription]]] = {}  # by id of the subscription
 
     def apply(self, account: Account, wanted: list[tuple[StreamImport, Account]]) -> None:
-        """Replace the imports of `account`, also for its present subscriptions; unchanged ones stay."""
+        """Replace the imports of `account` and apply them to its current subscriptions; unchanged imports stay."""
         present = {each for each, _ in wanted}
         removed = {source for each, source in self._sources.items() if each not in present}
         self._sources = {each: source for each, source in self._sources.items() if each in present}
@@ -123,7 +123,7 @@ class StreamImports:
             self._drop(id(sub), None)
 
     def _drop(self, key: int, removed: set[Source] | None) -> None:
-        """Remove the shadows of a subscription, those of `removed` imports or all."""
+        """Remove the shadows of a subscription: those of `removed` imports, or all."""
         shadows = self._shadows.pop(key)
         stay = [each for each in shadows if removed is not None and each[0] not in removed]
         for source, shadow in shadows:

@@ -2,7 +2,7 @@
 from pyjs.core.account cimport Account
 from pyjs.wire.ops cimport Msg
 
-# As Account.publish, with the result of each subscription in `trace`; returns the number of receivers.
+# As Account.publish, but add the result of each subscription to `trace`; return the number of receivers.
 cdef int fan_out(Account account, Msg* m, object trace) except -1
 # The same for plain subscriptions if `plain`, and for the queue groups in `queues`; None: for all.
 cdef int fan_out_to(Account account, Msg* m, object trace, bint plain, object queues) except -1

@@ -1,7 +1,7 @@
 """The delivery of a traced message, subscription by subscription.
 
 The prebuilt routes leave out subscriptions whose deny list refuses the message; a trace names them. So a traced
-message does not use a route: it is rare, and the route stays fast for all other messages. The members of queue groups
+message does not use a route: it is rare, and routes stay fast for all other messages. The members of queue groups
 are chosen as in Account.deliver_group.
 
 Compiled because receivers take a Msg; the untraced publish is the one that benchmarks/ measures.
@@ -39,7 +39,7 @@ cdef int fan_out_to(Account account, Msg* m, object trace, bint plain, object qu
 
 
 cdef int deliver_group(Account account, list members, Msg* m, object trace) except -1:
-    """Deliver to one member: one at this server if any accepts, otherwise one at another server."""
+    """Deliver to one member: at this server if any member here accepts, otherwise at another server."""
     cdef list here = [each for each in members if (<Subscription> each).state.weight == 0]
     cdef list away = [each for each in members if (<Subscription> each).state.weight != 0]
     if here and first_taking(here, account.chance(<uint32_t> len(here)), ANY, m, trace):
@@ -51,7 +51,7 @@ cdef int deliver_group(Account account, list members, Msg* m, object trace) exce
 
 
 cdef size_t by_weight(list away, Account account) except? 0:
-    """Return the place of a member at another server, chosen by the number of members there."""
+    """Return the index of a member at another server, chosen in proportion to the number of members there."""
     cdef Subscription sub
     cdef uint64_t weights = 0, chosen
     cdef size_t at = 0
@@ -67,7 +67,7 @@ cdef size_t by_weight(list away, Account account) except? 0:
 
 
 cdef int first_taking(list members, size_t at, int doubts, Msg* m, object trace) except -1:
-    """Deliver to the first member from `at` on that takes the message, around to the one before."""
+    """Deliver to the first member that accepts the message, starting at `at` and wrapping around."""
     cdef Subscription sub
     cdef size_t i
     for i in range(<size_t> len(members)):
@@ -78,7 +78,7 @@ cdef int first_taking(list members, size_t at, int doubts, Msg* m, object trace)
 
 
 cdef int deliver(Subscription sub, Msg* m, object trace) except -1:
-    """Deliver to one subscription; 0: it did not take the message."""
+    """Deliver to one subscription; return 0 if it did not accept the message."""
     cdef Target target
     cdef bytes subject = m.subject[:m.subject_len]
     if sub.state.filtered and not sub.sink.accepts(subject, sub.queue):

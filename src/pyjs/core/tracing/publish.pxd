@@ -8,7 +8,7 @@ cdef class TracedPublish:
     cdef object session
     cdef Msg sent               # the message, perhaps with other headers
     cdef bytes body, tail       # of `sent`, if it has other headers
-    cdef object trace           # None: it is not traced after all
+    cdef object trace           # None: it is not traced
 
     cdef bint begin(self, Msg* m) noexcept          # False: the message goes nowhere
     cdef int deliver(self, Account account) noexcept

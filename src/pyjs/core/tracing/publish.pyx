@@ -1,7 +1,7 @@
 """One publish whose headers ask for a trace: the decision, the delivery, the trace itself.
 
-The session calls `begin`, checks permissions while `Turn.trace` takes the result, then calls `deliver` and `end`.
-An unexpected error is logged, and costs the message or its trace.
+The session calls `begin`, checks permissions while `Turn.trace` receives the result, then calls `deliver` and `end`.
+An unexpected error is logged, and loses the message or its trace.
 
 Compiled because it takes a Msg; the untraced publish is the one that benchmarks/ measures.
 """

@@ -1,6 +1,6 @@
 """The request for a trace in the headers of a message: destination, trace only, accepted encoding.
 
-A header block is read as nats-server reads it: names keep their case, headers without a value are left out, and equal
+A header block is read as by nats-server: names keep their case, headers without a value are ignored, and equal
 names have a list of values. Knows nothing of accounts and permissions (trace.py).
 
 Source: ADR-41; probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).
@@ -27,10 +27,10 @@ class TraceRequest:
     """The headers of a message that asks for a trace."""
 
     headers: dict[str, list[str]] = field(default_factory=dict)
-    external: bool = False  # only `traceparent` asks: the account has the destination
+    external: bool = False  # only `traceparent` asks for it: the account has the destination
 
     def first(self, name: str) -> str:
-        """Return the first value of `name`, "": none."""
+        """Return the first value of `name`, or "" if there is none."""
         return self.headers.get(name, [""])[0]
 
     @property
@@ -40,7 +40,7 @@ class TraceRequest:
 
 
 def read_request(block: bytes) -> TraceRequest | None:
-    """Return the request in a header block; None: it asks for no trace."""
+    """Return the request in a header block, or None if it asks for no trace."""
     if not block.startswith(FIRST_LINE):
         return None
     request = TraceRequest()
@@ -86,13 +86,13 @@ def with_hop(block: bytes, hop: str, origin: str = "") -> bytes:
 
 
 def without_trace(block: bytes) -> bytes:
-    """Return a header block that asks no other server for a trace."""
+    """Return the header block without the request for a trace, for other servers."""
     kept = [line for line in block[:-2].split(b"\r\n") if not line.startswith(DEST.encode() + b":")]
     return b"\r\n".join([*kept[:-1], f"{DEST}: {DISABLED}".encode(), b"", b""])
 
 
 def disabled_in_place(block: bytes) -> bytes:
-    """Return a header block for storage, which starts no trace when the message is delivered later."""
+    """Return a header block to store, which starts no trace when the message is delivered later."""
     start = block.find(f"\r\n{DEST}:".encode())
     if start < 0:
         return without_trace(block)

@@ -60,7 +60,7 @@ class Trace:
         self.hop = ""  # of this server; "": the client is here
         self.hops = 0  # servers that the message went on to
         self.size = size
-        self.stream: dict[str, object] | None = None  # the event of the stream that took the message
+        self.stream: dict[str, object] | None = None  # the event of the stream that stores the message
         self.later: Callable[[bytes, bytes, bytes], None] | None = (
             None  # publishes when the message is written
         )
@@ -98,15 +98,15 @@ class Trace:
         self._add("si", acc="" if system is None else system.name, **{"from": _text(subject)}, to=_text(dest))
 
     def imported(self, account: str, subject: bytes, to: bytes) -> None:
-        """Record the passage to a service of another account."""
+        """Record that the message was forwarded to a service of another account."""
         self._add("si", acc=account, **{"from": _text(subject)}, to=_text(to))
 
     def exported(self, account: str, to: bytes) -> None:
-        """Record the passage to an account that imports a stream of this one."""
+        """Record that the message was forwarded to an account that imports a stream of this one."""
         self._add("se", acc=account, to=_text(to))
 
     def enter_stream(self, name: str) -> None:
-        """Record that a stream took the message."""
+        """Record that a stream accepted the message."""
         self.stream = self._add("js", stream=name)
 
     def stored(self, subject: bytes, has_interest: bool) -> None:
@@ -117,7 +117,7 @@ class Trace:
             self.stream["nointerest"] = True
 
     def refused(self, error: str, subject: bytes = b"") -> None:
-        """Record that the stream refused the message; `subject`: under which it would be stored."""
+        """Record that the stream refused the message; `subject` is the one under which it would be stored."""
         assert self.stream is not None
         if subject:
             self.stream["subject"] = _text(subject)
@@ -139,12 +139,12 @@ class Decision:
     """The decision about a message with trace headers."""
 
     trace: Trace | None = None
-    dropped: bool = False  # it goes nowhere
-    headers: bytes = b""  # instead of its own; b"": those
+    dropped: bool = False  # it is not delivered
+    headers: bytes = b""  # replaces its header block, unless b""
 
 
 def decide(session: ClientSession, subject: bytes, block: bytes, size: int) -> Decision:
-    """Decide whether a message of `session` is traced; the client may be sent a permissions violation."""
+    """Decide whether a message of `session` is traced; may send the client a permissions violation."""
     request = read_request(block)
     if request is None:
         return Decision()

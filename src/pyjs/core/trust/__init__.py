@@ -1,1 +1,1 @@
-"""Operator mode: accounts and users that come from tokens, which trusted operators and their accounts signed."""
+"""Operator mode: accounts and users from tokens that trusted operators and their accounts have signed."""

@@ -1,10 +1,10 @@
 """The accounts of a server in operator mode.
 
-An account is known from the moment its token was fetched and verified: an operator key must have signed it, and its
+An account is known once its token was fetched and verified: an operator key must have signed it, and its
 claims must be valid. A new token of a known account is applied to its connected clients. Fetching and decoding run in
 a thread (AccountFetch); several logins that wait for one account share a fetch. The number of fetches is bounded, and
-one that nobody waits for any more is skipped: otherwise clients with tokens of unknown accounts would fill the queue
-in front of a slow account server.
+a fetch that no login waits for is skipped: otherwise clients with tokens of unknown accounts would fill the queue
+of a slow account server.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     Known = Callable[["TrustedAccount | None"], None]
 
 VALIDATION = "account validation failed"
-FETCHES_MAX = 1024  # accounts that are being fetched
-FETCH_NS = 2 * NS_PER_S  # how long a fetch may take, unless the options say it
+FETCHES_MAX = 1024  # accounts being fetched at the same time
+FETCH_NS = 2 * NS_PER_S  # how long a fetch may take, unless the options set it
 FETCH_AGAIN_NS = NS_PER_S  # an expired account is fetched again after this time
 EXPIRED = "Authentication Expired", "Account Authentication Expired"  # close reason, -ERR
 REVOKED = "Credentials Revoked", "User Authentication Revoked"
@@ -57,24 +57,24 @@ TOO_MANY_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded", "maximum subscription
 
 @dataclass(slots=True)
 class TrustedAccount:
-    """One account, with its present claims."""
+    """One account, with its current claims."""
 
     name: str
     claims: AccountClaims
-    text: str  # the token; "": the system account before its token is there
-    keys: dict[str, UserScope | None]  # that may sign its users, with their roles
+    text: str  # the token; "": the system account before its token was fetched
+    keys: dict[str, UserScope | None]  # keys that may sign its users, with their roles
     default_permissions: Permissions | None = None
     is_expired: bool = False
     updated_ns: int = 0
     timer: Timer | None = None  # of the expiry
     exporters: tuple[str, ...] = ()  # the accounts that it imports from
-    gathering: Gathering | None = None  # the fetch of these, while it lasts
+    gathering: Gathering | None = None  # the running fetch of these accounts
     is_gathered: bool = True
     waiting: list[Known] = field(default_factory=list)  # for the gathering
 
     @property
     def label(self) -> str:
-        """Its key and its name for people."""
+        """The public key of the account, and its display name."""
         return f"{self.name}/{self.claims.head.name}" if self.claims.head.name else self.name
 
     def knows(self, issuer: str) -> bool:
@@ -92,7 +92,7 @@ class AccountFetch(Job):
         self._name = name
         self._now_s = trust.now_s
         self._token: AccountToken | None = None
-        self.wanted = True  # False: nobody waits any more; it does nothing then, unless it has begun
+        self.wanted = True  # False: no login waits any more, so it does nothing unless it has begun
 
     def run(self) -> None:
         """Fetch and decode the token; `finish` gets an error."""
@@ -101,7 +101,7 @@ class AccountFetch(Job):
         self._token = account_token(self.resolver.fetch(self._name), self._now_s)
 
     def finish(self, failure: Exception | None) -> None:
-        """Apply the claims, and answer all that wait."""
+        """Apply the claims, and answer all waiting logins."""
         self._trust.fetched(self, self._name, self._token, failure)
 
 
@@ -132,15 +132,17 @@ class TrustedAccounts:
         self.options = options
         self.resolver = resolver
         self.accounts: dict[str, TrustedAccount] = {}
-        self.pinned_failures = 0  # logins of accounts that are not pinned
-        self._waiting: dict[str, tuple[list[Known], Timer]] = {}  # by account that is fetched; the time limit
-        self._fetches: dict[str, AccountFetch] = {}  # for logins, until they return; also those given up
+        self.pinned_failures = 0  # logins to accounts that are not pinned
+        self._waiting: dict[
+            str, tuple[list[Known], Timer]
+        ] = {}  # by account being fetched; with the time limit
+        self._fetches: dict[str, AccountFetch] = {}  # for logins, until they return; including abandoned ones
         self._exchanges = TokenExchanges(host)
 
     def log_in(
         self, session: ClientSession, decided: Callable[[User | ProxyFault | None], None]
     ) -> TokenLogin:
-        """Return the login of a client; it calls `decided`."""
+        """Return the login of a client, which calls `decided` with its result."""
         assert self._host.callouts is not None
         return TokenLogin(session, self, self._host.callouts, decided)
 
@@ -156,7 +158,7 @@ class TrustedAccounts:
         return not pinned or name in pinned or name == self.options.system_account
 
     def find(self, name: str, then: Known) -> None:
-        """As `fetch`, and the accounts that it imports from are there too, unless they cannot be fetched."""
+        """Like `fetch`, but first fetch the accounts that it imports from, if they can be fetched."""
         self.fetch(name, lambda account: self._gather_for(account, then))
 
     def _gather_for(self, account: TrustedAccount | None, then: Known) -> None:
@@ -174,7 +176,7 @@ class TrustedAccounts:
 
     def _gathered(self, account: TrustedAccount, gathering: Gathering) -> None:
         if account.gathering is not gathering:
-            return  # another token has come
+            return  # a newer token was applied
         account.gathering, account.is_gathered = None, True
         for name in account.exporters:
             if name not in self.accounts:
@@ -184,7 +186,7 @@ class TrustedAccounts:
             then(None if account.is_expired else account)
 
     def fetch(self, name: str, then: Known) -> None:
-        """Call `then` with the account, now or in a later turn; None: there is none, or it has expired."""
+        """Call `then` with the account, now or in a later turn; with None if there is none, or it has expired."""
         account = self.accounts.get(name)
         if account is not None and not account.is_expired:
             then(account)
@@ -209,7 +211,7 @@ class TrustedAccounts:
             self._begin_fetch(name)
 
     def _begin_fetch(self, name: str) -> None:
-        """Queue a fetch, or use the one of an earlier login that is still queued or running."""
+        """Queue a fetch, or use the queued or running one of an earlier login."""
         if name in self._fetches:
             self._fetches[name].wanted = True
         else:
@@ -217,14 +219,14 @@ class TrustedAccounts:
             self._host.turn_state.jobs.append(self._fetches[name])
 
     def _give_up(self, name: str) -> None:
-        """Answer those that wait for a fetch that takes too long; its result still counts for later ones."""
+        """Answer the logins that wait for a fetch that takes too long; later logins can still use its result."""
         self._host.log.warn("Account fetch failed: fetching jwt timed out")
         self._fetches[name].wanted = False
         for then in self._waiting.pop(name)[0]:
             then(None)
 
     def refresh(self, names: list[str]) -> None:
-        """Fetch new tokens of those accounts that are known."""
+        """Fetch new tokens of those of the accounts that are known."""
         for name in names:
             if name in self.accounts:
                 self._host.turn_state.jobs.append(AccountFetch(self, name))
@@ -239,7 +241,7 @@ class TrustedAccounts:
     def fetched(
         self, fetch: AccountFetch, name: str, token: AccountToken | None, failure: Exception | None
     ) -> None:
-        """Take the result of a fetch."""
+        """Handle the result of a fetch."""
         found: TrustedAccount | None = None
         if self._fetches.get(name) is fetch:
             del self._fetches[name]
@@ -266,7 +268,7 @@ class TrustedAccounts:
                 then(found)
 
     def load(self, name: str) -> TrustedAccount | None:
-        """Fetch an account at once, which may block; for the start of the server, and a reload."""
+        """Fetch an account in this call, which may block; for the start of the server, and for reloads."""
         try:
             text, before = self.resolver.fetch(name), self.accounts.get(name)
             if before is not None and before.text == text:
@@ -280,10 +282,10 @@ class TrustedAccounts:
             return None
 
     def start(self) -> None:
-        """Load the system account; a directory or server that does not have it yet trusts its own key.
+        """Load the system account. If a directory or server does not have it yet, trust its own key.
 
         Raises:
-            TokenFault: there is no system account, and its token can only come from the configuration.
+            TokenFault: there is no system account, and only the configuration can have its token.
         """
         self._log_preload_issues()
         self._look()
@@ -305,7 +307,7 @@ class TrustedAccounts:
 
     # -- changes -----------------------------------------------------------------------------------------------
     def apply_options(self, options: Options) -> None:
-        """Take reloaded options: apply new tokens of the file, and close clients of accounts that are not allowed."""
+        """Apply reloaded options: apply new tokens in the file, close clients of accounts no longer allowed."""
         self.options = options
         if isinstance(self.resolver, MemoryResolver):
             self.resolver = MemoryResolver(options.resolver_preload)
@@ -350,7 +352,7 @@ class TrustedAccounts:
         return account
 
     def _keys_of(self, claims: AccountClaims) -> dict[str, UserScope | None]:
-        """Return the keys that may sign users: those in the claims, and its own unless the operator is strict."""
+        """Return the keys that may sign users: those in the claims, and its own key unless the operator is strict."""
         keys = dict(claims.signing_keys)
         issuer = claims.head.issuer
         strict = any(
@@ -379,7 +381,7 @@ class TrustedAccounts:
             session.close(*why)
 
     def disable(self, name: str, why: tuple[str, str] = EXPIRED) -> None:
-        """Close the clients of an account whose token was removed, and let in no others."""
+        """Close the clients of an account whose token was removed, and refuse new ones."""
         account = self.accounts.get(name)
         if account is None:
             return
@@ -394,7 +396,7 @@ class TrustedAccounts:
         self._host.disable_account(name)
 
     def _sessions_of(self, name: str) -> list[ClientSession]:
-        """Return the clients of an account, the oldest first."""
+        """Return the clients of an account, oldest first."""
         account = self._host.accounts.get(name)
         if account is None or not account.sessions:
             return []

@@ -1,8 +1,8 @@
-"""The authorization callout: a service in an account decides which user a client is.
+"""The authorization callout: a service in an account decides the user of a client.
 
 The server publishes a request, a token that it signed, in the account of the service, and waits for the answer up
-to the time limit of authentication. The answer is a token that the service signed; it holds the token of the user, or
-an error. With an xkey both are encrypted. Nothing that a client or the service sent is logged, since it may
+to the time limit of authentication. The answer is a token signed by the service that holds the token of the user or
+an error. With an xkey both are encrypted. No content of a client or of the service is logged, since it may
 hold passwords.
 
 Source: nats.docs "Auth Callout"; tests/conformance/test_auth_callout.py.
@@ -57,7 +57,7 @@ class Rules:
     """The service that decides about a client."""
 
     account: str  # of the service
-    issuer: str  # the subject of requests; without operators, it signs the users
+    issuer: str  # the subject of requests; without operators it signs the users
     xkey: str
     trusted: TrustedAccount | None  # with operators: the account of the service
 
@@ -69,14 +69,14 @@ class Callouts:
         self.host = host
         self.key = key  # of the server
         self.xkey = xkey
-        self.options = options  # of the configuration file; None: those of the accounts count
+        self.options = options  # from the configuration file; None: the options of the accounts apply
         self.trust: TrustedAccounts | None = None
 
-    # -- who is asked ------------------------------------------------------------------------------------------
+    # -- choice of the service ----------------------------------------------------------------------------------
     def rules_for(self, session: ClientSession, user: User | None) -> Rules | None:
         """Return the service that decides about a client, or None if the configuration alone decides.
 
-        `user` is the user that the configuration found, None if it found none.
+        `user` is the user found in the configuration, or None.
         """
         options = self.options
         if options is None:
@@ -90,14 +90,14 @@ class Callouts:
         return Rules(options.account, options.issuer, options.xkey, None)
 
     def rules_of(self, account: TrustedAccount, session: ClientSession, user: User | None) -> Rules | None:
-        """Return the service that decides about a user of `account`, or None if its token alone decides."""
+        """Return the service that decides about a user of `account`, or None if the user's token alone decides."""
         external = account.claims.authorization
         if not external.users or _name_of(session, user) in external.users:
             return None
         return Rules(account.name, account.name, external.xkey, account)
 
     def guarded(self, user: User) -> User:
-        """Return `user`, in the account of the service without permission to publish requests itself."""
+        """Return `user`; if it belongs to the account of the service, without permission to publish requests."""
         trusted = None if self.trust is None else self.trust.accounts.get(user.account)
         if trusted is not None:
             is_service = bool(trusted.claims.authorization.users)
@@ -108,9 +108,9 @@ class Callouts:
         permissions = user.permissions or Permissions()
         return replace(user, permissions=permissions.denying(SUBJECT))
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
-        """Return the request about a client, which the configuration alone would let in as `user`."""
+        """Return the request about a client that the configuration alone would admit as `user`."""
         return Callout(self, session, rules, None if user is None else user.token, decided)
 
 
@@ -130,8 +130,8 @@ class Callout:
         self._rules = rules
         self._decided = decided
         self.cancelled = False
-        self._token = token  # of a user that its account lets in
-        self._user = KeyPair(callouts.host.rng.randbytes(32), USER).public  # which the answer must be for
+        self._token = token  # token of a user that its account admits
+        self._user = KeyPair(callouts.host.rng.randbytes(32), USER).public  # the answer must be for this user
         self._timer: Timer | None = None
         self._subscription: Subscription | None = None
         self._account = callouts.host.accounts.get(rules.account)
@@ -162,7 +162,7 @@ class Callout:
         account.send(SUBJECT.encode(), request, headers, inbox)
 
     def cancel(self) -> None:
-        """End the request: the session has ended."""
+        """End the request, because the session has ended."""
         self.cancelled = True
         self._release()
 
@@ -306,7 +306,7 @@ class Callout:
         return response.jwt
 
     def _bound(self, claims: UserClaims, target: str, account: TrustedAccount | None) -> User:
-        """Return the user for the claims that the service gave."""
+        """Return the user for the claims given by the service."""
         session, grant = self._session, claims.grant
         if account is not None:
             grant = granted(claims, account)
@@ -327,7 +327,7 @@ class Callout:
         return f"no valid account {quoted(target)} for auth callout response on account {on}: account missing"
 
     def _target(self, claims: UserClaims) -> str:
-        """Return the account that the user is for, if the signer may decide that."""
+        """Return the account of the user, if the signer may decide about it."""
         rules, name = self._rules, quoted(self._rules.account)
         if rules.trusted is None:
             if claims.issuer_account:
@@ -345,9 +345,9 @@ class Callout:
 
 
 def _name_of(session: ClientSession, user: User | None) -> str:
-    """Return the name by which `auth_users` list a client: that of its user, if it proved to be one.
+    """Return the name of a client in the `auth_users` lists: that of its user, if it has proved its identity.
 
-    A client with a token or a certificate may send any user in CONNECT; this must not spare it the service.
+    A client with a token or a certificate may send any user in CONNECT; this must not let it bypass the service.
     """
     if user is not None and user.name:
         return user.name

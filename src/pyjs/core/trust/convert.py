@@ -1,4 +1,4 @@
-"""Claims as the options and permissions that the rest of the server uses.
+"""Conversion of claims to the options and permissions that the rest of the server uses.
 
 Claims of an account are converted in a thread, together with the check of its token: `account_token`.
 """
@@ -58,10 +58,10 @@ class AccountToken:
 
 
 def account_token(text: str, now_s: int) -> AccountToken:
-    """Decode and check the token of an account; half a millisecond, and as much for each activation in it.
+    """Decode and check the token of an account; takes half a millisecond, and as much for each activation in it.
 
     Raises:
-        TokenFault: it is not the token of an account.
+        TokenFault: the token is not that of an account.
     """
     claims = account_of(decode(text))
     is_valid = not are_blocking(account_issues(claims, now_s), times=True)
@@ -69,7 +69,7 @@ def account_token(text: str, now_s: int) -> AccountToken:
 
 
 def permissions_of(lists: PermissionLists) -> Permissions | None:
-    """Return the permissions in claims; None: everything is allowed."""
+    """Return the permissions in claims, or None if everything is allowed."""
     if lists.is_empty:
         return None
     responses = None
@@ -87,12 +87,12 @@ def permissions_of(lists: PermissionLists) -> Permissions | None:
 
 
 def limit_of(claimed: int) -> int:
-    """Return a limit of 32 bits; -1: none."""
+    """Return a limit of 32 bits, or -1 if there is none."""
     return max(-1, min(claimed, INT32_MAX))
 
 
 def account_options(claims: AccountClaims, *, with_exchange: bool = True) -> AccountOptions:
-    """Return limits, JetStream, exports and imports of an account; the last two of valid claims only."""
+    """Return limits, JetStream, exports and imports of an account; the last two only if the claims are valid."""
     limits = claims.limits
     options = AccountOptions(
         claims.head.subject,
@@ -108,7 +108,7 @@ def account_options(claims: AccountClaims, *, with_exchange: bool = True) -> Acc
 
 
 def _trace_dest(trace: TraceClaims) -> TraceDest | None:
-    """Return the destination of traces; None: nobody can publish to it."""
+    """Return the destination of traces, or None if nobody can publish to it."""
     subject = trace.subject.encode()
     return TraceDest(trace.subject, trace.sampling) if is_valid_subject(subject) else None
 
@@ -154,7 +154,7 @@ def _activation(text: str) -> Activation:
 
 
 def _mappings(claimed: Mapping[str, tuple[MappedTo, ...]]) -> tuple[SubjectMapping, ...]:
-    """Return those mappings that are possible; as in nats-server, others have no effect."""
+    """Return the valid mappings; as in nats-server, others have no effect."""
     found = []
     for source, given in claimed.items():
         destinations = tuple(MapDestination(each.subject, each.weight) for each in given if not each.cluster)

@@ -1,8 +1,8 @@
 """A directory with the token of each account in a file, `<public key>.jwt`.
 
-A file is written under another name, synced and renamed, so that it is whole or not there. A file that holds no
-token of its account is named in the log and not used. A cache has a limit, beyond which the least recently used
-file is removed, and may have a time after which an unused file is removed.
+A file is written under another name, synced and renamed, so that it is either complete or absent. A file that does
+not hold a token of its account is named in the log and not used. A cache has a limit, beyond which the least recently
+used file is removed, and may have a time after which an unused file is removed.
 
 Called from one thread. Knows nothing of the callers.
 Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
@@ -55,7 +55,7 @@ class TokenDirectory:
         """Create the directory if it is missing, and read the names of its files.
 
         Raises:
-            OSError: it cannot be used.
+            OSError: the directory cannot be used.
         """
         self._disk.make_dirs(self.path)
         for entry in self._disk.list_dir(self.path):
@@ -84,7 +84,7 @@ class TokenDirectory:
         return found
 
     def load(self, name: str) -> str | None:
-        """Return the token of an account; None: it has none."""
+        """Return the token of an account, or None if it has none."""
         if public_key(name, ACCOUNT) is None:
             return None
         self.drop_unused()
@@ -120,7 +120,7 @@ class TokenDirectory:
         return True
 
     def save_newer(self, name: str, token: str) -> None:
-        """Write a token unless there is one that was issued later."""
+        """Write a token unless the stored one was issued later."""
         before = self.load(name)
         if before is not None and _issued_at(before) >= _issued_at(token):
             return
@@ -152,14 +152,14 @@ class TokenDirectory:
         return True
 
     def digest(self) -> bytes:
-        """Return a digest of all files, whatever their order."""
+        """Return a digest of all files, independent of their order."""
         sums = 0
         for each in self._digests.values():
             sums ^= int.from_bytes(each, "big")
         return sums.to_bytes(HASH_SIZE, "big")
 
     def drop_unused(self) -> None:
-        """Remove the files of a cache that were not used for its time to live."""
+        """Remove files of a cache that were unused for its time to live."""
         if not self._ttl_ns:
             return
         due_ns = self._clock.now_ns() - self._ttl_ns
@@ -171,7 +171,7 @@ class TokenDirectory:
         return f"{self.path}/{name}{ENDING}"
 
     def _read(self, name: str) -> str | None:
-        """Return the token in a file; None: there is none, or it is damaged."""
+        """Return the token in a file, or None if it is missing or damaged."""
         path = self._path(name)
         try:
             data = self._disk.read_file(path)

@@ -1,10 +1,10 @@
 """Exports and imports of the accounts of operator mode, checked again whenever a token changes.
 
 A changed account is checked, and so are the accounts that import from it. An import that is not allowed, or whose
-exporting account is not there, has no effect until one of both accounts changes, as in nats-server. An import ends
-with the time of its activation.
+exporting account is missing, has no effect until one of the two accounts changes, as in nats-server. An import ends
+when its activation expires.
 
-Checks run at once up to a limit of work; the rest goes on in later turns.
+Checks run at once up to a limit of work; the rest continues in later turns.
 
 Source: nats-server 2.15.1, tests/conformance/test_jwt_exchange.py.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timer
     from pyjs.core.host import Host
 
-STEP_WORK = 4096  # exports that are compared in one step
+STEP_WORK = 4096  # exports compared in one step
 STEPS_AT_ONCE = 8
 
 
@@ -34,16 +34,16 @@ class TokenExchanges:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._check = Check({})
-        self._declared: dict[str, Exchange] = {}  # exports are those without a fault
+        self._declared: dict[str, Exchange] = {}  # only the exports without a fault
         self._check.declared = self._declared
-        self._given: dict[str, Exchange] = {}  # with all exports, of accounts that are to be checked
+        self._given: dict[str, Exchange] = {}  # with all exports, for accounts to be checked
         self._importers: dict[str, dict[str, None]] = {}  # by exporting account
         self._due: dict[str, None] = {}  # accounts to check, in this order
-        self._steps: Iterator[None] | None = None  # the check that runs; None: none does
-        self._expiries: dict[str, Timer] = {}  # of the first activation that ends, by account
+        self._steps: Iterator[None] | None = None  # the running check; None: none
+        self._expiries: dict[str, Timer] = {}  # of the activation that expires first, by account
 
     def change(self, name: str, exchange: Exchange) -> None:
-        """Take the exports and imports of an account's current token."""
+        """Set the exports and imports of an account's current token."""
         before = self._given.get(name) or self._declared.get(name, Exchange())
         for exporter in {each.account for each in before.imports} - {
             each.account for each in exchange.imports
@@ -106,7 +106,7 @@ class TokenExchanges:
         self._host.share(name, replace(exchange, imports=tuple(accepted)))
 
     def _check_exports(self, name: str, given: Exchange, exports: list[Export]) -> Iterator[None]:
-        """Add the exports without a fault to `exports`; a fault of the latency costs only this."""
+        """Add the exports without a fault to `exports`; after a fault of the latency, add them without it."""
         check, work = Check({name: given}), 0
         for export in given.exports:
             cause = check.export_fault(name, export)

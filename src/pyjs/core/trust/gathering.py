@@ -1,7 +1,7 @@
-"""The fetch of all accounts that one account imports from, and of those that these import from.
+"""The fetch of all accounts that one account imports from, directly or through others.
 
-A client is let in after that, so that its first message finds the imports of its account. The number of accounts is
-bounded; one that cannot be fetched leaves its imports without effect.
+A client is admitted after that, so that its first message finds the imports of its account. The number of accounts is
+bounded; an account that cannot be fetched leaves its imports without effect.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class Gathering:
     def __init__(self, trust: TrustedAccounts, account: TrustedAccount, done: Callable[[], None]) -> None:
         self._trust = trust
         self._seen = {account.name}
-        self._found = [account]  # whose exporters are not looked at yet
+        self._found = [account]  # accounts whose exporters are still to be fetched
         self._num_open = 0  # fetches
-        self._is_busy = False  # in `_go_on`
+        self._is_busy = False  # `_go_on` is running
         self._done = done
 
     def begin(self) -> None:
-        """Start."""
+        """Start the fetch."""
         self._go_on()
 
     def _go_on(self) -> None:
-        """Fetch the exporters of found accounts; an account that is there already is found at once."""
+        """Fetch the exporters of found accounts; an account that is already known is found at once."""
         if self._is_busy:
             return
         self._is_busy = True

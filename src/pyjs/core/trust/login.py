@@ -42,7 +42,7 @@ class Refused(Exception):
 
     def __init__(self, text: str, *, is_error: bool = False, fault: ProxyFault | None = None) -> None:
         super().__init__(text)
-        self.is_error = is_error  # logged also without debug
+        self.is_error = is_error  # logged even without debug
         self.fault = fault
 
 
@@ -58,11 +58,11 @@ class TokenCheck(Job):
         signature: str,
         done: Callable[[TokenCheck], None],
     ) -> None:
-        self._texts = texts  # the first that is the token of a user counts
+        self._texts = texts  # the first one that is the token of a user counts
         self._nonce = nonce
         self._signature = signature
         self._done = done
-        self.cancelled = False  # the result is not needed any more
+        self.cancelled = False  # the result is no longer needed
         self.user: UserClaims | None = None
         self.text = ""
         self.fault = "Authentication requires a user JWT"
@@ -193,7 +193,7 @@ def admit(session: ClientSession, claims: UserClaims, check: TokenCheck, account
     """Return the user of valid claims, if the account accepts it.
 
     Raises:
-        Refused: it does not.
+        Refused: the account does not accept it.
     """
     grant = granted(claims, account)
     check_proxy(grant, session)
@@ -232,13 +232,13 @@ def granted(claims: UserClaims, account: TrustedAccount) -> Grant:
 
 
 def check_proxy(grant: Grant, session: ClientSession) -> None:
-    """Raise Refused if the user must come through a trusted proxy, and does not."""
+    """Raise Refused if the user must come through a trusted proxy but does not."""
     if grant.proxy_required and not session.peer.proxy:
         raise Refused(REQUIRED.text, fault=REQUIRED)
 
 
 def check_connection_type(grant: Grant, session: ClientSession) -> None:
-    """Raise Refused if the user may not come by this kind of connection."""
+    """Raise Refused if the user may not use this kind of connection."""
     types = known_types(grant.connection_types)
     if types is None:
         raise Refused(f"invalid connection types {list(grant.connection_types)}")
@@ -252,7 +252,7 @@ def user_from(
     """Return the user for a session. If `account` is None, the audience of the claims names the account.
 
     Raises:
-        Refused: it may not be connected at this time of the day.
+        Refused: the user may not be connected at this time of the day.
     """
     clock, head = session.host.clock, claims.head
     left_s = seconds_allowed(grant, clock.wall_ns() / NS_PER_S)

@@ -1,4 +1,4 @@
-"""Resolvers: where the tokens of accounts come from. Their calls run in a thread."""
+"""Resolvers: the sources of account tokens. Their calls run in a thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Resolver(ABC):
         """Return the token of an account.
 
         Raises:
-            ResolverFault: there is none.
+            ResolverFault: the account has no token here.
         """
 
 
@@ -76,7 +76,7 @@ class UrlResolver(Resolver):
 
     def __init__(self, options: ResolverOptions) -> None:
         self._url, self._timeout_ns = options.url, options.timeout_ns
-        self.get: Callable[[str, int], str] | None = None  # returns the body of a URL; the shell sets it
+        self.get: Callable[[str, int], str] | None = None  # returns the body of a URL; set by the shell
 
     def fetch(self, name: str) -> str:
         """Return the token of an account."""

@@ -39,7 +39,7 @@ def send(account: Account, shared: Shared, request: Request, response: bytes) ->
 
 
 def client_of(account: Account, shared: Shared, request: Request) -> JsonDict | None:
-    """Return the fields that describe the client of a request; None: the server itself sent it."""
+    """Return the fields that describe the client of a request, or None if the server itself sent it."""
     if isinstance(request.session, ClientSession):
         return public_client_info(request.session, account.name, shared.server_name)
     return request.session.fields if isinstance(request.session, Sender) else None

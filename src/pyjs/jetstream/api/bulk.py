@@ -115,7 +115,7 @@ def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -
 
 
 def _fitting(size: int, room: int) -> int:
-    """Return how many bytes to send; `room` is how many more may wait for the client before it counts as slow."""
+    """Return the number of bytes to send; `room` is how many more may queue before the client counts as slow."""
     return min(size, room // 2) if room // 2 >= CHUNK_MIN else 0
 
 

@@ -144,7 +144,7 @@ def unpin(call: ApiCall) -> JsonDict:
 
 
 def reset(call: ApiCall) -> MaybeSteps:
-    """Start a consumer again with a sequence; as on nats-server, an unknown consumer gets no answer."""
+    """Reset a consumer to a sequence. Like nats-server, send no answer if the consumer does not exist."""
     stream = call.js.streams.get(call.args[0])
     consumer = None if stream is None else stream.consumers.get(call.args[1])
     if stream is None or consumer is None:
@@ -171,7 +171,7 @@ def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
 
 
 def _alone(call: ApiCall, request: CreateRequest) -> Steps:
-    """Create or update a consumer with exclusive access to its name; one without a name gets a new one."""
+    """Create or update a consumer with exclusive access to its name; generate a name if the request has none."""
     name = request.config.durable_name or request.config.name
     if not name:
         return (yield from _answer(call, request))

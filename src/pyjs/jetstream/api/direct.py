@@ -35,12 +35,12 @@ NOT_NOW = "500 Insufficient Resources"  # not 503, which clients read as "no res
 REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch, if the request sets no limit
 STEP_SIZE = 256 * 1024  # bytes sent in one step; each message also costs MESSAGE_COST
 MESSAGE_COST = 1500  # in bytes: the work of a message, five microseconds
-# Each of these fields names a message or a start.
+# Each of these fields selects a message or a first message.
 MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_time")
 
 
 def _is_contradiction(given: dict[str, Any]) -> bool:
-    """Return whether a request names its messages in two ways."""
+    """Return whether a request selects its messages in two ways."""
     last, following = given.get("last_by_subj"), given.get("next_by_subj")
     several = given.get("multi_last")
     if (given.get("up_to_seq") and "up_to_time" in given) or (several and (last or following)):
@@ -60,7 +60,7 @@ class DirectGet:
         self._prefixes = prefixes  # each ends before the subject of the wanted message
 
     def get(self, request: Request) -> Iterator[None] | None:
-        """Answer a request that names its message in the body; a batch is sent in steps."""
+        """Answer a request that selects its message in the body; send a batch in steps."""
         given = self._read(request)
         if given is None:
             return None
@@ -217,7 +217,7 @@ class DirectGet:
     ) -> Iterator[None]:
         """Send messages until `batch` or `max_bytes` is used up, then the end-of-batch status.
 
-        Messages of a request with `multi_last` always have headers: they carry `up_to`. Yields between steps.
+        Messages of a request with `multi_last` always have headers, which carry `up_to`. Yields between steps.
         """
         size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
         bare = given.get("no_hdr", False) and not up_to

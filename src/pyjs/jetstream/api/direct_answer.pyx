@@ -59,7 +59,7 @@ cdef class DirectAnswers:
         free(self.buffer)
 
     def send_last(self, Account account not None, StreamStore store not None, bytes subject, bytes reply) -> bool:
-        """Send the last message of the literal `subject` to `reply`; False: nothing was sent, use api/direct.py."""
+        """Send the last message of the literal `subject` to `reply`; return False if api/direct.py must do it."""
         cdef Subject* s = subjects_find(&store.catalogue.subjects.table, subject, len(subject))
         cdef Record r
         cdef Msg m

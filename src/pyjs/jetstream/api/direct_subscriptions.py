@@ -1,8 +1,8 @@
 """The subscriptions of one stream's direct gets.
 
-A stream that does not allow them has no such subscription, so a client gets status 503 (no responders). A mirror may
-also subscribe to the subjects of its origin: each request goes to one of the two. The module that reads requests
-(direct.py) is imported by the first one.
+A stream that does not allow direct gets has no such subscription, so a client gets status 503 (no responders). A
+mirror may also subscribe to the subjects of its origin; the two then share the requests. The first request imports
+the module that reads requests (direct.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DirectSubscriptions:
     """The subscriptions for direct gets of one stream."""
 
     def __init__(self, js: JetStream, stream: Stream, name: str) -> None:
-        """Subscribe to direct gets of the stream `name`: the stream itself, or the origin of the mirror `stream`."""
+        """Subscribe to direct gets of the stream `name`, which is `stream` or the origin of the mirror `stream`."""
         self._js = js
         self._account = js.account
         self._stream = stream

@@ -53,7 +53,7 @@ class ApiCall:
         """Return the stream of the first argument.
 
         Raises:
-            ApiError: 10059; or 10194 or 10195, stream or consumer is offline.
+            ApiError: 10059, there is no such stream; 10194 or 10195, the stream or a consumer of it is offline.
         """
         offline = self.js.offline.get(self.args[0])
         if offline is not None and offline.consumer == self.args[-1] and len(self.args) > 1:
@@ -61,10 +61,10 @@ class ApiCall:
         return self.js.stream(self.args[0])
 
     def require_empty(self) -> None:
-        """Refuse a payload.
+        """Refuse a request with a payload.
 
         Raises:
-            ApiError: 10038.
+            ApiError: 10038, there is a payload.
         """
         errcodes.NOT_EMPTY_REQUEST.raise_if(not is_empty(self.body))
 
@@ -72,7 +72,7 @@ class ApiCall:
         """Return the decoded fields of the payload.
 
         Raises:
-            ApiError: 10025, it is not JSON or holds something unknown.
+            ApiError: 10025, the payload is not JSON or has an invalid field.
         """
         return read(self.body, fields, self.js.options.strict)
 

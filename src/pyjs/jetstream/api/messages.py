@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def get(call: ApiCall) -> JsonDict | Steps:
-    """Return the message for a sequence, subject or time; takes steps if the store must index its subjects first."""
+    """Return the message for a sequence, subject or time, in steps if the store must index its subjects first."""
     given = call.read_required(stream_requests.GET_MSG_REQUEST)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
@@ -60,7 +60,7 @@ def _get(store: StreamStore, given: dict[str, Any]) -> JsonDict:
 
 
 def is_conflicting(given: dict[str, Any]) -> bool:
-    """Return whether a request names no message, or names it in more than one way."""
+    """Return whether a request selects no message, or selects it in more than one way."""
     seq, start = given.get("seq", 0), "start_time" in given
     last, following = given.get("last_by_subj", ""), given.get("next_by_subj", "")
     if not (seq or last or following or start):
@@ -78,7 +78,7 @@ def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
     """Return the message of a request without conflicts, or None if there is no such message.
 
     Raises:
-        NotNow: it cannot be read at present.
+        NotNow: the message cannot be read at present.
     """
     if given.get("last_by_subj"):
         return store.get_last(given["last_by_subj"].encode())

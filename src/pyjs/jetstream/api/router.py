@@ -1,7 +1,7 @@
-"""Requests on $JS.API.>: find the endpoint by subject, call it, count, and answer in an envelope.
+"""The router of $JS.API.> requests: finds the endpoint, calls it, counts the call and sends the answer.
 
-One per account, made by the first request (subscriptions.py): this module imports everything that reads requests and
-serves streams. A subject without an endpoint gets no answer, as on nats-server.
+Each account has one router, made by the first request (subscriptions.py), since this module imports everything that
+reads requests and serves streams. A subject without an endpoint gets no answer, as on nats-server.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -42,7 +42,7 @@ class Router:
         self._js = js  # None: JetStream is off for the account
 
     def find(self, tokens: tuple[str, ...]) -> tuple[Endpoint, tuple[str, ...]] | None:
-        """Return the endpoint and the arguments for the tokens after the prefix; None: there is no such endpoint."""
+        """Return the endpoint and the arguments for the tokens after the prefix, or None if there is no endpoint."""
         for length in range(min(3, len(tokens)), 0, -1):
             endpoint = ENDPOINT_BY_WORDS.get(tokens[:length])
             if endpoint is not None and endpoint.min_args <= len(tokens) - length <= endpoint.max_args:
@@ -56,7 +56,7 @@ class Router:
         return None if found is None else self._work(request, *found)
 
     def _work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[Step]:
-        """Answer a request, in steps if its handler is a generator; an unexpected exception is answered too."""
+        """Answer a request, in steps if its handler is a generator; report an unexpected exception as an error."""
         try:
             fields = yield from self._ordered(endpoint, args, request)
             if endpoint.unsynced is not None and self._js is not None:
@@ -105,7 +105,7 @@ class Router:
     def _done(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None
     ) -> None:
-        """Answer a request that succeeded; `failure`: its change may not be durable."""
+        """Answer a request that succeeded, or refuse it if `failure` shows that its change may not be durable."""
         if failure is not None and endpoint.unsynced is not None:
             self._refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return

@@ -36,7 +36,7 @@ LIST_STEP = 16  # streams reported in one turn: half a millisecond
 
 
 def create(call: ApiCall) -> Steps:
-    """Create a stream, or confirm an equal one that exists."""
+    """Create a stream, or confirm an existing stream with the same configuration."""
     request = stream_requests.read_stream(call.body, call.js.options.strict)
     errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
     verdict = yield from streams.judge_subjects(call.js, request.config)
@@ -167,7 +167,7 @@ def restore(call: ApiCall) -> Steps:
 
 
 def _matching(js: JetStream, subject: str) -> list[StreamConfig]:
-    """Return the configurations of all streams, offline ones too, by name; of those that match `subject`."""
+    """Return the configurations of streams that match `subject` ("": all), sorted by name, with offline ones."""
     configs = [*(each.config for each in js.streams.values()), *(each.config for each in js.offline.values())]
     found = sorted(configs, key=lambda config: config.name)
     if not subject:

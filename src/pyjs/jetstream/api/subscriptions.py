@@ -1,8 +1,8 @@
 """The subscriptions of one account's API: $JS.API.> under each prefix, and direct gets of streams that allow them.
 
-`$JS.API.>` leaves out pull requests and direct gets. Those subjects have their own subscriptions, so that a request
-without one is answered with status 503. The router imports everything that reads requests and serves streams, which
-takes a tenth of a second; a thread imports it when the server is ready, and earlier requests wait.
+`$JS.API.>` leaves out pull requests and direct gets. Those subjects have their own subscriptions, so that a client
+gets status 503 if no consumer or stream answers. The router imports everything that reads requests and serves
+streams, which takes a tenth of a second; a thread imports it when the server is ready, and earlier requests wait.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -46,17 +46,17 @@ MAPPED = (b"$KV.>", b"$OBJ.>")  # below the prefix of a domain, see `mapped`
 
 
 def mapped(subject: bytes) -> bytes:
-    """Return the key-value or object subject in a subject below a domain's prefix, or b"" if there is none."""
+    """Return the `$KV` or `$OBJ` subject that follows the prefix of a domain, or b"" if there is none."""
     rest = subject.split(b".", DOMAIN_DEPTH)[-1]
     return rest if rest.startswith((b"$KV.", b"$OBJ.")) else b""
 
 
 class ApiSink(PySink):
-    """The sink of one prefix; does not accept pull requests and direct gets."""
+    """The sink of one prefix; accepts neither pull requests nor direct gets."""
 
     def __init__(self, turn: object, handler: object) -> None:
         self.skipped: tuple[bytes, ...] = ()
-        self.told_as: tuple[bytes, ...] = ()  # the subjects that other servers are told
+        self.told_as: tuple[bytes, ...] = ()  # the subjects reported to other servers
 
     def accepts(self, subject: bytes, queue: bytes) -> bool:
         """Return whether the router answers `subject`."""

@@ -1,6 +1,6 @@
 """The configuration of a consumer: its options, each declared once, in the field order of nats-server.
 
-Knows nothing of the checks (jetstream/rules/consumer.py) and of requests (jetstream/config/consumer_requests.py). The
+Knows nothing of checks (jetstream/rules/consumer.py) or requests (jetstream/config/consumer_requests.py). The
 JSON leaves out unset options, exactly as nats-server does; the same JSON is stored.
 
 Source: nats.docs "Consumer configuration"; field order and omissions probed on nats-server 2.15.1.
@@ -38,11 +38,11 @@ class ConsumerConfig:
 
     durable_name: str = option(
         STRING,
-        "The name; the consumer stays until it is deleted, or idle for `inactive_threshold`.",
+        "The name of a durable consumer; it stays until deleted, or unused for `inactive_threshold`.",
         updatable=False,
     )
     name: str = option(STRING, "The name; without `durable_name` the consumer is ephemeral.", updatable=False)
-    description: str = option(STRING, "A text for people.")
+    description: str = option(STRING, "A description for people.")
     deliver_policy: str = option(
         enum("all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
         "Where delivery starts.",
@@ -61,20 +61,18 @@ class ConsumerConfig:
     max_deliver: int = option(INT, "The most deliveries of a message; 0 and -1: no limit.")
     backoff_ns: tuple[int, ...] = option(DURATIONS, "The waits between deliveries; the last one repeats.")
     filter_subject: str = option(STRING, "The subjects to deliver; empty: all.")
-    filter_subjects: tuple[str, ...] = option(STRINGS, "The same, more than one.")
+    filter_subjects: tuple[str, ...] = option(STRINGS, "Several filters, in place of `filter_subject`.")
     replay_policy: str = option(
         enum("instant", "original"),
-        "Deliver at once, or in the pace of publishing.",
+        "Deliver at once, or at the original pace of publishing.",
         always=True,
         updatable=False,
     )
-    rate_limit_bps: int = option(UINT64, "The most bits a second, of a push consumer; 0: no limit.")
-    sample_freq: str = option(STRING, "The percentage of acknowledgements that are measured, as `50%`.")
+    rate_limit_bps: int = option(UINT64, "The most bits per second of a push consumer; 0: no limit.")
+    sample_freq: str = option(STRING, "The percentage of acknowledgements that are measured, such as `50%`.")
     max_waiting: int = option(INT, "The most pull requests that wait.", updatable=False)
     max_ack_pending: int = option(INT, "The most messages without acknowledgement; -1: no limit.")
-    flow_control: bool = option(
-        BOOL, "The server waits for a push client that falls behind.", updatable=False
-    )
+    flow_control: bool = option(BOOL, "Wait for a push client that falls behind.", updatable=False)
     headers_only: bool = option(BOOL, "Deliver headers and sizes without payloads.")
     max_batch: int = option(INT, "The largest `batch` of a pull request; 0: any.")
     max_expires_ns: int = option(DURATION, "The longest `expires` of a pull request; 0: any.")
@@ -82,13 +80,13 @@ class ConsumerConfig:
     deliver_subject: str = option(STRING, "The subject to push to; empty: a pull consumer.")
     deliver_group: str = option(STRING, "The queue group to push to.")
     idle_heartbeat_ns: int = option(
-        DURATION, "How long a push consumer is silent before it says that it is idle.", updatable=False
+        DURATION, "How long a push consumer sends nothing before it sends a heartbeat.", updatable=False
     )
     inactive_threshold_ns: int = option(DURATION, "How long an unused consumer stays.")
-    num_replicas: int = option(INT, "Copies of the consumer; 0: as the stream.", always=True)
+    num_replicas: int = option(INT, "Copies of the consumer; 0: as many as the stream has.", always=True)
     mem_storage: bool = option(BOOL, "The state is in memory.", updatable=False)
-    direct: bool = option(BOOL, "For a mirror or source of another server.", updatable=False)
-    sourcing: bool = option(BOOL, "For a mirror or source that acknowledges.", updatable=False)
+    direct: bool = option(BOOL, "For mirrors and sources on other servers.", updatable=False)
+    sourcing: bool = option(BOOL, "For mirrors and sources that acknowledge.", updatable=False)
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
     pause_until_ns: int | None = option(TIME, "The time at which delivery continues.", level=1)
     priority_groups: tuple[str, ...] = option(STRINGS, "The groups that pull requests name.", level=1)

@@ -74,7 +74,7 @@ def read_create(body: bytes, strict: bool) -> CreateRequest:
     """Decode a create request.
 
     Raises:
-        ApiError: 10025, the body is not JSON or holds something unknown.
+        ApiError: 10025, the body is not JSON or has an invalid field.
     """
     fields = read(body, CREATE_REQUEST, strict)
     return CreateRequest(

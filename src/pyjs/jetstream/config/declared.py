@@ -152,7 +152,7 @@ def _with_parts(shape: _Shape, values: dict[str, Any], read: Callable[..., Any])
 
 
 def _made(kind: Kind, value: Any, read: Callable[..., Any]) -> Any:
-    """Return the converted value of a field; a value of another kind is returned as it is."""
+    """Return the converted value of a field; return a value of a wrong kind unchanged."""
     if kind.name == "list" and isinstance(value, list):
         assert kind.item is not None
         return tuple(_made(kind.item, each, read) for each in value)
@@ -184,7 +184,7 @@ def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
     """Return a configuration from the values that `to_meta` returned.
 
     Raises:
-        ValueError: an option is unknown (a newer version wrote it), or a value is not of its kind.
+        ValueError: an option is unknown (a newer version wrote it), or a value has the wrong kind.
     """
     shape = shape_of(of)
     if unknown := sorted(meta.keys() - shape.attributes.keys()):
@@ -199,7 +199,7 @@ def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
 
 
 def _fits(kind: Kind, value: Any) -> bool:
-    """Return whether a stored value is of its kind."""
+    """Return whether a stored value has the right kind."""
     if kind.name == "list":
         assert kind.item is not None
         return isinstance(value, tuple) and all(_fits(kind.item, each) for each in value)

@@ -75,7 +75,7 @@ STRING_MAP = Kind("map", "map[string]string", STRING)
 
 
 def enum(*words: str, unknown_text: str = "") -> Kind:
-    """Return the kind of a field that takes one of `words`."""
+    """Return the kind of a field that accepts one of `words`."""
     return Kind("enum", words=words, unknown_text=unknown_text)
 
 
@@ -109,7 +109,7 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
 
 
 class _Reader:
-    """One call of `decode`: checks values, words the first fault."""
+    """One call of `decode`: checks values and words the error text of the first fault."""
 
     def __init__(self, body: bytes, root: Struct, strict: bool) -> None:
         self._body = body
@@ -229,7 +229,7 @@ def _checked_time(text: str) -> str:
 
 
 def _go_text(text: str) -> str:
-    """Return a text in quotes as Go's time errors show it: every byte beyond ASCII in hex digits."""
+    """Quote a text as Go's time errors do, with each byte beyond ASCII in hex."""
     shown = "".join(chr(c) if 32 <= c < 127 else f"\\x{c:02x}" for c in text.encode())
     return '"' + shown.replace('"', '\\"') + '"'
 
@@ -275,7 +275,7 @@ def _time_fault(text: str) -> str:
 def parse_time_ns(text: str) -> int:
     """Return an RFC 3339 time as nanoseconds since the epoch; digits after the ninth of a fraction are ignored.
 
-    A time that its offset moves out of the years 0 to 9999 is clamped to them, since no text could show it.
+    A time outside the years 0 to 9999 in UTC is clamped to them, since RFC 3339 cannot show it.
 
     Raises:
         ValueError: it is not an RFC 3339 time.

@@ -1,7 +1,7 @@
 """API levels: the Nats-Required-Api-Level header of requests, and streams that a newer server stored.
 
-A stream or consumer says in its metadata which level it needs. One that needs more than this server's level is
-offline: its files stay, requests are told why, and only its deletion is possible.
+The metadata of a stream or consumer states the level that it needs. If that is above this server's level, it is
+offline: its files stay, requests get the reason as an error, and it can only be deleted.
 
 Source: ADR-44, and nats-server's jetstream_versioning.go.
 """
@@ -24,7 +24,7 @@ _NUMBER = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 def needs_higher_level(headers: bytes) -> bool:
-    """Return whether a request needs a higher API level than this server's; a value that is not a number does."""
+    """Return whether a request needs a higher API level than this server's; a non-numeric value counts as higher."""
     at = headers.find(_HEADER)
     value = headers[at + len(_HEADER) :].partition(b"\r\n")[0].strip(b" ") if at >= 0 else b""
     return bool(value) and _is_higher(value)
@@ -39,7 +39,7 @@ class Offline(NamedTuple):
 
     config: StreamConfig  # the options that are known
     reason: str
-    consumer: str = ""  # the consumer because of which it is offline
+    consumer: str = ""  # the consumer that makes it offline
     consumer_reason: str = ""
 
 
@@ -53,7 +53,7 @@ class NewerConsumer(PyjsError):
 
 
 def level_problem(metadata: Mapping[str, str]) -> str:
-    """Return why a stored stream or consumer is offline, "": it is not."""
+    """Return the reason why a stored stream or consumer is offline, or "" if it is not."""
     level = metadata.get(META_REQUIRED_LEVEL, "")
     if not level or not _is_higher(level.encode()):
         return ""
@@ -61,10 +61,10 @@ def level_problem(metadata: Mapping[str, str]) -> str:
 
 
 def offline_stream(values: Mapping[str, Any]) -> Offline | None:
-    """Return the stream of stored metadata as an offline one, None: this server can serve it.
+    """Return the stream in stored metadata as an offline stream, or None if this server can serve it.
 
     Raises:
-        ValueError: a value of an option is not of its kind.
+        ValueError: the value of an option has the wrong kind.
     """
     unknown = sorted(values.keys() - shape_of(StreamConfig).attributes.keys())
     metadata = values.get("metadata", {})

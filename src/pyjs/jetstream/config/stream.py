@@ -1,6 +1,6 @@
 """The configuration of a stream: its options, each declared once.
 
-A StreamConfig is a value, not changed after its creation: the compiled Stream copies the options it needs when it is
+A StreamConfig never changes after its creation: the compiled Stream copies the options it needs when it is
 created and updated. (It is not frozen, because `same_as` edits its own copies.) Knows nothing of limits and conflicts
 (jetstream/rules/stream.py) or of request bodies (jetstream/config/stream_requests.py).
 
@@ -53,7 +53,7 @@ class Placement:
 
 @dataclass(repr=False, slots=True)
 class ConsumerLimits:
-    """The stream's limits for options of its consumers; 0: none."""
+    """The stream's limits for options of its consumers; 0 means none."""
 
     inactive_threshold_ns: int = option(DURATION, "The largest `inactive_threshold`, and its default.")
     max_ack_pending: int = option(INT, "The largest `max_ack_pending`, and its default.")
@@ -61,7 +61,7 @@ class ConsumerLimits:
 
 @dataclass(repr=False, slots=True)
 class SubjectTransformConfig:
-    """The transform from published to stored subjects; an empty source means all, an empty destination none."""
+    """The transform from published to stored subjects; none if both are empty. An empty source matches all."""
 
     src: str = option(STRING, "The subjects to transform.", always=True)
     dest: str = option(STRING, "The subject that replaces them.", always=True)
@@ -99,10 +99,10 @@ class StreamSource:
     name: str = option(STRING, "The name of the origin.", always=True)
     opt_start_seq: int = option(UINT64, "The sequence to start at.")
     opt_start_time_ns: int | None = option(TIME, "The time to start at.")
-    filter_subject: str = option(STRING, "The subjects to take; empty: all.")
+    filter_subject: str = option(STRING, "The subjects to copy; empty: all.")
     subject_transforms: tuple[SubjectTransformConfig, ...] = option(
         structs(struct_of(SubjectTransformConfig), "[]server.SubjectTransformConfig"),
-        "Subjects to take, and the subjects to store them under.",
+        "Subjects to copy, and the subjects under which they are stored.",
     )
     external: ExternalStream | None = option(part(ExternalStream), "The account or domain of the origin.")
     consumer: SourceConsumer | None = option(
@@ -123,8 +123,8 @@ class StreamConfig:
     """The configuration of a stream; -1 is "no limit" in every limit."""
 
     name: str = option(STRING, "The name of the stream.", always=True, updatable=False)
-    description: str = option(STRING, "A text for people.")
-    subjects: tuple[str, ...] = option(STRINGS, "The subjects that it stores; empty: its name.")
+    description: str = option(STRING, "A description for people.")
+    subjects: tuple[str, ...] = option(STRINGS, "The subjects that it stores; empty: the name of the stream.")
     retention: str = option(
         enum(LIMITS, INTEREST, WORKQUEUE),
         "When messages are removed; an update cannot change to or from `workqueue`.",
@@ -133,13 +133,13 @@ class StreamConfig:
     max_consumers: int = option(INT, "The most consumers.", -1, always=True)
     max_msgs: int = option(INT64, "The most messages.", -1, always=True)
     max_bytes: int = option(
-        INT64, "The most bytes, of headers and payloads with their metadata.", -1, always=True
+        INT64, "The most bytes of all messages, with headers and metadata.", -1, always=True
     )
-    max_age_ns: int = option(DURATION, "How long a message stays; 0: for ever.", always=True)
+    max_age_ns: int = option(DURATION, "How long a message stays; 0: no limit.", always=True)
     max_msgs_per_subject: int = option(INT64, "The most messages of each subject.", -1, always=True)
     max_msg_size: int = option(INT32, "The most bytes of a message, headers and payload.", -1, always=True)
     discard: str = option(
-        enum(OLD, NEW), "Which messages give way at a limit: the oldest, or new ones.", always=True
+        enum(OLD, NEW), "At a limit, remove the oldest messages or refuse new ones.", always=True
     )
     storage: str = option(
         enum(MEMORY, FILE), "Where messages are stored.", FILE, always=True, updatable=False
@@ -162,18 +162,20 @@ class StreamConfig:
     )
     first_seq: int = option(UINT64, "The sequence of the first message.")
     subject_transform: SubjectTransformConfig | None = option(
-        part(SubjectTransformConfig), "Under which subjects messages are stored."
+        part(SubjectTransformConfig), "Changes the subjects under which messages are stored."
     )
     republish: RepublishConfig | None = option(
-        part(RepublishConfig, "RePublish"), "Where stored messages are published."
+        part(RepublishConfig, "RePublish"), "Publishes stored messages again, under another subject."
     )
     allow_direct: bool = option(BOOL, "Messages can be read with direct get.", always=True)
     mirror_direct: bool = option(BOOL, "A mirror answers direct gets of its origin.", always=True)
     discard_new_per_subject: bool = option(BOOL, "`discard` `new` holds for `max_msgs_per_subject` too.")
-    sealed: bool = option(BOOL, "Nothing can be added or removed; cannot be taken back.", always=True)
-    deny_delete: bool = option(BOOL, "Messages cannot be deleted; cannot be taken back.", always=True)
-    deny_purge: bool = option(BOOL, "The stream cannot be purged; cannot be taken back.", always=True)
-    allow_rollup_hdrs: bool = option(BOOL, "A header of a message may replace earlier ones.", always=True)
+    sealed: bool = option(BOOL, "Nothing can be added or removed; cannot be turned off.", always=True)
+    deny_delete: bool = option(BOOL, "Messages cannot be deleted; cannot be turned off.", always=True)
+    deny_purge: bool = option(BOOL, "The stream cannot be purged; cannot be turned off.", always=True)
+    allow_rollup_hdrs: bool = option(
+        BOOL, "The header Nats-Rollup of a message may remove earlier messages.", always=True
+    )
     consumer_limits: ConsumerLimits = option(
         part(ConsumerLimits, "StreamConsumerLimits"),
         "Limits of its consumers.",
@@ -181,15 +183,17 @@ class StreamConfig:
         always=True,
     )
     allow_msg_ttl: bool = option(
-        BOOL, "Messages may have a lifetime of their own; cannot be taken back.", level=1, always=True
+        BOOL, "Messages may have their own lifetime; cannot be turned off.", level=1, always=True
     )
     subject_delete_marker_ttl_ns: int = option(
         DURATION, "The lifetime of the marker that an expired subject leaves; 0: no marker.", level=1
     )
-    allow_msg_counter: bool = option(BOOL, "A message adds to a number.", level=2, updatable=False)
-    allow_atomic: bool = option(BOOL, "Batches are published as a whole.", level=2)
+    allow_msg_counter: bool = option(
+        BOOL, "Each subject is a counter to which messages add.", level=2, updatable=False
+    )
+    allow_atomic: bool = option(BOOL, "Accept atomic batches.", level=2)
     allow_msg_schedules: bool = option(
-        BOOL, "Messages may be published later, or again and again; cannot be taken back.", level=2
+        BOOL, "Messages may be published later, or repeatedly; cannot be turned off.", level=2
     )
     persist_mode: str = option(
         enum(DEFAULT, ASYNC, ""),  # empty in a request: the default
@@ -197,7 +201,7 @@ class StreamConfig:
         level=2,
         updatable=False,
     )
-    allow_batched: bool = option(BOOL, "Batches are published with few acknowledgements.", level=4)
+    allow_batched: bool = option(BOOL, "Accept fast batches, which need few acknowledgements.", level=4)
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:

@@ -97,7 +97,7 @@ _ZERO = {
 class StreamRequest:
     """A decoded STREAM.CREATE or STREAM.UPDATE body."""
 
-    config: StreamConfig  # as requested: unchecked, limits not normalised
+    config: StreamConfig  # as requested: unchecked, limits not normalized
     pedantic: bool
 
 
@@ -105,7 +105,7 @@ def read(body: bytes, table: Struct, strict: bool) -> dict[str, Any]:
     """Return the decoded fields of `body`.
 
     Raises:
-        ApiError: 10025, the body is not JSON or holds something unknown.
+        ApiError: 10025, the body is not JSON or has an invalid field.
     """
     try:
         return decode(body, table, strict)
@@ -117,7 +117,7 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
     """Decode a create or update request.
 
     Raises:
-        ApiError: 10025, the body is not JSON or holds something unknown.
+        ApiError: 10025, the body is not JSON or has an invalid field.
     """
     given = read(body, STREAM_REQUEST, strict)
     given["persist_mode"] = given.get("persist_mode") or DEFAULT
@@ -126,10 +126,10 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
 
 
 def read_restore(body: bytes, name: str, strict: bool) -> StreamRequest:
-    """Decode the request to restore the stream `name`, which its configuration may leave out.
+    """Decode a request to restore the stream `name`; the configuration in it may omit the name.
 
     Raises:
-        ApiError: 10025, the body is not JSON or holds something unknown.
+        ApiError: 10025, the body is not JSON or has an invalid field.
     """
     given = read(body, RESTORE_REQUEST, strict).get("config", {})
     config = from_json(StreamConfig, _ZERO | {**given, "name": given.get("name", "") or name})

@@ -49,7 +49,7 @@ class ConsumerEvents:
         self.note("terminated", **fields, **({"reason": reason} if reason else {}))
 
     def send_queued(self, now_ns: int, kinds: tuple[str, ...] = ()) -> None:
-        """Publish the queued advisories of `kinds`; of all kinds if there are none given."""
+        """Publish the queued advisories of `kinds`, or all of them if `kinds` is empty."""
         if not self.queued:
             return
         events = [event for event in self.queued if not kinds or event[0] in kinds]

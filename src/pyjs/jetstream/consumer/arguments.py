@@ -9,7 +9,7 @@ from pyjs.base.units import parse_duration_ns
 
 
 def read_delay_ns(argument: bytes) -> int:
-    """Return the delay after "-NAK", which is JSON or a duration, or -1 if there is none.
+    """Return the delay in ns that follows "-NAK" as JSON or as a duration, or -1 if there is none.
 
     Raises:
         ValueError: it is neither.

@@ -2,9 +2,9 @@
 
 `deliver` takes an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has one
 order of effects: deliver, write the changes with one small write, then answer acks, pass acknowledged sequences to
-the stream and publish advisories. `deliver_some` sends due redeliveries first, in sequence order, then the next
-matches of the filter, to the waiting requests in turns or to the deliver subject, as long as there is demand and
-max_ack_pending allows it.
+the stream and publish advisories. `deliver_some` first sends due redeliveries, in sequence order, then the next
+matches of the filter. It sends to the waiting requests, round robin, or to the deliver subject, as long as there is
+demand and max_ack_pending allows it.
 
 The parts hold the state: `cursor` the next message, `acks` pending deliveries and the ack floor, `requests` the pull
 requests and the pin, `push` the deliver subject, `flow` and `pacing` the limits of the rate, `keeper` the file. This
@@ -55,7 +55,7 @@ cdef enum:
     PUMP_SIZE = 262144              # bytes of one pump; each message counts 64 more
     JAMMED_NS = 1000000             # how long deliveries wait if much output waits for another server
     CROWDED_NS = 10000000           # how long redeliveries wait if their receiver has much output queued
-    RETRY_NS = 100000000            # after which a message is read again when descriptors are short
+    RETRY_NS = 100000000            # wait before a message is read again when file descriptors are short
     SLACK_NS = 1000000              # deadlines this close to each other expire together
     JITTER_NS = 100000000
 
@@ -175,21 +175,21 @@ cdef class Consumer(StreamConsumer):
         self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
 
     def clock_stepped(self) -> None:
-        """End a pause by the new wall time, after the clock was set."""
+        """Recompute the end of a pause after the wall clock was set."""
         if self.paused_until:
             self.set_pause()
             self.arm_timer()
             self.mark_dirty()
 
     def tell_pause(self) -> None:
-        """Publish the advisory of a pause or its end."""
+        """Publish the advisory of the start or end of a pause."""
         until = as_json(self.config).get("pause_until", ZERO_TIME)
         self.events.note("pause", paused=self.paused_until > self.turn.now, pause_until=until)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def begin(self, start, bint written=False) -> None:
-        """Set the cursor of a new consumer; `written`: its file has this state already.
+        """Set the cursor of a new consumer; with `written`, its file already has this state.
 
         Raises:
             OSError, StoreFailed: its file could not be written.
@@ -320,7 +320,7 @@ cdef class Consumer(StreamConsumer):
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End pull requests that expired or lost interest; `at_end`: also those that do not wait for messages."""
+        """End pull requests that expired or lost interest, and with `at_end` those that do not wait for messages."""
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
@@ -403,7 +403,7 @@ cdef class Consumer(StreamConsumer):
                     self.note_acknowledged(each)
 
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept:
-        """Take an ack with an argument; return whether it may be answered."""
+        """Handle an ack with an argument; return whether it may be answered."""
         try:
             if verb == VERB_NEXT:
                 self.take_ack(token)
@@ -469,7 +469,7 @@ cdef class Consumer(StreamConsumer):
         return self.push.bound and self.flow.has_room()
 
     cdef Outcome deliver_some(self) noexcept nogil:
-        """Deliver up to the limits of one pump; return why it stopped."""
+        """Deliver up to the limits of one pump; return the reason for its end."""
         cdef int64_t budget = PUMP_SIZE
         cdef Outcome outcome
         cdef uint32_t i
@@ -603,12 +603,12 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Handle new messages: from the end of the last search to `seq` (0: unknown) none matches."""
+        """Handle new messages; none from the end of the last search up to `seq` (0: unknown) matches."""
         self.mark_dirty()
         self.cursor.woken(seq)
 
     def pump(self) -> None:
-        """Deliver, write, answer: all work of this consumer in a turn."""
+        """Do all work of this consumer in a turn: deliver messages, write the state, send answers."""
         cdef Outcome outcome
         self.dirty = False
         if self.life != LIVE or self.keeper.state == REWRITING:     # `resume` follows
@@ -663,7 +663,7 @@ cdef class Consumer(StreamConsumer):
             self.arm_timer()
 
     def send_replies(self) -> None:
-        """Answer acks that asked for it; with sync_always after the sync."""
+        """Answer the acks with a reply subject; with sync_always, only after the sync."""
         if self.replies.size and self.keeper.sync_always:
             self.keeper.file.when_synced(partial(self.confirm, self.replies.take()))
         elif self.replies.size:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def consumer_info(
     consumer: Consumer, now_ns: int, *, listed: bool = False, config: bool = True
 ) -> dict[str, Any]:
-    """Return the ConsumerInfo; `listed` leaves the server's version out of its metadata."""
+    """Return the ConsumerInfo; `listed` omits the server's version from its metadata."""
     acks, requests = consumer.acks, consumer.requests
     if requests is not None:
         consumer.sweep_waiting()
-    skew = consumer.account.turn.skew  # times are shown by the present wall clock
+    skew = consumer.account.turn.skew  # times are shown by the current wall clock
     redelivered = acks.pending.redelivered + len(acks.exhausted)
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,

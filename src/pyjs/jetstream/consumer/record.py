@@ -6,7 +6,7 @@ torn end, which loses at most the last turn: its messages are delivered again.
 
 The metadata thread writes a snapshot of a running consumer. The old state stays valid until the new one is durable:
 both files of the new generation are written under other names, synced, and renamed together. Meanwhile the consumer
-neither delivers nor answers, so that nothing happens that both states lack.
+neither delivers nor answers, so nothing can happen that neither state records.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
             """Continue with the files of `state`, which is durable."""
 
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-            """Call `done` with None when everything written so far is durable, otherwise with the error."""
+            """Call `done` with None once everything written so far is durable, or with the error."""
 
 
 VERSION = 1
-DELTAS_SIZE_MIN = 64 * 1024  # bytes of deltas that are worth a new snapshot
-DELTAS_PER_SNAPSHOT = 8  # their maximum size in snapshots
+DELTAS_SIZE_MIN = 64 * 1024  # bytes of deltas below which no new snapshot is written
+DELTAS_PER_SNAPSHOT = 8  # maximum size of the deltas, as a multiple of the snapshot's
 KINDS = ("log", "snap")  # files of a state
 
 
@@ -92,13 +92,13 @@ def snapshot_of(consumer: Consumer) -> bytes:
 
 
 def is_log_long(file: StateFile, pending: int) -> bool:
-    """Return whether the deltas are worth a new snapshot with `pending` deliveries."""
+    """Return whether the deltas of a state with `pending` deliveries are large enough for a new snapshot."""
     pending_size = DELTAS_PER_SNAPSHOT * 24 * pending
     return file.deltas_size > max(DELTAS_SIZE_MIN, pending_size, file.snapshot_size)
 
 
 class StateChange(Change):
-    """Writes a new generation of one consumer's state."""
+    """Write a new generation of one consumer's state."""
 
     def __init__(self, state: NextState) -> None:
         self.path = state.directory
@@ -109,7 +109,7 @@ class StateChange(Change):
         return f"{self.path}/{kind}.tmp"
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write both files under names that a start ignores."""
+        """Write both files under names that recovery ignores."""
         parent = self.path.rpartition("/")[0]
         if not disk.exists(self.path) and disk.exists(parent):  # otherwise the stream was deleted
             disk.make_dirs(self.path)
@@ -137,7 +137,7 @@ class StateChange(Change):
         dirty.add_directory(self.path)
 
     def undo(self, disk: Disk) -> None:
-        """Remove the new files; each of them alone is equivalent to the old state."""
+        """Remove the new files; until both exist, they have the same state as the old ones."""
         for path in (*self._published, *map(self._temporary, KINDS)):
             with suppress(OSError):
                 disk.unlink(path)

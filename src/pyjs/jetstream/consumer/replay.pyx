@@ -1,8 +1,8 @@
 """Restore a consumer's state: load the snapshot, then replay the deltas with the code that wrote them.
 
 The checksums of the files fit, but the contents may still be invalid. Deliveries are in stream order, so a valid log
-tracks and acknowledges each message at most once. A log that does more is refused: the cost of a replay is bounded by
-the stream and the snapshot, not by numbers in the log.
+tracks and acknowledges each message at most once. A log that does more is refused, so that the stream and the
+snapshot bound the cost of a replay, not numbers in the log.
 
 Knows nothing of files. Compiled: a start replays every log (benchmarks/scaling.py recovery).
 """
@@ -25,10 +25,10 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
-    """Restore the state of `consumer`; return whether it was ahead of its stream, so that it must be rewritten.
+    """Restore the state of `consumer`; return whether it was ahead of its stream and must be rewritten.
 
     Raises:
-        BadState: it is not a valid state.
+        BadState: the state is invalid.
         NewerState: a newer version wrote it.
     """
     try:
@@ -51,7 +51,7 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
 
 
 def clamp(Consumer consumer not None) -> bool:
-    """Fit the state to a stream that lost or removed messages meanwhile.
+    """Adjust the state to a stream that has lost or removed messages meanwhile.
 
     Returns whether the state was ahead of the stream. The stream then uses those sequences again, so the files must
     not record them as acknowledged.
@@ -72,7 +72,7 @@ cdef class Replay:
     cdef DeliveryCursor cursor
     cdef AckState acks
     cdef bint untracked         # ack policy none
-    cdef uint64_t left          # maximum of acks to look up
+    cdef uint64_t left          # how many more acks may be looked up
 
     def __init__(self, Consumer consumer not None) -> None:
         cdef uint64_t last = consumer.store.catalogue.last_seq
@@ -86,7 +86,7 @@ cdef class Replay:
         """Replay the changes of one turn.
 
         Raises:
-            ValueError, OverflowError: no consumer wrote this.
+            ValueError, OverflowError: the changes are invalid.
         """
         for change in decode(delta):
             kind, numbers = change[0], change[1:]
@@ -106,7 +106,7 @@ cdef class Replay:
                 self.exhausted(*numbers)
 
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
-        """Replay `n` consecutive first deliveries; tracks only those whose messages may exist."""
+        """Replay `n` consecutive first deliveries; track only those whose messages may exist."""
         cdef AckState acks = self.acks
         cdef DeliveryCursor cursor = self.cursor
         cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, cursor.catalogue.last_seq)
@@ -122,7 +122,7 @@ cdef class Replay:
         acks.delivered_seq, acks.delivered_cseq = last, cseq + n - 1
         if not self.untracked:
             first = max(seq, cursor.catalogue.first_seq)
-            if first > seq and first <= end and acks.pending.count == 0:    # earlier ones are gone, and acknowledged
+            if first > seq and first <= end and acks.pending.count == 0:    # earlier ones are removed and acked
                 acks.floor_seq, acks.floor_cseq = first - 1, cseq + (first - seq) - 1
             for at in range(first, end + 1):
                 if acks.pending.track(at, cseq + (at - seq), ts) == 0:
@@ -163,7 +163,7 @@ cdef class Replay:
         return 0
 
     cdef int count(self, uint64_t n) except -1:
-        """Count acks to look up. Raises ValueError: more than any log of this stream can have."""
+        """Count acks to look up. Raises ValueError if no log of this stream can have so many."""
         if n > self.left:
             raise ValueError("more acks than there were deliveries")
         self.left -= n
@@ -182,6 +182,6 @@ cdef class Replay:
             self.acks.pending.sent_again(i, ts)
 
     def exhausted(self, uint64_t seq) -> None:
-        """Replay that a delivery was given up."""
+        """Replay a delivery that was given up."""
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)

@@ -1,7 +1,7 @@
 """Reset a consumer: it forgets its deliveries, and starts again with another sequence.
 
-Nothing is delivered from the new position before the snapshot with it is durable, so that a kill cannot bring back
-acknowledgements of deliveries that the reset took back. Waiting pull requests, the pin and flow control go on.
+Nothing is delivered from the new position before the snapshot with it is durable. Otherwise a kill could bring back
+acknowledgements that the reset has undone. Waiting pull requests, the pin and flow control are unchanged.
 
 Compiled because it changes fields of compiled objects (benchmarks/: pull 500).
 Source: rules and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/consumer/reset.txt).
@@ -14,10 +14,10 @@ from pyjs.base.bounds import SEQ_MAX, wrapped_ns
 
 
 def reset_seq(Consumer consumer not None, uint64_t wanted) -> int:
-    """Return the sequence to start with again for a wish, 0: the one after the ack floor.
+    """Return the sequence to restart from: `wanted`, or the one after the ack floor if `wanted` is 0.
 
     Raises:
-        ValueError: the deliver policy forbids it; its text says why.
+        ValueError: the deliver policy forbids it; the text states the reason.
     """
     config = consumer.config
     if wanted == 0:
@@ -38,7 +38,7 @@ def reset_seq(Consumer consumer not None, uint64_t wanted) -> int:
 
 
 def reset(Consumer consumer not None, uint64_t seq) -> None:
-    """Forget all deliveries, and deliver from `seq` on when the state is written."""
+    """Forget all deliveries; deliver from `seq` on once the state is written."""
     consumer.cursor.reset(seq)
     consumer.acks.reset(seq)
     consumer.delivered_at = consumer.acked_at = 0

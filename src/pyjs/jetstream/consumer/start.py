@@ -16,12 +16,12 @@ from pyjs.store.store import StreamStore
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-FEW_SUBJECTS = 20_000  # so many are searched at once: a millisecond
+FEW_SUBJECTS = 20_000  # up to so many are searched at once: a millisecond
 SEARCH_STEP = 8_000  # subjects
 
 
 class Start(NamedTuple):
-    """The first sequence; with `skips` deliver exactly those (see `Skips`), then continue after `skips_end`."""
+    """The start of a consumer: its first sequence. With `skips`, it delivers those, then continues at `skips_end`."""
 
     seq: int
     skips: bytes = b""
@@ -47,9 +47,9 @@ def select_start(
 
 
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
-    """Return how many messages match, or None if the consumer counts them itself, at once.
+    """Count the matches, in steps; return None if the consumer can count them itself, at once.
 
-    That is cheap if the stream has few subjects, or if the consumer starts after the first message.
+    It can if the stream has few subjects, or if the consumer starts after the first message.
     """
     if next_seq > store.first_seq or store.catalogue.num_subjects() <= FEW_SUBJECTS:
         return None
@@ -76,6 +76,6 @@ def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) ->
 
 
 def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> int:
-    """Return the first match if no earlier match could exist, otherwise `seq`."""
+    """Return the first match if no match can precede it, otherwise `seq`."""
     first = 0 if matches.all else store.catalogue.next_match(store.first_seq, matches)
     return first if seq < first < store.last_seq else seq

@@ -26,12 +26,12 @@ cdef class StateKeeper:
         self.waiting = []
 
     cdef bint wants_rewrite(self) noexcept:
-        """Return whether a snapshot is due, for which the consumer must stop."""
+        """Return whether a snapshot is due, which stops the consumer while it is written."""
         return (self.changes.lost and self.file is not None and self.metadata is not None
                 and self.state != REWRITE_FAILED)
 
     cpdef bint record(self, consumer) except -1:
-        """Write the changes since the last call; False: that failed."""
+        """Write the changes since the last call; return False if that failed."""
         if self.file is None:
             return True
         if self.state == REWRITING:             # the server stops without waiting for it
@@ -74,7 +74,7 @@ cdef class StateKeeper:
         self.tell(None)
 
     def rewrite_later(self, consumer) -> None:
-        """Start to write a snapshot; until it ends the consumer delivers, acknowledges and answers nothing.
+        """Start writing a snapshot; until it ends the consumer neither delivers, acknowledges nor answers.
 
         Raises:
             OSError, StoreFailed: nothing was written.
@@ -109,7 +109,7 @@ cdef class StateKeeper:
         self.waiting.append(done)
 
     def tell(self, failure) -> None:
-        """Call those that wait for a snapshot."""
+        """Call the callbacks that wait for a snapshot."""
         waiting, self.waiting = self.waiting, []
         for done in waiting:
             done(failure)

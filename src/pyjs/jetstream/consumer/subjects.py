@@ -22,7 +22,7 @@ class ConsumerSubjects:
         self._shown = self._names[ack_v2]
 
     def ack_prefixes(self) -> tuple[bytes, bytes]:
-        """Return the prefixes of ack subjects: first that of deliveries, then the other."""
+        """Return both prefixes of ack subjects; the first is the one that deliveries carry."""
         ordered = sorted(self._names, key=lambda names: names != self._shown)
         return f"$JS.ACK.{ordered[0]}.".encode(), f"$JS.ACK.{ordered[1]}.".encode()
 
@@ -36,5 +36,5 @@ class ConsumerSubjects:
         return [f"{api}.CONSUMER.MSG.NEXT.{self._names[0]}".encode() for api in apis]
 
     def flow(self, token: str) -> bytes:
-        """Return the subject of the answer to one flow control request; "*": of all."""
+        """Return the subject that answers one flow control request; with "*", the subject of all answers."""
         return f"$JS.FC.{self._shown}.{token}".encode()

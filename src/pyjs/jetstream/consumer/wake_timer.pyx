@@ -12,11 +12,11 @@ cdef class WakeTimer:
         self.timers = timers
 
     cdef bint is_later(self, int64_t due_ns) noexcept:
-        """Return whether the timer fires only after `due_ns`, or not at all."""
+        """Return whether the timer fires only after `due_ns`, or is not set."""
         return self.timer is None or self.due_ns > due_ns
 
     def arm(self, int64_t due_ns, callback, owner) -> None:
-        """Call `callback` at `due_ns`, instead of at any earlier set time."""
+        """Call `callback` at `due_ns`; this replaces any earlier setting."""
         self.cancel()
         self.due_ns = due_ns
         self.timer = self.timers.at(due_ns, callback, owner)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     # Name -> creation time, configuration and state of the server's consumers.
     Known: TypeAlias = dict[str, tuple[int, dict[str, Any], bytes]]
 
-WASTE_SIZE_MIN = 64 * 1024  # bytes that no consumer needs; with more of them the list is rewritten
+WASTE_SIZE_MIN = 64 * 1024  # bytes that no consumer needs; above this the list is rewritten
 
 
 class ListFile:
@@ -50,7 +50,7 @@ class ListFile:
     def __init__(self, directory: str, key: StreamKey | None) -> None:
         self.directory = directory  # of the stream
         self.live: dict[str, int] = {}  # name -> ident
-        self.missing = 0  # consumers whose entries may exist but cannot be read
+        self.missing = 0  # consumers that may exist, though their entries cannot be read
         self.unusable = False  # unreadable, and must not be rewritten
         self.closed = False  # the stream is deleted
         self._key = key
@@ -71,11 +71,13 @@ class ListFile:
         """Continue the list that recovery found; repair it if it is damaged.
 
         Raises:
-            OSError: the repair failed; the next change tries it again.
+            OSError: the repair failed; the next change tries again.
         """
         self.live = {name: each.ident for name, each in found.live.items()}
         self._last, self._count, self._ends = found.last, found.count, (found.size, found.size)
-        if found.last and not disk.exists(f"{self.directory}/{NAME}"):  # a copied store may lack empty ones
+        if found.last and not disk.exists(
+            f"{self.directory}/{NAME}"
+        ):  # a copied store may lack an empty list
             make_directory(disk, f"{self.directory}/{NAME}")
         if not found.clean or not found.sealed or found.gaps:
             self._stale = True
@@ -87,8 +89,8 @@ class ListFile:
         """Rewrite both copies from their undamaged entries and from `known`; return the damage found.
 
         Raises:
-            OSError: the next change tries again.
-            StoreFailed: the files differ from the written entries.
+            OSError: the rewrite failed; the next change tries again.
+            StoreFailed: the files do not contain the entries that were written.
         """
         found = load_list(disk, self.directory, Opener(self._key), self._ends)
         if known is not None:
@@ -114,14 +116,14 @@ class ListFile:
             del found.live[name]  # the entry that deleted it is damaged
 
     def is_written_by(self, dirty: SyncSet) -> bool:
-        """Return whether the batch of `dirty` has appended entries; then the list is not rewritten."""
+        """Return whether the batch of `dirty` has appended entries, in which case the list is not rewritten."""
         return self._batch is dirty
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any]) -> tuple[tuple[int, int], int, int]:
-        """Append an entry with the number `last` + 1; return the end of the list before it, for `take_back`.
+        """Append an entry with the number `last` + 1; return the end of the list before the entry, for `take_back`.
 
         Raises:
-            OSError, StoreFailed: it is not written.
+            OSError, StoreFailed: the entry was not written.
         """
         self.prepare(disk, dirty)
         before = (self._ends, self._last, self._count)
@@ -160,7 +162,7 @@ class ListFile:
         return self._last + 1 if self._last else 2
 
     def take_back(self, disk: Disk, before: tuple[tuple[int, int], int, int], *, lost: bool = False) -> None:
-        """Remove the last entry; `lost`: a sync failed, so no earlier write of the batch is trusted.
+        """Remove the last entry. With `lost`, a sync failed and no earlier write of the batch can be trusted.
 
         Raises:
             OSError: the next start may find the entry.
@@ -177,7 +179,7 @@ class ListFile:
         self._stale = stale
 
     def _first(self, disk: Disk, dirty: SyncSet) -> tuple[bytes, int]:
-        """Return the first bytes of new files, and the number of entries in them."""
+        """Return the initial bytes of new files, and the number of entries in them."""
         disk.make_dirs(f"{self.directory}/{NAME}")
         dirty.add_directory(self.directory)
         return encode_entry(1, {"op": HEAD, "count": 0}, self._key), 1
@@ -199,7 +201,7 @@ class ListFile:
         self._stale = False
 
     def _keep_aside(self, disk: Disk) -> None:
-        """Copy the damaged files before they are rewritten, so that a person can examine them."""
+        """Copy the damaged files before the rewrite, so that an operator can examine them."""
         for path in self._paths:
             if disk.exists(path):
                 aside = free_name(disk, f"{self.directory}/{NAME}/{path.rpartition('/')[2]}", DAMAGED)
@@ -208,7 +210,7 @@ class ListFile:
 
 
 class _Entry:
-    """The entry that one change appends, with the means to remove it again."""
+    """The entry that one change appends, and how to remove it again."""
 
     def __init__(self, file: ListFile, name: str) -> None:
         self.path = f"{file.directory}/{NAME}/{file_name(name)}"
@@ -218,7 +220,7 @@ class _Entry:
         self._ident_before = 0  # of the live consumer of that name; 0: there was none
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
-        """Append the entry; afterwards `ident` is the live consumer of its name (0: none)."""
+        """Append the entry; after that, `ident` is the live consumer of this name, 0 if there is none."""
         self._before = self._file.append(disk, dirty, values)
         self._ident_before = self._file.live.pop(self.name, 0)
         if ident:
@@ -305,17 +307,17 @@ class RemovedConsumer(Change):
         self._entry.undo(disk)
 
     def clean_up(self, disk: Disk) -> None:
-        """Remove the directory of its state."""
+        """Remove the directory of the consumer's state."""
         if self._directory and disk.exists(self._directory):
             disk.remove_tree(self._directory)
 
 
 class CheckedList(Change):
-    """Checks a list of which a copy looked damaged, in the thread that writes lists; rewrites it if it is."""
+    """Checks a consumer list that looked damaged, in the thread that writes lists; rewrites it if it is."""
 
     def __init__(self, file: ListFile, known: Known | None = None) -> None:
         self.path = file.directory
-        self.known = known  # the server's own data, if nothing can change it meanwhile; None: read the files
+        self.known = known  # the server's own data, if it cannot change meanwhile; None: read the files
         self.problems: list[str] = []
         self.is_early = False  # the batch had appended entries before: not checked
         self._file = file

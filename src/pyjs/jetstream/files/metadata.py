@@ -6,8 +6,8 @@ all of them, so a hundred requests cost as much as one. A change that must be du
 directory) is written under another name, synced, and published by a rename; the batch then syncs once more.
 
 States of a change: queued (its batch waits), running (in the thread), finished (durable, or undone). Two changes
-never run side by side, so a change that depends on an earlier one finds it written, but perhaps not durable: if the
-sync fails, both fail.
+never run at the same time, so a change that depends on an earlier one finds it written, but perhaps not durable: if
+the sync fails, both fail.
 
 Knows nothing of streams, consumers and their files.
 """
@@ -36,7 +36,7 @@ BATCH_MAX = 500  # changes
 
 
 class Change:
-    """One change of stored metadata. It holds values only, since the node runs on while the thread writes it."""
+    """One change of stored metadata. It holds only values, since the node continues while the thread writes it."""
 
     path = ""  # the changed path, for error texts
 
@@ -44,7 +44,7 @@ class Change:
         """Write the change, in the thread; add the files and directories to sync to `dirty`.
 
         Raises:
-            OSError, StoreFailed: nothing was changed, and the next start finds nothing of it.
+            OSError, StoreFailed: nothing was changed, and the next start will find no trace of it.
         """
         raise NotImplementedError("a Change subclass writes it")
 
@@ -59,7 +59,7 @@ class Change:
         """Undo a written or published change whose batch failed, as far as the disk allows; runs in the thread.
 
         Raises:
-            OSError: the next start may find it.
+            OSError: the next start may find the change.
         """
 
     def clean_up(self, disk: Disk) -> None:
@@ -71,7 +71,7 @@ class Change:
 
 
 class Barrier(Change):
-    """Changes nothing; finishes after every change that was queued before it."""
+    """A change of nothing, which finishes after every change queued before it."""
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
         """Write nothing."""
@@ -104,7 +104,7 @@ class _Batch(Job):
         return f"{len(self.entries)} changes of metadata"
 
     def run(self) -> None:
-        """Write all changes and sync once; a change that fails does not affect the others."""
+        """Write all changes and sync once; a failed change does not affect the others."""
         if self.begun:
             return
         self.begun = True
@@ -169,7 +169,7 @@ class MetadataWriter:
 
     @property
     def pending(self) -> int:
-        """Return how many changes are queued, running, or finished but not yet answered."""
+        """Return the number of changes that are queued, running, or finished but not yet answered."""
         return self._unanswered
 
     def commit(self, change: Change) -> Generator[Step, None, None]:
@@ -209,7 +209,7 @@ class MetadataWriter:
         self._begin()
 
     def commit_now(self, change: Change) -> None:
-        """Write and sync a change in this call; for starts and tests, when no batch in flight touches the same files.
+        """Write and sync a change in this call; for starts and tests, when no batch in flight uses the same files.
 
         Raises:
             StoreFailed: nothing was changed.
@@ -243,7 +243,7 @@ class MetadataWriter:
             batch.finish(failure)
 
     def finished(self, batch: _Batch) -> None:
-        """Take the result of a batch: continue its chores, and start the next batch."""
+        """Handle the result of a batch: continue its chores, and start the next batch."""
         if batch is not self._batch:
             return  # finish_now has finished it already
         self._batch = None

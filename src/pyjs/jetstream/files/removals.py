@@ -31,12 +31,12 @@ class Removals:
         self._disk = disk
         self._log = log
         self._turn = turn
-        # One buffer, since thousands of strings allocated while streams are freed would keep as many pages in use.
+        # One buffer, since thousands of strings, allocated while streams are freed, would keep as many pages in use.
         self._waiting = bytearray()
         self._running = False
 
     def add(self, directory: str) -> None:
-        """Queue `directory` for removal; the next start removes the rest if the server stops before."""
+        """Queue `directory` for removal; if the server stops first, the next start removes the rest."""
         self._waiting += directory.encode(errors=ESCAPE) + END
         self._begin()
 
@@ -75,7 +75,7 @@ class _Removal(Job):
         self._done = 0  # directories that are removed completely
 
     def run(self) -> None:
-        """Remove files; an empty directory counts as one."""
+        """Remove files and empty directories, up to the limit of one job."""
         left = FILES_PER_JOB
         for directory in self._directories:
             try:
@@ -107,4 +107,4 @@ class MemoryRelease(Job):
         self._remains.free()
 
     def finish(self, failure: Exception | None) -> None:
-        """Do nothing: nobody waits for it."""
+        """Do nothing: no caller waits for it."""

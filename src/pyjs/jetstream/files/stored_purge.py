@@ -31,10 +31,10 @@ class PurgeFile:
         self._log = log
 
     def begin(self, purge: Purge, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Store a purge. When this returns, the purge will be completed, by this process or by the next start.
+        """Store a purge. Once this returns, this process or the next start will complete the purge.
 
         Raises:
-            StoreFailed: it is not stored, and must not begin.
+            StoreFailed: the purge is not stored, and must not begin.
         """
         yield from metadata.commit(PurgeBegin(self._path, encode_purge(purge, self._key)))
 
@@ -42,7 +42,7 @@ class PurgeFile:
         """Return the purge that a kill interrupted, or None if there is none.
 
         Raises:
-            UnknownFormat, Locked, OSError: it cannot be read.
+            UnknownFormat, Locked, OSError: the file cannot be read.
         """
         if not self._disk.exists(self._path):
             return None
@@ -53,7 +53,7 @@ class PurgeFile:
             return None
 
     def end(self, metadata: MetadataWriter) -> None:
-        """Remove the purge file later. If that fails, the next start repeats it and finds nothing to remove."""
+        """Remove the purge file later. If that fails, the next start repeats the purge, which finds no messages."""
         metadata.submit(PurgeEnd(self._path), _leave_to_start)
 
 

@@ -26,7 +26,7 @@ class StreamCreation(Change):
         self.aside = ""  # new path of files that were found under its name
         self._parent, _, name = directory.rpartition("/")
         self._hidden = f"{self._parent}/{DELETING}new-{name}"
-        self._anchored = anchored  # the names of its parent directories are known to be durable
+        self._anchored = anchored  # whether the names of its parent directories are known to be durable
         self._published = False
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
@@ -51,7 +51,7 @@ class StreamCreation(Change):
         dirty.add_directory(self._hidden)
 
     def publish(self, disk: Disk, dirty: SyncSet) -> None:
-        """Rename the directory to its final name; set aside files that are in its place."""
+        """Rename the directory to its final name; set aside any files already there."""
         if disk.exists(self.path):
             self.aside = set_aside(disk, self.path)
         disk.rename(self._hidden, self.path)
@@ -89,7 +89,7 @@ class StreamUpdate(Change):
 
 
 class NamesChange(Change):
-    """Syncs a directory in which names were changed before."""
+    """Syncs a directory in which names have changed."""
 
     def __init__(self, directory: str) -> None:
         self.path = directory
@@ -119,7 +119,7 @@ class PurgeBegin(Change):
 
 
 class PurgeEnd(Change):
-    """Removes that file; if it remains, the next start repeats the purge, which removes nothing more."""
+    """Removes the purge file. If the file remains, the next start repeats the purge, which removes nothing more."""
 
     def __init__(self, path: str) -> None:
         self.path = path

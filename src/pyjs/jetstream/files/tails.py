@@ -1,8 +1,8 @@
 """One file with the index files of many open segments of an account, written at a stop and read by the next start.
 
-A start loads the file, gives each stream its index file, and removes all of it before any stream changes. A stop
-writes the index files of the streams that it closes; if the start was cut short or could not open a stream, also
-those that were not used. Without the file a start takes longer, and cannot show damage that came since the stop.
+A start loads the file, gives each stream its index file, and removes the file before any stream changes. A stop
+writes the index files of the streams that it closes, and any that the start did not use because it was cut short or
+could not open a stream. Without the file a start takes longer, and cannot notice damage that occurred since the stop.
 
 Knows nothing of the contents of an index file (store/format/tail_file has the format).
 """
@@ -38,7 +38,7 @@ class TailIndexes:
         """Read the file of the last stop.
 
         Raises:
-            OSError: descriptors or memory are short.
+            OSError: file descriptors or memory are short.
         """
         try:
             self._tails, problems = read_tails(self._disk, self._path)
@@ -55,7 +55,7 @@ class TailIndexes:
         return self._tails.get(name)
 
     def forget(self, opened: Collection[str]) -> None:
-        """Remove, for good, the index files of open streams (by file name), which may change from now on."""
+        """Remove for good the index files of open streams, given by file name, since these streams may change now."""
         if not self._stored:
             return
         self._tails = {name: tail for name, tail in self._tails.items() if name not in opened}
@@ -67,11 +67,11 @@ class TailIndexes:
         self._stored = bool(self._tails)
 
     def room_for(self, streams: int) -> Tails | None:
-        """Return the dict for the index files of that many closing streams; None: each stream writes its own file."""
+        """Return the dict for the index files of that many closing streams, or None if each writes its own file."""
         return {} if streams >= STREAMS_MIN else None
 
     def keep(self, closed: Tails, opened: Collection[str]) -> None:
-        """Write the index files of `closed` streams; those of streams that were not `opened` stay in the file."""
+        """Write the index files of `closed` streams; keep those of streams that were not `opened`."""
         tails = {name: tail for name, tail in self._tails.items() if name not in opened} | closed
         if not tails and not self._stored:
             return

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     Found = TypeVar("Found")
 
-SEARCH = ".>"  # after the name of a stream: the gate of its searches; no consumer can have this name
+SEARCH = ".>"  # follows the name of a stream in the gate of its searches; no consumer can have this name
 NAME_LENGTH = 8  # characters of a generated name
 
 
@@ -77,17 +77,17 @@ def create_or_update(
 def pause(
     js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None
 ) -> Generator[Step, None, None]:
-    """Pause deliveries until `until_ns`, or resume them if it is None; return when that is durable."""
+    """Pause deliveries until `until_ns`, or resume them if it is None; return once that is durable."""
     config = consumer_rules.with_required_level(replace(consumer.config, pause_until_ns=until_ns))
     yield from _keep_config(js, stream, consumer, config)
     consumer.update(config)
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
-    """Start a consumer again with a sequence, 0: the one after its ack floor; return it. `keep_reset` must follow.
+    """Reset a consumer to `wanted`, or to the sequence after its ack floor if 0. Call `keep_reset` next.
 
     Raises:
-        ApiError: 10204.
+        ApiError: 10204, the sequence is not allowed.
     """
     try:
         seq = reset_seq(consumer, wanted)
@@ -101,7 +101,7 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
     """Wait until the state of a reset consumer is durable; an interest stream then removes unneeded messages.
 
     Raises:
-        ApiError: 10204, the state could not be written; the next write of it may still succeed.
+        ApiError: 10204, the state could not be written; a later write may still succeed.
     """
     ended: list[Exception | None] = []
 
@@ -121,10 +121,10 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
 
 
 def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Delete a consumer and its files; return when that is durable. If that fails, the consumer is restored.
+    """Delete a consumer and its files; return once that is durable. If that fails, restore the consumer.
 
     Raises:
-        ApiError: 10051.
+        ApiError: 10051, the files could not be removed.
     """
     change = _remove(js, stream, consumer)
     if change is None:
@@ -152,18 +152,18 @@ def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 
 
 def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsumer | None:
-    """Close a consumer; return the change that removes its files, None: it has none."""
+    """Close a consumer; return the change that removes its files, or None if it has none."""
     stream.remove_consumer(consumer.name)
     consumer.stop("deleted")
     return None if consumer.keeper.file is None else js.files.removed_consumer(stream.name, consumer.name)
 
 
 def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
-    """Open every consumer of a recovered stream, in steps; log those that cannot be opened, and leave their files.
+    """Open every consumer of a recovered stream, in steps; log those that cannot be opened and keep their files.
 
-    After a kill between an ack in a consumer's log and the removal of the message, the message is still in the
-    stream. Returns whether `stream.sweep` may remove such messages: not if a consumer could not be opened, which may
-    need them.
+    If the server was killed after an ack was written and before the message was removed, the message is still in the
+    stream. Returns whether `stream.sweep` may remove such messages: not if a consumer could not be opened, because it
+    may need them.
     """
     for stored in js.files.recover_consumers(stream.name):
         yield
@@ -181,7 +181,7 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
 
 
 def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
-    """Close a consumer after a fault; return whether it has files to `reopen`. One without files is deleted."""
+    """Close a consumer after a fault; return whether it has files for `reopen`. Delete a consumer without files."""
     if consumer.keeper.file is None:
         expire(js, stream, consumer)
         return False
@@ -198,12 +198,12 @@ def reopen(js: JetStream, stream: Stream, name: str) -> None:
 
 
 def open_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> None:
-    """Open a consumer with a state that a restore has read."""
+    """Open a consumer from the state that a restore has read."""
     _open(js, stream, _restored(js, stream, stored))
 
 
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
-    """Return a consumer with its stored state; without a readable state it starts again from the first message.
+    """Return a consumer with its stored state; without a readable state it restarts at the first message.
 
     Raises:
         NewerState: a newer version wrote the state.
@@ -274,7 +274,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
         file = yield from _new_file(js, stream, name, config, created_ns, start)
     consumer = Consumer(_resources(js, stream), config, name, created_ns, file)
     consumer.begin(start, written=True)
-    if start.seq < stream.store.first_seq:  # messages have expired meanwhile
+    if start.seq < stream.store.first_seq:  # messages have expired since
         clamp(consumer)
     else:
         _take_count(consumer, counted)
@@ -315,7 +315,7 @@ def _update(
 def _search(
     js: JetStream, stream: Stream, config: ConsumerConfig
 ) -> Generator[Step, None, tuple[Start, Count | None]]:
-    """Return the start of a new consumer, and the result of `count` for the messages from there on."""
+    """Return the start of a new consumer, and the result of `count` from that start on."""
 
     def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
         store, matches = stream.store, _filter_of(stream, config)
@@ -338,7 +338,7 @@ def _take_count(consumer: Consumer, counted: Count | None) -> None:
 def _within_search(
     js: JetStream, stream: Stream, steps: Generator[Step, None, Found]
 ) -> Generator[Step, None, Found]:
-    """Run `steps` when no other search of the stream is running: each may need much memory."""
+    """Run `steps` while no other search of the stream runs, since each may need much memory."""
     return (yield from js.gates.within(f"{stream.name}{SEARCH}", True, lambda: steps))
 
 
@@ -379,7 +379,7 @@ def _is_kept(stream: Stream, config: ConsumerConfig) -> bool:
 def _new_file(
     js: JetStream, stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
 ) -> Generator[Step, None, StateFile]:
-    """Return the file of a new consumer when it is durable; meanwhile the consumer counts towards the limits.
+    """Return the file of a new consumer once it is durable; until then the consumer counts towards the limits.
 
     Raises:
         ApiError: 10012, the consumer was not created.

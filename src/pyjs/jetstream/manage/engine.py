@@ -1,8 +1,8 @@
 """JetStream of one account: its streams and limits, and the parts that all accounts share.
 
 Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
-without streams imports this module alone; the others are imported with the first stream. Knows nothing of API
-subjects and JSON (api/): `observer` is called when streams are opened, updated and closed.
+without streams imports only this module; the first stream imports the others. Knows nothing of API subjects and JSON:
+`observer` is called when streams are opened, updated and closed.
 
 Source: nats.docs "JetStream".
 """
@@ -146,7 +146,7 @@ class JetStream:
         return sum(len(stream.consumers) for stream in self.streams.values())
 
     def max_consumers_of(self, stream: Stream) -> int:
-        """Return the maximum number of consumers of `stream`; -1: no limit."""
+        """Return the maximum number of consumers of `stream`, or -1 if there is no limit."""
         if stream.config.max_consumers > 0:
             return stream.config.max_consumers
         if self.limits.max_consumers > 0:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
             """Handle the messages that are due."""
 
 
-REST_NS = 5_000_000  # between two calls, and so how late a message of a busy stream is
+REST_NS = 5_000_000  # ns between two calls, so a message of a busy stream expires at most this late
 
 
 class Expiry:
@@ -35,7 +35,7 @@ class Expiry:
         self._earliest_ns = 0  # of the next call
 
     def arm(self, stream: Expiring, due_ns: int, now_ns: int) -> None:
-        """Call `stream.expire` at `due_ns`, or REST_NS after its last call, unless an earlier call is scheduled."""
+        """Call `stream.expire` at `due_ns`, at least REST_NS after its last call; an earlier scheduled call stays."""
         if self._fired:
             self._fired, self._earliest_ns = False, now_ns + REST_NS
         deadline_ns = max(due_ns, now_ns, self._earliest_ns)

@@ -1,6 +1,6 @@
 """The stored streams and consumers of an account: create, update, remove, recover.
 
-Knows the layout of directories and files. Unreadable files are renamed and reported, and stop no other recovery.
+Knows the layout of directories and files. Unreadable files are renamed and reported; recovery continues without them.
 
 Long because creation, update, recovery and removal share one layout and one set of caches.
 """
@@ -656,7 +656,7 @@ class AccountFiles:
         return values
 
     def _seal(self, directory: str, values: dict[str, Any]) -> bool:
-        """Write a stream's new data key, before it encrypts anything; False: that failed."""
+        """Write a stream's new data key, before it encrypts anything; return False if that failed."""
         try:
             self._save(directory, values)
         except OSError as error:
@@ -678,7 +678,7 @@ class AccountFiles:
             self._rewrapped.add(directory)
 
     def _key_of(self, directory: str) -> StreamKey | None:
-        """Return the data key of the stream that a directory belongs to; None: not encrypted."""
+        """Return the data key of the stream of a directory, or None if it is not encrypted."""
         return self._keys.get(self._stream_of(directory))
 
     def _stream_of(self, directory: str) -> str:
@@ -688,7 +688,7 @@ class AccountFiles:
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
     ) -> tuple[int, dict[str, Any], list[str]] | None:
-        """Return the newest META record in a stream's segments, if the metadata files are lost; None: there is none.
+        """Return the newest META record in a stream's segments, or None; used if the metadata files are lost.
 
         Raises:
             Locked: it is encrypted, and the key is unknown.
@@ -766,7 +766,7 @@ class AccountFiles:
             raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
 
     def _hide(self, directory: str, sync: bool = True) -> str:
-        """Rename a directory that is to be removed; return its new path, "": it does not exist."""
+        """Rename a directory that is to be removed; return its new path, or "" if it does not exist."""
         hidden = ""
         if self._disk.exists(directory):
             hidden = hide_directory(self._disk, directory, self._hidden, sync)

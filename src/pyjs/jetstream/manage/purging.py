@@ -1,9 +1,9 @@
 """Removals of many messages, in steps: long purges and lowered limits. Clients see a single change.
 
-The stream's gate is held with exclusive access, so requests wait; deliveries wait for `store.changing`. Publishes do
-not wait: each sees the messages of its own subject before or after the removal. A purge of a file stream is recorded
-before its first step (store/format/purge_file), so that the next start completes it after a kill. A lowered limit is
-in the metadata before its first step, so a start applies it.
+The removal holds the stream's gate with exclusive access, so requests wait; deliveries wait for `store.changing`.
+Publishes do not wait: each sees the messages of its own subject before or after the removal. A purge of a file
+stream is recorded before its first step (store/format/purge_file), so that the next start completes it after a kill.
+A lowered limit is in the metadata before its first step, so a start applies it.
 
 Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which do both under one lock.
 """
@@ -33,11 +33,11 @@ STEP = 2000  # messages removed or examined in one step: about a millisecond
 def purge(
     js: JetStream, stream: Stream, subject: bytes, before_seq: int, keep: int
 ) -> Generator[Step, None, int]:
-    """Purge messages like Stream.purge, in steps if they are many; return their number.
+    """Purge messages like Stream.purge, in steps if there are many; return their number.
 
     Raises:
         ApiError: the stream was deleted between two steps.
-        StoreFailed: some removals are not written; the next start completes them.
+        StoreFailed: some removals were not written; the next start completes them.
     """
     store = stream.store
     wanted = store.make_filter((subject,) if subject else ())
@@ -64,7 +64,7 @@ def purge(
 
 
 def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
-    """Return whether a purge fits into one step: few messages, or all of them, whose memory a thread frees."""
+    """Return whether a purge fits into one step: it removes few messages, or all, whose memory a thread frees."""
     store = stream.store
     if store.msgs <= AT_ONCE or before_seq == 1:
         return True

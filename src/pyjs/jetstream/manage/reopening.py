@@ -1,11 +1,11 @@
 """Recovery from faults: a stream or consumer with an unexpected exception is opened again from its files.
 
-An exception may leave memory half changed, and no work may continue with that. Therefore the stream is closed at
+An exception may leave memory in an inconsistent state, which must not be used any more. So a stream is closed at
 once, without a write, and opened again in steps while its requests wait; a consumer is replaced by one that is read
 from its files. A memory stream, or a consumer without files, is deleted. A stream that fails again within a minute
 stays closed until the next start.
 
-Knows nothing of the places that report faults, and of the kinds of exceptions.
+Knows nothing of the code that reports faults, or of the kinds of exceptions.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Mender:
             self._not_reopened(js, stream, f"{consumer}", error)
 
     def _reopen_later(self, js: JetStream, stream: Stream, name: str) -> Iterator[Step]:
-        """Open a consumer again when no thread writes its files any more."""
+        """Open a consumer again once no thread writes its files."""
 
         def steps() -> Generator[Step, None, None]:
             yield from _written(js)

@@ -52,7 +52,7 @@ class HeldStreams:
     def __init__(self, js: JetStream) -> None:
         self._js = js
         self._held: dict[str, Reservation] = {}  # by name
-        self.some_unknown = False  # the metadata of a stream could not be read yet: its subjects are unknown
+        self.some_unknown = False  # the metadata, and so the subjects, of a stream could not be read yet
 
     def __contains__(self, name: str) -> bool:
         return name in self._held
@@ -64,7 +64,7 @@ class HeldStreams:
             self._held[config.name].__enter__()
 
     def hold_all(self, postponed: Iterable[StreamConfig | None]) -> None:
-        """Reserve for many streams; None: a stream with unknown metadata."""
+        """Reserve for many streams; None stands for a stream with unknown metadata."""
         self.some_unknown = False
         for config in postponed:
             if config is None:

@@ -1,7 +1,7 @@
 """The scrub: a check of sealed segments and metadata while the server runs, at a limited rate.
 
-A pass checks everything once; the next pass begins a day later. The steps are read one by one in the upkeep thread,
-which changes nothing. A file that looks damaged is read again between two turns, since it may have changed meanwhile.
+A pass checks everything once; the next pass begins a day later. The upkeep thread runs the steps one by one and
+changes nothing. A file that looks damaged is read again between two turns, since it may have changed meanwhile.
 If it is damaged, its messages are counted as lost and reported, as when a message is loaded; the next start finds the
 damage again. Damaged metadata is rewritten from memory.
 
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 PASS_EVERY_NS = 24 * 3600 * NS_PER_S
-RETRY_NS = 10 * NS_PER_S  # after a step that lacked descriptors or memory
+RETRY_NS = 10 * NS_PER_S  # after a step that failed for lack of descriptors or memory
 STEP_NS = 10_000_000  # minimum time between two steps
 STREAMS_AT_ONCE = 64  # names that a pass reads at once
-META_SIZE = 1024  # bytes that reading two copies counts as
+META_SIZE = 1024  # bytes; what a read of both copies counts
 
 
 class SegmentStep:
@@ -66,14 +66,14 @@ class SegmentStep:
         self._number = number
         self._path = store.files.path_of(number)
         self._damaged = False
-        self._problem = ""  # damage that has not cost a message
+        self._problem = ""  # damage that lost no message
         self.size = 0  # bytes read
 
     def __call__(self) -> Exception | None:
         """Read every record."""
         try:
             self._read()
-        except CorruptRecord:  # its outer header is damaged
+        except CorruptRecord:  # the outer header of the file is damaged
             self._damaged = True
         except (OSError, ValueError, PyjsError) as error:
             return error
@@ -101,7 +101,7 @@ class SegmentStep:
             return False
 
     def apply(self) -> int:
-        """Remove damaged messages; after a wrong index file, reopen the stream without it."""
+        """Remove damaged messages; if the index file is wrong, reopen the stream without it."""
         if self._damaged:
             return self._store.examiner.confirm(self._number)
         if self._problem:
@@ -159,7 +159,7 @@ class MetadataStep:
 
 
 class ListStep:
-    """The check of a stream's consumer list; calls `found` with the number of damaged places."""
+    """The check of a stream's consumer list; calls `found` with the number of damaged entries."""
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream, found: Callable[[int], None]) -> None:
         self._disk = disk
@@ -183,7 +183,7 @@ class ListStep:
         return None
 
     def apply(self) -> int:
-        """Read it again in the writing thread, since an apparent damage may be an entry that is being written."""
+        """Read the list again in the writing thread, since apparent damage may be an entry that is being written."""
         if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
             self._check()
         return 0
@@ -293,7 +293,7 @@ class Scrubber:
         return self._step
 
     def finish_upkeep(self, error: Exception | None) -> None:
-        """Take the result of the step, and wait in proportion to its bytes."""
+        """Handle the result of the step, and wait in proportion to its bytes."""
         step, self._step = self._step, None
         if step is None or self._stopped:
             return

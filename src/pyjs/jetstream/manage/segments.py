@@ -1,4 +1,4 @@
-"""The segments of a stream's store, as its configuration wants them: their size, age and compression."""
+"""The segments of a stream's store, derived from its configuration: their size, age and compression."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamConfig
 
 SEGMENT_SIZE_MAX = 8 << 20
-SEGMENT_SIZE_QUEUE = 4 << 20  # of interest and workqueue streams: acknowledgements soon remove whole files
+SEGMENT_SIZE_QUEUE = 4 << 20  # of interest and workqueue streams: acknowledgements soon remove whole segments
 SEGMENT_SIZE_MIN = 64 << 10
 SEGMENTS_PER_AGE = 8  # the minimum, for a stream whose messages expire
 

@@ -9,7 +9,7 @@ PROBE_NS = 1_000_000_000
 
 
 class StoreProbe:
-    """The probe of one store; idle while the store works."""
+    """The probe of one store; it is idle while the store works."""
 
     __slots__ = ("_store", "_timer", "_timers")
 
@@ -19,7 +19,7 @@ class StoreProbe:
         self._timer: Timer | None = None
 
     def failed(self, now_ns: int) -> None:
-        """Begin to probe, unless the store needs a restart in any case."""
+        """Start to probe, unless only a restart can recover the store."""
         if self._store.resumable and self._timer is None:
             self._timer = self._timers.at(now_ns + PROBE_NS, self._due)
 

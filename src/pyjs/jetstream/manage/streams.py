@@ -1,8 +1,8 @@
 """The life of an account's streams: create, update, delete, recover.
 
 Applies the rules and the limits of the account and its server, gives a new stream its store and its subjects, and
-calls the observer. Knows nothing of API subjects and JSON (api/streams.py). Long because each of these begins with
-the same checks and ends with the same report.
+calls the observer. Knows nothing of API subjects and JSON (api/streams.py). Long because all of these begin with
+the same checks and end with the same report.
 
 Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 """
@@ -65,7 +65,7 @@ class SubjectVerdict(NamedTuple):
     subjects: tuple[str, ...]  # the valid ones
     within: str | None  # the first that overlaps with another subject of the same stream
     taken: bool  # a subject overlaps with another stream
-    version: int  # of the subjects of all streams, when this was found
+    version: int  # of the subjects of all streams at the time of the search
 
 
 def judge_subjects(js: JetStream, config: StreamConfig) -> Generator[None, None, SubjectVerdict]:
@@ -88,10 +88,10 @@ def check(
     pedantic: bool,
     verdict: SubjectVerdict | None = None,
 ) -> StreamConfig:
-    """Return `config` with defaults filled in; `verdict` is that of its subjects, None: not searched yet.
+    """Return `config` with defaults filled in; `verdict` is the result of `judge_subjects`, None before that call.
 
     Raises:
-        names the fault.
+        ApiError: the first fault.
     """
     within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
     return stream_rules.check(config, js.options, js.limits, pedantic, _finder(js), within)
@@ -112,11 +112,11 @@ def create(
     pedantic: bool = False,
     verdict: SubjectVerdict | None = None,
 ) -> Generator[Step, None, Stream]:
-    """Create a stream and return it when it is durable; return an existing stream of equal configuration.
+    """Create a stream and return it once it is durable; return an existing stream with an equal configuration.
 
     Raises:
         ApiError: the request is refused.
-        StoreFailed: its directory cannot be written.
+        StoreFailed: the directory of the stream cannot be written.
     """
     config = config.with_required_level()
     stream_rules.check_create(config)
@@ -156,7 +156,7 @@ def check_limits(js: JetStream, config: StreamConfig) -> None:
 
 
 def check_restored(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stream under construction if it conflicts with those that are open now. Raises ApiError."""
+    """Refuse a stream under construction if it conflicts with open streams. Raises ApiError."""
     check_limits(js, config)
     _check_overlap(js, config, None)
 
@@ -248,8 +248,8 @@ def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
     """Delete a stream with its consumers and files; return when that is durable.
 
     Raises:
-        ApiError: 10059.
-        StoreFailed: its directory cannot be renamed, and nothing has changed; or the next start may find the stream.
+        ApiError: 10059, there is no such stream.
+        StoreFailed: its directory cannot be renamed (nothing has changed), or the next start may find the stream.
     """
     if name in js.offline:
         yield from js.files.remove_hidden(js.files.hide_offline(name), js.shared.metadata)
@@ -279,7 +279,7 @@ def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
 
 
 def recover_steps(js: JetStream) -> Iterator[None]:
-    """Open every stored stream, in steps; log those that cannot be opened, and leave their files."""
+    """Open every stored stream, in steps; log those that cannot be opened and keep their files."""
     whole = yield from _open_found(js, js.files.recover_steps())
     for newer in js.offline.values():
         js.held.hold(newer.config)
@@ -295,7 +295,7 @@ def recover_steps(js: JetStream) -> Iterator[None]:
 
 
 def _open_found(js: JetStream, steps: Iterator[Found | None]) -> Generator[None, None, list[Stream]]:
-    """Open the stored streams from `steps`; return those with all their consumers."""
+    """Open the stored streams from `steps`; return those whose consumers were all opened."""
     whole: list[Stream] = []
     for found in steps:
         if found is not None:
@@ -384,7 +384,7 @@ def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stored configuration that no request could have created, before the stream is opened."""
+    """Refuse to open a stored configuration that no request could have created."""
     if config.mirror or config.sources:
         source_rules.check_kept(config, _finder(js))
 
@@ -426,7 +426,7 @@ def close_all(js: JetStream) -> None:
 
 
 def _close_store(stream: Stream, tails: Tails | None) -> None:
-    """Close the store of a stream at the stop of the server; `tails` takes the index of its open segment."""
+    """Close the store of a stream when the server stops; `tails` receives the index of its open segment."""
     if tails is None or not isinstance(stream.store, FileStore):
         stream.store.close()
         return
@@ -477,7 +477,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
 
 
 def _mistaken(stream: Stream) -> None:
-    """Reopen, at the end of the turn, a stream with a wrong index file."""
+    """Reopen a stream with a wrong index file, at the end of the turn."""
     stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 
@@ -536,7 +536,7 @@ def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
 
 
 def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
-    """Subscribe a new stream to its subjects, in steps; they are reserved from the first step on."""
+    """Subscribe a new stream to its subjects, in steps; all of them are reserved from the first step on."""
     subjects = stream.config.subjects
     for subject in subjects:
         js.subjects.add(subject, stream.name)
@@ -567,7 +567,7 @@ def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None
 
 
 def _check_running(js: JetStream) -> None:
-    """Refuse to continue if the account lost JetStream meanwhile."""
+    """Refuse to continue if JetStream was disabled for the account meanwhile."""
     errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(js.account.jetstream is not js)
 
 

@@ -1,14 +1,14 @@
 """Copies messages of one stream into another, a bounded number per turn.
 
-A mirror keeps sequence, time, subject and headers of the messages; gaps between sequences are kept too. A message of
+A mirror keeps sequence, time, subject and headers of the messages, and the gaps between sequences. A message of
 a source is stored like a publish, with a header that names its origin. Both drop the headers that were conditions of
-the publish to the origin. A message that the target refuses is tried again when the target changes.
+the publish to the origin. A message that the target refuses is retried when the target changes.
 
-Only committed messages of the origin are copied. A copy counts (`kept`) when the target has committed it and
+Only committed messages of the origin are copied. A copy is safe (`kept`) once the target has committed it and
 `sync_interval` is met; only then may an interest or workqueue origin remove the message. All copiers of a turn share
-one budget, so that many of them delay nobody; a copier that got none of it is first in the next turn.
+one budget, so that many copiers do not delay other work; a copier that got no share goes first in the next turn.
 
-Knows nothing of finding origins and storing positions (sourcing.py).
+Does not find origins or store positions (sourcing.py).
 Compiled because every mirrored message passes here (benchmarks/: JetStream mirror).
 Source: nats.docs "Source and Mirror Streams"; headers and refusals probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source).
@@ -103,7 +103,7 @@ cdef class Copier(StreamConsumer):
         self.blocked = False
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether the message `seq` of the origin is not safely copied yet; the filters match it."""
+        """Return whether a message of the origin, which the filters match, still lacks a safe copy."""
         return seq > self.kept
 
     cpdef void wake(self, uint64_t seq) noexcept:
@@ -113,7 +113,7 @@ cdef class Copier(StreamConsumer):
             self.target.turn.consumers.append(self)
 
     def committed(self) -> bool:
-        """Note that the target has committed; return whether a message of this copier was among it."""
+        """Note that the target has committed; return whether the commit had a message of this copier."""
         if self.copied == self.written:
             return False
         self.written = self.copied
@@ -146,7 +146,7 @@ cdef class Copier(StreamConsumer):
         self.blocked = True
 
     def lag(self) -> int:
-        """Return the lag behind the origin in messages, as nats-server counts it: without those already fetched."""
+        """Return the lag behind the origin in messages, as nats-server counts it: fetched messages do not count."""
         cdef int64_t pending
         if self.feed is not None:
             return self.feed.lag()
@@ -201,7 +201,7 @@ cdef class Copier(StreamConsumer):
                     self.at = max(self.at, limit + 1)
                     break
                 result = store.load(seq, &r)
-                if result == -3:                # out of descriptors: retried, not passed over
+                if result == -3:                # out of descriptors: retried, not skipped
                     self.blocked = True
                     break
                 if result != 0:                 # damaged: the store has reported it
@@ -412,10 +412,10 @@ cdef inline bint is_dropped(const char* line, size_t n, bint source) noexcept no
 
 
 def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
-    """Return (sequence, ident) of the newest message with a sequence > `above` of each of the `wanted` sources.
+    """Return (sequence, ident) of the newest message of each of the `wanted` sources with a sequence above `above`.
 
-    The keys are names as in Nats-Stream-Source, without sequence, subject and ident. Searches from the end, only as
-    far as needed.
+    The keys are names as in Nats-Stream-Source, without sequence, subject and ident. The search goes backwards from
+    the last message, only as far as needed.
     """
     cdef uint64_t seq = 0
     cdef Record r

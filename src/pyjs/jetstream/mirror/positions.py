@@ -1,11 +1,11 @@
 """Positions of sources: up to which message of its origin a stream has copied each source.
 
-The headers of sourced messages show it too, while the newest message of every source exists. The stored positions are
+While the newest message of a source is in the stream, its header shows the position too. The stored positions are
 for sources whose messages are gone: purged, expired, acknowledged, or never stored because they were duplicates. Each
-entry names the message of the stream up to which it is valid; headers of newer messages take precedence. An entry
+entry names the last message of the stream that it covers; headers of newer messages take precedence. An entry
 ahead of the stream (possible after a power cut) is used only if no header shows a position.
 
-Knows nothing of streams; sources have their names in Nats-Stream-Source.
+Knows nothing of streams; sources are named as in Nats-Stream-Source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Positions:
     """The positions of one stream's sources."""
 
     def __init__(self, open_file: Callable[[], ConsumerStateFile] | None, log: Log) -> None:
-        """Start without positions; `open_file` opens their file; None: they are not stored."""
+        """Start without positions. `open_file` opens their file; without it positions are not stored."""
         self._open_file = open_file
         self._file: ConsumerStateFile | None = None
         self._log = log
@@ -41,7 +41,7 @@ class Positions:
         self.true_at = 0  # seq of the newest message of the stream that `known` covers
 
     def load(self) -> bool:
-        """Read the stored positions; False: none are readable, so the headers of messages must do."""
+        """Read the stored positions; return False if none are readable, so that the headers of messages are used."""
         if self._open_file is None:
             return False
         try:
@@ -60,7 +60,7 @@ class Positions:
             return False
 
     def save(self, true_at: int, moved: dict[bytes, Position]) -> None:
-        """Store changed positions; a failure is only logged, since the headers of messages show them too."""
+        """Store changed positions; log a failure, since the headers of messages show the positions too."""
         self.known.update(moved)
         self.true_at = true_at
         if self._open_file is None:

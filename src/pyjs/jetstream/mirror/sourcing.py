@@ -1,9 +1,9 @@
 """Mirrors and sources of an account's streams: which stream copies which, from which sequence, and the reports.
 
-Each stream that copies has an Inflow, with one copier (copier.pyx) for its mirror or for each of its sources. A
-missing origin is awaited. An origin that was deleted and created again is recognized by its creation time: a source
+Each stream that copies has an Inflow, with one copier (copier.pyx) for its mirror or for each of its sources. It
+waits for a missing origin. An origin that was deleted and created again is recognized by its creation time: a source
 then starts as configured, a mirror continues after its own last message. The position of a mirror is its last
-sequence; those of sources are stored (positions.py).
+sequence; the positions of sources are stored (positions.py).
 
 Imported by the first stream that copies. An origin with an API prefix is found only if that is the prefix of this
 server's own domain: a single server has no other.
@@ -56,7 +56,7 @@ def opened(js: JetStream, stream: Stream) -> None:
 
 
 def changed(js: JetStream, stream: Stream) -> None:
-    """Apply an updated configuration: start, change or stop copying."""
+    """Apply an updated configuration: start, change or stop the copying."""
     inflow = js.inflows.get(stream.name)
     if inflow is None:
         opened(js, stream)
@@ -74,7 +74,7 @@ def closing(js: JetStream, stream: Stream) -> None:
 
 
 def stop(js: JetStream) -> None:
-    """Stop all copying. Every stream is closed, since an open one would remove messages that are not copied yet."""
+    """Stop all copying. Close every stream, since an open one would remove messages that are not copied yet."""
     for inflow in js.inflows.values():
         inflow.close()
     js.inflows.clear()
@@ -111,8 +111,8 @@ class Inflow:
         self._stream = stream
         self._lanes: dict[bytes, Lane] = {}
         self._lane_of: dict[Copier, Lane] = {}
-        self._moved: list[Copier] = []  # have copied since the last commit
-        self._blocked: list[Copier] = []  # have been refused a message since the last commit
+        self._moved: list[Copier] = []  # copiers with new copies since the last commit
+        self._blocked: list[Copier] = []  # copiers whose message was refused since the last commit
         self._origins: set[str] = set()
         self._timer: Timer | None = None
         kept = stream.config.storage == FILE
@@ -187,7 +187,7 @@ class Inflow:
                 lane.copier.wake(0)
 
     def attach_all(self) -> None:
-        """Attach every copier now, not when it first reads its origin."""
+        """Attach every copier now, before it reads its origin."""
         for lane in self._lanes.values():
             if lane.copier.origin is None and lane.source.consumer is None:
                 self.find_origin(lane.copier)
@@ -253,11 +253,11 @@ class Inflow:
         feed.open(seq, b" " + ident if ident else b"")
 
     def _begin_of(self, source: StreamSource) -> int:
-        """Return from which sequence an origin was copied, so that it may remove those messages; 0: unknown."""
+        """Return the first sequence copied from an origin, so that it may remove copied messages, or 0 if unknown."""
         return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
     def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
-        """Like `_begin_of`, for a mirror; messages older than the origin came from an earlier stream of its name."""
+        """Do the same for a mirror, whose messages from before the origin's creation came from an earlier stream."""
         store = self._stream.store
         oldest_ns = store.first_ts if store.msgs else store.last_ts
         return (
@@ -277,7 +277,7 @@ class Inflow:
         return store.last_seq
 
     def _first_position(self, source: StreamSource, origin: Stream, recreated: bool) -> int:
-        """Return the sequence after which a source starts that has no position."""
+        """Return the sequence after which a source without a position starts."""
         if source.opt_start_seq:
             return source.opt_start_seq - 1
         store = self._stream.store
@@ -334,7 +334,7 @@ class Inflow:
             self._positions.save(self._stream.store.last_seq, moved)
 
     def lost(self) -> None:
-        """Copy messages again that could not be stored, once there is space."""
+        """Copy again, once there is space, the messages that could not be stored."""
         if not self._stream.config.mirror:
             self._learn_positions(set(self._lanes))  # an earlier write of the turn may have stored some
         for lane in self._lanes.values():

@@ -42,7 +42,7 @@ _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
 class ConsumerLimits(NamedTuple):
-    """Limits of the server and the account for consumers; 0: none."""
+    """Limits of the server and the account for consumers; 0 means none."""
 
     server_max_ack_pending: int = 0
     server_max_request_batch: int = 0
@@ -55,7 +55,7 @@ def normalised(
     """Return `config` with invalid limits corrected and defaults filled in.
 
     Raises:
-        10157, if `pedantic` forbids a correction.
+        ApiError: 10157, `pedantic` forbids a correction.
     """
     config = _without_negatives(config, pedantic)
     changes: dict[str, Any] = {}
@@ -133,7 +133,7 @@ def _inactive_threshold(stream: StreamConfig, pedantic: bool) -> int:
 
 
 def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
-    """Return `config` with the inactive_threshold of an ephemeral consumer; `ephemeral`: treat it as one.
+    """Return `config` with the default inactive_threshold of ephemeral consumers; `ephemeral` includes durable ones.
 
     Not part of `normalised`: nats-server compares a repeated request with the stored configuration before this
     default.
@@ -144,7 +144,7 @@ def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
 
 
 def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
-    """Return the first valid filter that another filter covers, None: none; in steps if there are many filters."""
+    """Return the first valid filter that another filter covers, or None; in steps if there are many filters."""
     return (yield from first_covered(each for each in config.filters if is_valid_subject(each.encode())))
 
 
@@ -156,7 +156,7 @@ def check(
     `covered` is the result of `search_filters`.
 
     Raises:
-        with the fault.
+        ApiError: the first fault.
     """
     _check_name_and_replicas(config, stream)
     _check_acks(config)
@@ -332,10 +332,10 @@ _FIXED = (
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
-    """Refuse a change of a fixed field; `bound`: the old deliver subject has interest.
+    """Refuse a change of a fixed field; `bound` is whether the old deliver subject has interest.
 
     Raises:
-        10012 with the field, or the check that `new` fails.
+        ApiError: 10012, which names the field, or the first fault of `new`.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):
@@ -349,7 +349,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
 
 
 def same_but_versions(a: ConsumerConfig, b: ConsumerConfig) -> bool:
-    """Return whether two configurations are equal, without the server versions in their metadata."""
+    """Return whether two configurations are equal, apart from the server versions in their metadata."""
     return replace(a, metadata=_user_metadata(a)) == replace(b, metadata=_user_metadata(b))
 
 
@@ -359,7 +359,7 @@ def _user_metadata(config: ConsumerConfig) -> dict[str, str]:
 
 
 def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
-    """Return `config` with the required API level as metadata, without other metadata of servers."""
+    """Return `config` with the required API level in its metadata, without other metadata set by servers."""
     level = 0
     pauses = config.pause_until_ns not in (None, ZERO_TIME_NS)
     if pauses or config.priority_policy != "none" or config.priority_groups:
@@ -384,7 +384,7 @@ def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
 
 
 def check_unshared(config: ConsumerConfig, claims: SubjectTree, name: str = "") -> None:
-    """Refuse filters that overlap with those of another consumer of a workqueue stream; `name` is its own.
+    """Refuse filters that overlap with those of another consumer than `name` in a workqueue stream.
 
     Raises:
         ApiError: 10100.

@@ -34,10 +34,10 @@ API_PREFIX = "$JS.API"
 
 
 def check(config: StreamConfig, find: Find, pedantic: bool) -> StreamConfig:
-    """Return `config`; a mirror takes over `allow_direct` of its origin.
+    """Return `config`; a mirror inherits `allow_direct` from its origin.
 
     Raises:
-        with the fault.
+        ApiError: the first fault.
     """
     if config.mirror is not None:
         config = _checked_mirror(config, config.mirror, find, pedantic)
@@ -69,7 +69,7 @@ def check_kept(config: StreamConfig, find: Find) -> None:
     """Refuse a stored configuration that no request could have created; other streams may have changed since.
 
     Raises:
-        with the fault.
+        ApiError: the first fault.
     """
     check_filters(config)
     for source in _origins(config):
@@ -202,7 +202,7 @@ def _origins(config: StreamConfig) -> tuple[StreamSource, ...]:
 
 
 def _check_external(config: StreamConfig, find: Find) -> None:
-    """Refuse prefixes that lead back into this server's API, or into the streams that are copied."""
+    """Refuse prefixes that lead back to this server's API, or to the streams that are copied."""
     origins = _origins(config)
     here = [find(each.name) for each in origins if each.external is None]
     subjects = [subject for origin in here if origin is not None for subject in origin.subjects]

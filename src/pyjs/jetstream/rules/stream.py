@@ -51,7 +51,7 @@ def check_create(config: StreamConfig) -> None:
     """Refuse options that only an existing stream may have.
 
     Raises:
-        with the fault.
+        ApiError: the first fault.
     """
     errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.raise_if("\\" in config.name or "/" in config.name)
     errcodes.refuse_config(config.sealed, "stream configuration for create can not be sealed")
@@ -73,7 +73,7 @@ def check(
     `overlapping` is the result of `first_overlap` for the valid subjects.
 
     Raises:
-        with the fault.
+        ApiError: the first fault.
     """
     _check_texts(config)
     config = _with_limits(config, pedantic)
@@ -113,7 +113,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """Return the configuration that replaces `old`; `new` has passed `check`.
 
     Raises:
-        names the option that cannot be changed.
+        ApiError: the option that cannot be changed.
     """
     check_single_server(new)
     if new.storage != old.storage:

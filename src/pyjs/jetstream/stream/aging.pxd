@@ -11,7 +11,7 @@ cdef struct Due:
     uint64_t seq
 
 cdef inline bint before(Due* a, Due* b) noexcept nogil:
-    """Return whether `a` is due earlier; entries due at once are in the order of the stream"""
+    """Return whether `a` is due before `b`; entries due at the same time are in stream order."""
     return a.at_ns < b.at_ns or (a.at_ns == b.at_ns and a.seq < b.seq)
 
 
@@ -22,7 +22,7 @@ cdef class Lifetimes:
     cdef Due* old               # a heap that a sweep empties from its end; NULL: no sweep runs
     cdef size_t n_old
     cdef int64_t absent         # sequences without a message at the last sweep
-    cdef int64_t taken          # entries taken since, whose messages were removed
+    cdef int64_t taken          # entries taken since then whose messages were removed
     cdef uint64_t* never        # ascending: messages that outlive max_age
     cdef size_t n_never, never_room
 

@@ -1,16 +1,16 @@
 """Expiry of one stream's messages, by max_age or by their own TTL (Nats-TTL).
 
 `Aging` removes expired messages in steps over many turns, since a million may expire in the same second. It knows the
-store; it calls the stream only for each step and for markers of expired subjects.
+store; it calls the stream only to run the steps and to store markers of expired subjects.
 
 `Lifetimes` has two tables: a binary heap of the messages with a finite TTL, ordered by expiry, and the ascending
-sequences of those that never expire. Both need at most sixteen bytes a message, and are shrunk when few entries are
+sequences of messages that never expire. Both need at most sixteen bytes a message, and shrink when few entries are
 left. Entries of removed messages are harmless. When they may be more than half of the heap, a sweep discards them:
-the heap becomes the old one, which loses its last entries step by step, and live ones are added to a new heap.
+it takes the entries of the old heap from its end, step by step, and adds the live ones to a new heap.
 
 Invariant: heap and old heap together have every live entry; len <= 2 * live + STALE_MIN after a sweep.
 
-Compiled: every expired message passes here, one with a TTL twice (benchmarks/hostile.py: expiry, ttl-together).
+Compiled: every expired message passes here, a message with a TTL twice (benchmarks/hostile.py: expiry, ttl-together).
 Source: nats.docs "Streams" (MaxAge), ADR-43.
 """
 from libc.stdint cimport int64_t, uint64_t
@@ -31,14 +31,14 @@ cdef enum:
     MARKED_STEP = 50            # in a stream with markers: each message is read, and a marker stored
     ROOM_MIN = 64               # entries: smaller tables are not shrunk
     ROOMY_PART = 4              # a table is shrunk if less than this part of it is used
-    STALE_MIN = 4096            # entries of removed messages that are not worth a sweep
+    STALE_MIN = 4096            # entries of removed messages below which no sweep begins
     SWEPT_STEP = 10000          # entries of one step of a sweep: about a millisecond
-cdef int64_t RETRY_NS = 1000000000      # after which a message that could not be removed is tried again
+cdef int64_t RETRY_NS = 1000000000      # wait before a message that could not be removed is tried again
 cdef int64_t LAST_NS = INT64.high
 
 
 cdef void sink(Due* heap, size_t n, Due last) noexcept nogil:
-    """Put `last` at the top of a heap of `n` entries or below, where no entry is due before its parent."""
+    """Put `last` into a heap of `n` entries whose top is free, so that no entry is due before its parent."""
     cdef size_t at = 0, child = 1
     while child < n:
         if child + 1 < n and before(&heap[child + 1], &heap[child]):
@@ -68,14 +68,14 @@ cdef class Lifetimes:
             self.note(seq, ttl_ns, stored_at_ns)
 
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil:
-        """Let a message expire `ttl_ns` after its time of storage. Out of memory, the TTL is ignored."""
+        """Let a message expire `ttl_ns` after its time of storage; without memory the TTL is ignored."""
         cdef Due due
         due.seq = seq
         due.at_ns = stored_at_ns + ttl_ns if stored_at_ns < LAST_NS - ttl_ns else LAST_NS
         self.push(due)
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept nogil:
-        """Add an entry that `take_due` removed, though its message stays."""
+        """Put back an entry that `take_due` removed, because its message stays."""
         cdef Due due
         due.seq, due.at_ns = seq, at_ns
         self.taken -= 1
@@ -99,7 +99,7 @@ cdef class Lifetimes:
         return first.at_ns if first != NULL else 0
 
     cdef Due* first(self) noexcept nogil:
-        """Return the entry that is due first; NULL: there is none."""
+        """Return the entry that is due first, or NULL if there is none."""
         if self.n_old == 0:
             return self.heap if self.n else NULL
         return self.old if self.n == 0 or before(self.old, self.heap) else self.heap
@@ -124,21 +124,21 @@ cdef class Lifetimes:
     # -- sweeps -----------------------------------------------------------------------------------------------------
 
     cdef bint is_stale(self, Catalogue catalogue) noexcept nogil:
-        """Return whether a sweep is due: half of the entries may be of removed messages."""
+        """Return whether a sweep is due: half of the entries may belong to removed messages."""
         cdef int64_t absent = <int64_t> (catalogue.last_seq - catalogue.msgs)
         if self.n_old or self.n <= STALE_MIN:
             return False
         return self.n > STALE_MIN + 2 * catalogue.msgs or 2 * (absent - self.absent - self.taken) > <int64_t> self.n
 
     cdef void begin_sweep(self, Catalogue catalogue) noexcept nogil:
-        """Begin a sweep; `sweep` does its steps."""
+        """Begin a sweep; `sweep` runs its steps."""
         free(self.old)
         self.old, self.n_old = self.heap, self.n
         self.heap, self.n, self.room = NULL, 0, 0
         self.absent, self.taken = <int64_t> (catalogue.last_seq - catalogue.msgs), 0
 
     cdef bint sweep(self, SeqIndex* index, size_t most) noexcept nogil:
-        """Move up to `most` entries from the old heap, only those of live messages; return whether some are left."""
+        """Take up to `most` entries from the old heap; keep those of live messages. Return whether some are left."""
         cdef size_t left = self.n_old - min(self.n_old, most)
         while self.n_old > left:
             self.n_old -= 1             # the last entry is no parent: the others stay a heap
@@ -216,7 +216,7 @@ cdef class Aging:
         self.lifetimes = Lifetimes()
 
     cdef int64_t next_due(self, int64_t max_age_ns) noexcept nogil:
-        """Return the wall time at which the next message expires, 0: none will."""
+        """Return the wall time at which the next message expires, or 0 if none will."""
         cdef int64_t due, too_old
         cdef uint64_t oldest
         if self.store.catalogue.msgs == 0:
@@ -232,7 +232,7 @@ cdef class Aging:
         return too_old if due == 0 or too_old < due else due
 
     cdef uint64_t oldest_expiring(self) noexcept nogil:
-        """Return the oldest message to which max_age applies, 0: none. Earlier ones are skipped in future."""
+        """Return the oldest message to which max_age applies, or 0. Later calls skip the messages before it."""
         cdef uint64_t seq
         self.lifetimes.forget_below(self.store.catalogue.first_seq)
         seq = self.next_expiring(self.passed_seq + 1)
@@ -243,7 +243,7 @@ cdef class Aging:
         return seq
 
     cdef uint64_t next_expiring(self, uint64_t seq) noexcept nogil:
-        """Return the first message from `seq` on to which max_age applies, 0: there is none."""
+        """Return the first message from `seq` on to which max_age applies, or 0 if there is none."""
         seq = index_next_live(&self.store.catalogue.index, seq)
         while seq and self.lifetimes.outlives(seq):
             seq = index_next_live(&self.store.catalogue.index, seq + 1)
@@ -252,13 +252,13 @@ cdef class Aging:
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def begin(self, stream) -> None:
-        """Remove the expired messages of `stream`: one step now, the others in later turns, unless steps run."""
+        """Remove the expired messages of `stream`, some now and the others in later turns, unless steps run."""
         if not self.busy and stream.expire_some():
             self.busy = True
             stream.turn.go_on(self.rest(stream))
 
     def rest(self, stream) -> Generator[Step, None, None]:
-        """Run the other steps."""
+        """Run the remaining steps."""
         try:
             yield None
             while stream.expire_some():
@@ -273,7 +273,7 @@ cdef class Aging:
             stream.turn.go_on(sweep_steps(self.lifetimes, stream))
 
     cdef bint drop_some(self, stream, int64_t wall, int64_t max_age_ns, bint marked) except -1:
-        """Remove some expired messages; return whether there are more."""
+        """Remove some of the expired messages; return whether there are more."""
         cdef int left = MARKED_STEP if marked else STEP
         cdef uint64_t seq
         while left:
@@ -298,7 +298,7 @@ cdef class Aging:
         return False
 
     cdef bint drop(self, stream, uint64_t seq, bint marked) except -1:
-        """Remove one message; if `marked`, the last of a subject leaves a marker. False: not possible now."""
+        """Remove a message; with `marked`, the last of a subject leaves a marker. Return False if not now."""
         cdef bytes subject
         if not marked:
             self.store.drop(seq, False)

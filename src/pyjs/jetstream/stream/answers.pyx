@@ -2,9 +2,9 @@
 
 A queue of fixed entries and one arena for reply subjects; both grow by doubling and are reused in the next turn.
 `send` detaches the queue before the first reply, since a reply may itself be published into a stream that answers. A
-PubAck is a template and digits; no JSON library is called.
+PubAck is composed of a template and digits, without a JSON library.
 
-Knows nothing of the reasons of refusals. Compiled because every publish with a reply passes here (benchmarks/:
+Knows nothing of the reasons for refusals. Compiled because every publish with a reply passes here (benchmarks/:
 JetStream async publish).
 """
 from libc.stdint cimport uint32_t, uint64_t
@@ -35,7 +35,7 @@ cdef class Answers:
         free(self.arena)
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
-        """Queue one reply; -1: out of memory, the publisher gets none."""
+        """Queue a reply; return -1 if memory is short, and the publisher gets no reply."""
         cdef Answer* a
         if (grow(<void**> &self.queue, &self.room, self.used + 1, sizeof(Answer)) < 0
                 or grow(<void**> &self.arena, &self.arena_room, self.arena_used + m.reply_len + body_len, 1) < 0):
@@ -56,7 +56,7 @@ cdef class Answers:
         return 0
 
     cdef int add_message(self, bytes subject, bytes headers, const char* payload, size_t size, uint64_t seq) noexcept:
-        """Queue a copy that is published if message `seq` is committed; -1: out of memory, it is not published."""
+        """Queue a copy to publish once message `seq` is committed; drop it and return -1 if memory is short."""
         cdef bytes body = headers + payload[:size]
         cdef Msg m
         memset(&m, 0, sizeof(Msg))
@@ -68,7 +68,7 @@ cdef class Answers:
         return 0
 
     cdef Answers detach(self):
-        """Return the queued replies as an object of their own; this queue is empty afterwards."""
+        """Return the queued replies as a separate object, and empty this queue."""
         cdef Answers batch = Answers(self.head)
         batch.queue, batch.used, batch.room = self.queue, self.used, self.room
         batch.arena, batch.arena_used, batch.arena_room = self.arena, self.arena_used, self.arena_room
@@ -77,7 +77,7 @@ cdef class Answers:
         return batch
 
     cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
-        """Publish every reply; `failure`, a reply body, replaces those of messages from `lost_from` on."""
+        """Publish every reply; replace those of messages from `lost_from` on by the reply body `failure`."""
         cdef Answer* queue = self.queue
         cdef char* arena = self.arena
         cdef size_t used = self.used, room = self.room, arena_room = self.arena_room

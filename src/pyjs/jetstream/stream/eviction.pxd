@@ -7,7 +7,7 @@ from pyjs.store.index.subjects cimport Subject
 cdef class Evictions:
     cdef StreamStore store
     cdef object turn                    # core.sink.Turn
-    cdef uint64_t* seqs                 # messages by which their subjects exceed a limit
+    cdef uint64_t* seqs                 # messages whose subjects may exceed the limit because of them
     cdef size_t n, room
     cdef list rollups                   # (sequence, subject that is rolled up; b"": all of them)
 

@@ -1,8 +1,8 @@
 """Evictions: removals of older messages because of new ones, by a limit or a roll-up.
 
-An eviction is noted when the new message is taken, and carried out after that is written. If the disk refuses the new
-message, no acknowledged one is lost, and no file ever records a removal without its replacement. A note is the
-sequence of the new message; if that is gone, the note has no effect.
+An eviction is noted when the new message is accepted, and carried out after that message is written. So no
+acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement. A
+note is the sequence of the new message; if that message is gone, the note has no effect.
 
 Knows nothing of files, answers and consumers. Compiled because a message that replaces another passes here
 (benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).
@@ -30,7 +30,7 @@ cdef class Evictions:
         free(self.seqs)
 
     cdef bint pending(self) noexcept nogil:
-        """Return whether there are notes."""
+        """Return whether evictions are noted."""
         if self.n:
             return True
         with gil:
@@ -48,7 +48,7 @@ cdef class Evictions:
         self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
 
     cdef list roll_up(self):
-        """Carry out the noted roll-ups of committed messages; return the filters of removed messages, b"": all."""
+        """Carry out the noted roll-ups of committed messages; return the filters of removed messages (b"": all)."""
         rollups, self.rollups = self.rollups, []
         purged = []
         for seq, subject in rollups:
@@ -58,7 +58,7 @@ cdef class Evictions:
         return purged
 
     cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0:
-        """Purge the store's messages of `subject` (b"": of all); a job frees the memory."""
+        """Purge the store's messages of `subject` (b"" for all); a job frees the memory."""
         wanted = self.store.make_filter((subject,) if subject else ())
         cdef uint64_t purged = self.store.purge(wanted, before_seq, keep)
         for remains in self.store.catalogue.take_remains():
@@ -66,7 +66,7 @@ cdef class Evictions:
         return purged
 
     cdef void trim_noted(self, int64_t max_per_subject) noexcept nogil:
-        """Remove the oldest messages of the noted subjects beyond `max_per_subject`; a limit <= 0 is no limit."""
+        """Remove the oldest messages of the noted subjects beyond `max_per_subject`; <= 0 means no limit."""
         cdef Segment* segment
         cdef Subject* s
         cdef uint32_t at
@@ -86,7 +86,7 @@ cdef class Evictions:
                 return
 
     cdef void trim_stream(self, int64_t max_msgs, int64_t max_bytes) noexcept nogil:
-        """Remove the oldest messages beyond the limits of the whole stream; a limit <= 0 is no limit."""
+        """Remove the oldest messages beyond the limits of the whole stream; <= 0 means no limit."""
         while max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> max_msgs:
             if self.store.drop(self.store.catalogue.first_seq, False) != 0:
                 return
@@ -95,7 +95,7 @@ cdef class Evictions:
                 return
 
     def trim_subjects(self, int64_t max_per_subject) -> None:
-        """Remove the oldest messages of every subject beyond the limit (<= 0: none); a kill may leave more."""
+        """Remove the oldest messages of every subject beyond the limit (if > 0), which a kill may have left."""
         cdef uint32_t id
         cdef Subject* s
         for id in range(self.store.catalogue.subjects.table.n_ids if max_per_subject > 0 else 0):

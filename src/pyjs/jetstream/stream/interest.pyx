@@ -1,4 +1,4 @@
-"""The consumers of a stream by subject: to wake them, to ask whether they need a message, to report removals.
+"""The consumers of a stream by subject: wakes them, asks whether they need a message, reports removals.
 
 Every consumer is subscribed to its filters in a list of subscriptions that the stream owns, so the cost of a message
 depends only on the consumers with matching filters. Knows nothing of the work of consumers and streams.
@@ -17,7 +17,7 @@ from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.store.index.filter import is_wildcard
 
 cdef enum:
-    FEW = 4                     # so many waiting consumers are woken without looking at the messages
+    FEW = 4                     # up to so many waiting consumers are woken without a look at the messages
 
 
 cdef class Interest:
@@ -48,7 +48,7 @@ cdef class Interest:
         self.add(consumer)
 
     def concerned(self, list filters) -> list:
-        """Return the consumers whose filters may overlap with `filters`; b"": all."""
+        """Return the consumers whose filters may overlap with `filters`; b"" stands for all subjects."""
         names = {}
         for subject in filters:
             if not subject or is_wildcard(subject):

@@ -23,7 +23,7 @@ cdef class StreamLimits:
     cdef int64_t max_age_ns, marker_ttl_ns                                  # 0: none
     cdef unsigned int features                                              # Feature flags
 
-    # Return the limit that makes discard new refuse `m`, 0: none. Noted evictions still count as stored.
+    # Return the limit that makes discard new refuse `m`, 0: none. Messages with a noted eviction still count.
     cdef int reached(self, Catalogue catalogue, Msg* m, bint rolls_up) noexcept nogil
 
 cdef class Usage:

@@ -20,12 +20,12 @@ WRAP_DIGITS = 64  # the last 64 digits of a number decide its last 64 bits, sinc
 
 
 def parse_ttl_ns(text: bytes) -> int | None:
-    """Return a Nats-TTL value in ns, in whole seconds; NEVER; 0: no TTL; None: invalid.
+    """Return a Nats-TTL value in ns, in whole seconds; NEVER for no expiry, 0 for no TTL, None if it is invalid.
 
-    A valid value is a duration of at least a second, a number of seconds, or `never`. nats-server keeps the last 64
-    bits of a number; if 0 or a negative number remains, the value is invalid
+    A valid value is a duration of at least a second, a number of seconds, or `never`. nats-server uses the last 64
+    bits of a number; if the result is 0 or negative, the value is invalid
     (tests/unit/jetstream/stream/test_message_ttl.py). A value too large for nanoseconds expires at once in
-    nats-server; here it is the longest possible time.
+    nats-server; here it becomes the longest possible time.
     """
     if len(text) > DURATION_SIZE_MAX:
         return _seconds_ns(text)
@@ -53,12 +53,12 @@ def marker_headers(ttl_ns: int) -> bytes:
 
 
 def is_marker(headers: bytes) -> bool:
-    """Return whether a message marks the end of its subject: it was removed, or purged by a key-value client."""
+    """Return whether a message marks the end of its subject: the server's marker, or a key-value client's purge."""
     return bool(value_of(headers, b"Nats-Marker-Reason")) or value_of(headers, b"KV-Operation") == b"PURGE"
 
 
 def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:
-    """Return `headers` with their Nats-TTL raised to the whole seconds of `least_ns`; None: it is high enough."""
+    """Return `headers` with Nats-TTL raised to `least_ns` in whole seconds, or None if it is high enough."""
     least_ns -= least_ns % NS_PER_S
     head, name, rest = headers.partition(b"\r\nNats-TTL:")
     value, _, tail = rest.partition(b"\r\n")

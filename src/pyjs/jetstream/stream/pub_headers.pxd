@@ -20,8 +20,8 @@ cdef struct PubHeaders:
     Value increment
     uint32_t increments         # lines with Nats-Incr
     int64_t ttl_ns              # of `ttl`, if it is a plain number of seconds; otherwise 0
-    bint later                  # features/checks.py must look: at a rare header, or at `ttl`
-    bint rare                   # `later`, and not only because of Nats-Incr
+    bint later                  # features/checks.py must check a rare header, or `ttl`
+    bint rare                   # `later`, for another reason than Nats-Incr
     bint conditional            # a header other than msg_id is set
     bint has_status             # the first line has a status
 

@@ -20,7 +20,7 @@ _NO_ROOM = {
     4: "subject exceeds 65535 bytes",
     5: "no sequence is left",
 }
-# The errors that stream.pyx has only numbers for.
+# The errors for which stream.pyx has only numbers.
 _REFUSALS = {
     row.err_code: row
     for row in (
@@ -39,7 +39,7 @@ _REFUSALS = {
     )
 }
 IS_DUPLICATE = "msgid is duplicate"  # in a trace; the publisher gets a PubAck
-# Errors that a trace words in its own way.
+# Errors with a different text in a trace.
 _TRACED = {
     errcodes.STREAM_NOT_MATCH.err_code: "expected stream does not match",
     errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code: "maximum payload exceeded",
@@ -49,7 +49,7 @@ _TRACED = {
 
 
 def refusal(err_code: int, seq: int, last_msg_id: bytes) -> ApiError:
-    """Return the error `err_code`; `seq` fills the text, or is a reason of 10077."""
+    """Return the error `err_code`; `seq` fills the text, or is a reason for 10077."""
     row = _REFUSALS[err_code]
     return row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
 
@@ -65,7 +65,7 @@ def store_error(error: Exception | None) -> ApiError:
 
 
 def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
-    """Return the error of a Nats-Rollup header, None: it is valid and allowed."""
+    """Return the error of a Nats-Rollup header, or None if it is valid and allowed."""
     if not allowed:
         return errcodes.STREAM_ROLLUP_FAILED.error(err="rollup not permitted")
     if scope.lower() in (b"sub", b"all"):
@@ -75,7 +75,7 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
 
 
 def traced_refusal(error: ApiError, subject: bytes, headers: bytes) -> tuple[str, bytes]:
-    """Return the text of `error` in a trace, and the subject if the trace shows it: at the last check."""
+    """Return the text of `error` for a trace, and the subject if nats-server shows it in the trace, or b""."""
     if error.err_code == errcodes.STREAM_STORE_FAILED.err_code:
         return error.description, subject
     if error.err_code == errcodes.STREAM_ROLLUP_FAILED.err_code:

@@ -1,7 +1,7 @@
 """Restore a stream's duplicate window, TTLs and schedules after a restart.
 
-A clean stop writes the ids in parts, with a mark of the stream's state. If the mark still fits, the start reads no
-message. Otherwise both are restored from the headers of messages.
+A clean stop writes the ids in parts, with a fingerprint of the stream's state. If it still fits, the start reads no
+message. Otherwise it restores the window from the headers of messages.
 
 Knows nothing of files. Compiled because every message of the window passes here after a kill (benchmarks/scaling.py
 recovery).
@@ -16,11 +16,11 @@ from pyjs.store.store cimport Record
 
 cdef enum:
     STEP_MESSAGES = 8192        # messages read in one step: some milliseconds
-    SCHEDULE_COST = 32          # of them, in the time of one schedule
+    SCHEDULE_COST = 32          # a schedule takes as long as so many messages
 
 
 def window_parts(Stream stream, uint64_t part_ids):
-    """Yield the ids of the window in parts of up to `part_ids`, as `relearn_steps` takes them."""
+    """Yield the ids of the window in parts of up to `part_ids` ids, as input for `relearn_steps`."""
     cdef uint64_t total = len(stream.dedupe), first, count
     for first in range(0, total, part_ids):
         count = min(part_ids, total - first)
@@ -32,9 +32,9 @@ def window_parts(Stream stream, uint64_t part_ids):
 
 
 def relearn_steps(Stream stream, int64_t now_ns, parts=()):
-    """Restore the duplicate window and the TTLs of a recovered stream; a step is a part or some messages.
+    """Restore the duplicate window and the TTLs of a recovered stream; each step handles a part or some messages.
 
-    `parts` are those of a stored window; empty: there is none.
+    `parts` is the stored window, or empty.
 
     Raises, at any step:
         ValueError, TypeError, LookupError, ArithmeticError, MemoryError: `parts` are invalid.
@@ -64,7 +64,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
 
 def schedule_steps(Stream stream):
-    """Find stored schedules after an update allowed schedules; each step reads some messages."""
+    """Find the stored schedules after an update has allowed schedules; each step reads some messages."""
     cdef uint64_t seq = stream.store.catalogue.next_with_headers(1) if stream.store.catalogue.msgs else 0
     cdef PubHeaders h
     cdef Record r
@@ -81,7 +81,7 @@ def schedule_steps(Stream stream):
 
 
 cdef int learn_schedule(Stream stream, uint64_t seq, PubHeaders* h, Record* r) except -1:
-    """Note a schedule, or when one fires next; return how many plain messages take as long."""
+    """Note a schedule, or the next time of one; return its cost in plain messages."""
     if not ((h.schedule.n or h.schedule_next.n) and stream.limits.features & SCHEDULES):
         return 1
     stream.special.scheduling.learn(r.body[:r.header_len], seq, r.ts, stream.wall())
@@ -98,7 +98,7 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
-    """Return the first message to read: of the window, or of the stream if it may have TTLs or schedules; 0: none."""
+    """Return the first message to read, of the window or (for TTLs and schedules) of the stream, or 0."""
     cdef uint64_t seq = 1
     if not stream.limits.features & (ALLOW_TTL | SCHEDULES):
         seq = stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
@@ -109,7 +109,7 @@ cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
 
 
 cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
-    """Read the headers of some messages from `seq` on; return where to continue, 0: that was the last one."""
+    """Read the headers of some messages from `seq` on; return the next sequence to read, or 0 at the end."""
     cdef int64_t horizon = now_ns - stream.dedupe.window_ns
     cdef uint64_t newest = 0
     cdef int left = STEP_MESSAGES
@@ -117,13 +117,13 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
         left -= learn_from(stream, seq, horizon)
         newest = seq
         seq = stream.store.catalogue.next_with_headers(seq + 1)
-    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and thus no id
+    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and so no id
         stream.dedupe.last_id_len = 0
     return seq
 
 
 cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
-    """Add id, TTL and schedule of one message; return how many plain messages take as long."""
+    """Note id, TTL and schedule of one message; return its cost in plain messages."""
     cdef PubHeaders h
     cdef Record r
     stream.dedupe.last_id_len = 0

@@ -33,9 +33,9 @@ class Republisher:
         return made if made is not None and is_valid_literal(made) else b""
 
     def headers(self, own: bytes, subject: bytes, seq: int, at_ns: int, last_seq: int, size: int) -> bytes:
-        """Return the header block of a copy; `own` is that of the message, `size` that of its payload in bytes.
+        """Return the header block of a copy of a message with header block `own` and a payload of `size` bytes.
 
-        `last_seq` is the sequence of the previous message of its subject, 0: there is none.
+        `last_seq` is the sequence of the previous message of its subject, or 0.
         """
         lines = [
             own[: -len(_END)] if own else b"NATS/1.0\r\n",

@@ -1,6 +1,6 @@
 """Removal of messages that no consumer needs any more, from streams with interest or workqueue retention.
 
-Knows the store and the consumers by subject, nothing of publishes and answers. The stream notes the change.
+Knows the store and the consumers by subject; nothing of publishes and answers. The stream notes the change.
 
 Compiled because a sweep examines every message of a stream (benchmarks/scaling.py).
 Source: nats.docs "Streams" (RetentionPolicy).
@@ -17,7 +17,7 @@ cdef enum:
 
 
 def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limits):
-    """Examine every message once, in steps: remove acknowledged ones, in an interest stream also unwanted ones."""
+    """Examine every message once, in steps; remove acknowledged ones, and in an interest stream unwanted ones."""
     cdef StoreFilter everything = store.make_filter(())
     cdef uint64_t seq = store.catalogue.next_seq(0, everything)
     cdef int left = SWEPT_PER_TURN

@@ -56,7 +56,7 @@ cdef class Stream(Sink):
     cdef Answers held                       # answers of the batch in the sync job; only with sync_always
     cdef public bint sync_always            # PubAcks leave after the sync, not after the write
     cdef list calls, held_calls             # callbacks for the next sync, and for the running one
-    cdef bint unsynced                      # in Turn.unsynced
+    cdef bint unsynced                      # the stream is in Turn.unsynced
     cdef object sync_job                    # the running SyncJob of the store; None: none
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1

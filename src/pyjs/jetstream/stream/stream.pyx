@@ -1,7 +1,7 @@
-"""A stream: takes publishes, stores them, answers with PubAcks after the commit.
+"""A stream: accepts publishes, stores them, and answers with PubAcks after the commit.
 
 `deliver` is the ingest: header conditions, dedupe, sizes and limits, then an append to the store's batch and a
-queued answer. `commit`, called in the turn, writes the batch; only then it sends the answers and wakes consumers.
+queued answer. `commit`, called in the turn, writes the batch; only then does it send the answers and wake consumers.
 Messages replaced by new ones (by limits or a roll-up) are removed after the new ones are written, by a second, small
 write before the answers (eviction.pyx).
 
@@ -47,8 +47,8 @@ from pyjs.jetstream.stream.publish_errors import IS_DUPLICATE, failure_body, ref
 from pyjs.jetstream.stream.publish_errors import store_error, traced_refusal
 from pyjs.jetstream.stream.retention import sweep_steps
 
-cdef int64_t PROBE_NS = 1000000000  # after which a stream that could not remove a message tries again
-cdef int64_t STEP_NS = 1000000000   # a message so much older than the last one: the wall clock was set
+cdef int64_t PROBE_NS = 1000000000  # wait before a stream that could not remove a message tries again
+cdef int64_t STEP_NS = 1000000000   # a message so much older than the last one shows that the wall clock was set
 
 cdef enum:
     STAGED_BYTES_MAX = 262144   # staged bytes that ask for a turn
@@ -154,12 +154,12 @@ cdef class Stream(Sink):
         return 1
 
     def publish_later(self, bytes subject, bytes headers, bytes body) -> None:
-        """Publish a message after the next commit, unless the last message is lost in it."""
+        """Publish a message after the next commit, unless the last stored message is lost in it."""
         self.answers.add_message(subject, headers, body, len(body), self.store.catalogue.last_seq)
         self.staged_bytes += len(body)
 
     cdef void ingest_transformed(self, Msg* m) noexcept:
-        """Take a message under its transformed subject; a subject that does not match is unchanged."""
+        """Ingest a message under its transformed subject; a subject that does not match stays unchanged."""
         cdef bytes subject = self.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -211,7 +211,7 @@ cdef class Stream(Sink):
         return 0
 
     cdef void note_headers(self, Msg* m, PubHeaders* h, uint64_t seq) noexcept nogil:
-        """Apply the headers of the message `seq`, just taken."""
+        """Apply the headers of message `seq`, which was just accepted."""
         self.remember_id(h, seq)
         if h.ttl.n:
             self.note_ttl(h, seq)
@@ -223,19 +223,19 @@ cdef class Stream(Sink):
                 self.special.note_schedule(m.body[:m.header_len], seq)
 
     cdef bint usage_refused(self, Msg* m) noexcept nogil:
-        """Return whether server or account have no room left for a message, before anything of it is read."""
+        """Return whether server or account lack room for a message; if so, answer it. This is the first check."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max:
             return self.refuse(m, 10023, 0)
         return self.over_usage(m) and self.refuse(m, 10002, 0)
 
     cdef bint refused(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Return whether a header or the size refuses the message; it is then answered."""
+        """Return whether a header or the size of the message is refused; if so, answer it."""
         return (self.size_refused(m) or (h.conditional and self.headers_refused(m, h))
                 or (h.later and self.later_refused(m, AT_LAST))
                 or (h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, h)))
 
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Return whether a header other than Nats-Msg-Id refuses the message; it is then answered."""
+        """Return whether a header other than Nats-Msg-Id is refused; if so, answer the message."""
         if h.later and self.later_refused(m, AT_FIRST):
             return True
         if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
@@ -258,14 +258,14 @@ cdef class Stream(Sink):
                 h.rollup.p[:h.rollup.n], self.limits.features & ALLOW_ROLLUP != 0))
 
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
-        """Return whether a rare header refuses the message at this point."""
+        """Return whether a rare header is refused at this point; if so, answer the message."""
         with gil:
             return self.refuse_unless_none(m, later_refusal(
                 point, self.config, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len],
                 self.special))
 
     cdef bint ttl_refused(self, Msg* m) noexcept nogil:
-        """Return whether the message has a TTL that is none; it is then answered."""
+        """Return whether the message has an invalid TTL; if so, answer it."""
         return self.later_refused(m, AT_LAST)
 
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
@@ -281,7 +281,7 @@ cdef class Stream(Sink):
         return False
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Return the last sequence of the subject for Nats-Expected-Last-Subject-Sequence."""
+        """Return the last sequence of the subject that Nats-Expected-Last-Subject-Sequence refers to."""
         if h.expected_last_subject.n == 0:
             return self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         with gil:
@@ -297,7 +297,7 @@ cdef class Stream(Sink):
         return seq != 0
 
     cdef bint is_too_large(self, Msg* m) noexcept nogil:
-        """Return whether the message is larger than max_msg_size; it is then answered."""
+        """Return whether the message is larger than max_msg_size; if so, answer it."""
         return self.limits.max_msg_size >= 0 and m.size > self.limits.max_msg_size and self.refuse(m, 10054, 0)
 
     cdef bint size_refused(self, Msg* m) noexcept nogil:
@@ -308,7 +308,7 @@ cdef class Stream(Sink):
         return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Store the message and return its sequence; 0: refused, and answered."""
+        """Store the message and return its sequence, or answer a refusal and return 0."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max:
             self.refuse(m, 10023, 0)
             return 0
@@ -337,14 +337,14 @@ cdef class Stream(Sink):
         return after > self.usage.account.max
 
     cdef bint limits_refused(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Return whether discard new refuses the message, which is then answered."""
+        """Return whether discard new refuses the message; if so, answer it."""
         cdef int reached = self.limits.reached(self.store.catalogue, m, rolls_up)
         if reached and self.makes_room():
             reached = self.limits.reached(self.store.catalogue, m, rolls_up)
         return reached != 0 and self.refuse(m, 10077, reached)
 
     cdef bint makes_room(self) noexcept nogil:
-        """Carry out noted evictions before the turn; False: there are none, or the disk refuses."""
+        """Carry out noted evictions before the turn; return False if there are none or the disk refuses."""
         if not self.evictions.pending() or self.store.commit() != 0:
             return False
         self.kept_seq = self.store.catalogue.last_seq
@@ -361,7 +361,7 @@ cdef class Stream(Sink):
 
     cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
                         uint64_t seq, uint64_t before) noexcept:
-        """Queue a copy of the message `seq`, just appended; `before` is the previous one of its subject."""
+        """Queue a copy of message `seq`, just appended; `before` is the previous sequence of its subject."""
         cdef bytes dest = self.republisher.destination(subject)
         if dest:
             headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
@@ -391,7 +391,7 @@ cdef class Stream(Sink):
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         self.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
-        # Out of memory, a duplicate of this message would be stored.
+        # Without memory for the id, a duplicate of this message would be stored.
         if h.msg_id.n and self.dedupe.window_ns:
             self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
 
@@ -400,14 +400,14 @@ cdef class Stream(Sink):
             self.answers.add(m, kind, seq, NULL, 0)
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
-        """Answer with an error; `seq` fills the text, or is a reason of 10077. Always true."""
+        """Answer with an error; `seq` fills the text, or is a reason for 10077. Always returns True."""
         if (m.reply_len and not self.limits.features & NO_ACK) or self.turn.trace is not None:
             with gil:
                 self.refuse_with(m, refusal(err_code, seq, self.dedupe.last_msg_id))
         return True
 
     cdef bint refuse_with(self, Msg* m, object error) noexcept:
-        """Like `refuse`, with an ApiError."""
+        """Refuse a message with an ApiError, as `refuse` does."""
         cdef bytes body
         if self.turn.trace is not None:
             self.turn.trace.refused(*traced_refusal(error, m.subject[:m.subject_len], m.body[:m.header_len]))
@@ -420,11 +420,11 @@ cdef class Stream(Sink):
         return error is not None and self.refuse_with(m, error)
 
     cdef bint raises_ttl(self, Msg* m) noexcept:
-        """Raise a TTL below that of delete markers; return whether that was done: the message is then taken."""
+        """Raise a TTL below that of delete markers and ingest the message; return whether that was necessary."""
         headers = with_least_ttl(m.body[:m.header_len], self.limits.marker_ttl_ns)
         if headers is None:
             return False
-        self.ttl_raised = True              # set, since a message may have several such headers
+        self.ttl_raised = True              # a flag, since a message may have several such headers
         self.ingest_with_other_headers(m, headers)
         self.ttl_raised = False
         return True
@@ -437,7 +437,7 @@ cdef class Stream(Sink):
             self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.catalogue.last_ts)
 
     cdef void ingest_without_status(self, Msg* m) noexcept:
-        """Take a message whose header block begins with a status line, which is not stored."""
+        """Ingest a message whose header block begins with a status line; do not store that line."""
         cdef bytes rest = m.body[8:m.header_len].partition(b"\r\n")[2]
         self.ingest_with_other_headers(m, b"" if rest == b"\r\n" else b"NATS/1.0\r\n" + rest)
 
@@ -514,7 +514,7 @@ cdef class Stream(Sink):
             done(None)
 
     def begin_sync(self):
-        """Return a job that syncs everything committed, for any thread; None: nothing to sync.
+        """Return a job that syncs everything committed, for any thread, or None if there is nothing to sync.
 
         Pass its result to finish_sync. With sync_always the answers of the batch leave then; answers of later commits
         wait for the next job.
@@ -532,7 +532,7 @@ cdef class Stream(Sink):
         return self.sync_job
 
     def finish_sync(self, error) -> None:
-        """Take the result of the job: send the answers that waited for it, or refuse them all."""
+        """Handle the result of the job: send the answers that waited for it, or refuse them all."""
         cdef bytes failure
         job, self.sync_job = self.sync_job, None
         self.store.finish_sync(job, error)
@@ -561,10 +561,10 @@ cdef class Stream(Sink):
             done(error)
 
     cdef commit_failed(self):
-        """Refuse the messages of this batch that are not written, and remove their ids."""
+        """Refuse the messages of this batch that were not written, and forget their ids."""
         cdef bytes failure = failure_body(self.name, store_error(self.store.error))
         cdef uint64_t last_live = index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq)
-        # Messages of an earlier write of the turn are written; but answers that need their sync are not sent.
+        # Messages of an earlier write of the turn are written, but answers that need their sync are not sent.
         self.kept_seq = max(self.kept_seq, last_live)
         self.evict()
         self.dedupe.forget_from(self.kept_seq + 1)
@@ -578,7 +578,7 @@ cdef class Stream(Sink):
         if self.probe is not None:
             self.probe.failed(self.turn.now)
         if self.limits.max_age_ns or self.limits.features & ALLOW_TTL:
-            self.arm_expiry()                   # stored messages expire even so
+            self.arm_expiry()                   # stored messages still expire
 
     cdef bint evict(self) noexcept nogil:
         """Carry out the noted evictions; return whether there were any."""
@@ -602,7 +602,7 @@ cdef class Stream(Sink):
         self.interest.wake(self.store.catalogue.last_seq)
 
     def commit_now(self) -> None:
-        """Commit now, before an API reply confirms a change; later changes of the turn are committed at its end.
+        """Commit now, before an API reply confirms a change; the turn commits later changes at its end.
 
         Raises:
             StoreFailed: the change is not written.
@@ -624,7 +624,7 @@ cdef class Stream(Sink):
             self.expiry.arm(self, due - self.turn.skew, self.turn.now)
 
     def clock_stepped(self) -> None:
-        """Expire by the new wall time, after the clock was set."""
+        """Set the expiry timer by the new wall time after the clock was set."""
         self.expiry.cancel()
         self.arm_expiry()
         self.special.clock_stepped()
@@ -638,14 +638,14 @@ cdef class Stream(Sink):
         self.aging.begin(self)
 
     def expire_some(self) -> bool:
-        """Remove some expired messages; return whether there are more."""
+        """Remove some of the expired messages; return whether there are more."""
         self.mark_dirty()
         cdef bint leaves_markers = self.limits.marker_ttl_ns != 0
         return not self.closed and (self.limits.features & HOLDS != 0 or self.aging.drop_some(
             self, self.wall(), self.limits.max_age_ns, leaves_markers))
 
     def leave_marker(self, bytes subject, uint64_t expired) -> None:
-        """Store the marker of a subject whose last message, `expired`, is removed."""
+        """Store the marker of a subject whose last message, `expired`, is being removed."""
         cdef bytes headers = marker_headers(self.limits.marker_ttl_ns)
         cdef uint64_t seq = self.store.store(subject, headers, b"", self.wall())
         if self.republisher is not None and seq:
@@ -667,10 +667,10 @@ cdef class Stream(Sink):
         self.inbox.join(consumer)
 
     def remove_consumer(self, str name, bint for_good=True) -> None:
-        """Remove a consumer; if that is `for_good`, an interest stream removes messages that only it needed."""
+        """Remove a consumer; if `for_good`, an interest stream removes messages that only this consumer needed."""
         consumer = self.consumers[name]
         if for_good:
-            self.remove_acknowledged(consumer, <size_t> -1)     # its acknowledgements do not come back
+            self.remove_acknowledged(consumer, <size_t> -1)     # its acknowledgements would be lost with it
         del self.consumers[name]
         if not consumer.config.direct:
             del self.listing[bisect_left(self.listing, name)]
@@ -705,7 +705,7 @@ cdef class Stream(Sink):
             self.inbox.queue()
 
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
-        """Remove up to `most` messages that `consumer` acknowledged; return how many it acknowledged."""
+        """Process up to `most` acknowledgements of `consumer`, which may remove messages; return their number."""
         cdef uint64_t seq
         cdef bint removes = self.limits.features & REMOVES_ACKNOWLEDGED
         cdef list acknowledged = consumer.take_acknowledged(most) if removes else []
@@ -738,7 +738,7 @@ cdef class Stream(Sink):
             self.sweep()
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
-        """Remove matching messages low .. high that nobody needs; only interest and workqueue streams do."""
+        """Remove matching messages `low` to `high` that no consumer needs; only in interest and workqueue streams."""
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             remove_unneeded(self.store, self.interest, low, high, f)
             self.mark_dirty()
@@ -746,19 +746,19 @@ cdef class Stream(Sink):
     # -- calls of the API ---------------------------------------------------------------------------------
 
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove messages, all or those of `subject_filter`; return how many. Written when it returns."""
+        """Remove all messages, or those of `subject_filter`; return their number once the removal is written."""
         self.commit_now()                   # a store that refuses messages must not remove or erase any
         purged = self.evictions.purge(subject_filter, before_seq, keep)
         self.end_purge(subject_filter)
         return purged
 
     def end_purge(self, bytes subject_filter) -> None:
-        """Let consumers recount num_pending after a purge. Written when it returns."""
+        """Let consumers recount num_pending after a purge; return once that is written."""
         self.purges.append(subject_filter)
         self.commit_now()
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:
-        """Remove one message; False: there was none. Written when it returns."""
+        """Remove one message; return False if there was none. The removal is written when it returns."""
         self.commit_now()                   # as in purge
         removed = self.store.drop_seq(seq, erase)
         self.commit_now()
@@ -769,7 +769,7 @@ cdef class Stream(Sink):
         cdef bytes failure
         self.read_inbox()
         self.commit()
-        self.closed, self.special = True, Sink()        # the other one holds this stream
+        self.closed, self.special = True, Sink()        # the old one refers to this stream
         self.expiry.cancel()
         if self.sync_always:
             self.store.sync_now()

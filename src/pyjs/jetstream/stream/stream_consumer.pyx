@@ -1,10 +1,10 @@
 """The interface between a stream and its consumers.
 
-A consumer holds the store, and from `add_consumer` on the stream's inbox, not the stream. It adds itself to
-`acknowledged` when it needs messages no more (acknowledged, terminated, delivered without ack policy) and the stream
-asks for that; the stream takes their sequences in its turn, after the pumps (`Stream.read_inbox`). It adds itself to
-`waiting` when it has no more messages; `wake` adds it to Turn.consumers when a message may match, once per wait. A
-removal is reported to all consumers whose filters match, also to the one that acknowledged the message.
+A consumer holds the store and, after `add_consumer`, the stream's inbox, but not the stream. It adds itself to
+`acknowledged` when it no longer needs messages (acknowledged, terminated, delivered without ack policy) and the
+stream asks for that; the stream takes their sequences in its turn, after the pumps (`Stream.read_inbox`). It adds
+itself to `waiting` when it has no more messages; `wake` adds it to Turn.consumers when a message may match, once per
+wait. A removal is reported to all consumers whose filters match, even to the one that acknowledged the message.
 
 Compiled because drops and wakes are found per message (benchmarks/: scaling).
 """
@@ -19,7 +19,7 @@ cdef class StreamConsumer(Sink):
         self.filters = filters
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Handle new messages: none below `seq` is for this consumer since it waits. 0: unknown."""
+        """Handle new messages; none below `seq` (0: unknown) is for this consumer since it began to wait."""
 
     cpdef bint needs(self, uint64_t seq) noexcept:
         """Return whether the filters match the stored message and it is not acknowledged yet."""
@@ -29,11 +29,11 @@ cdef class StreamConsumer(Sink):
         """Handle the removal of a message that the filters match."""
 
     cpdef list take_acknowledged(self, size_t most):
-        """Return up to `most` acknowledged sequences; each is returned once."""
+        """Return up to `most` acknowledged sequences, each of them once."""
         return []
 
     def on_purge(self, uint64_t first_seq) -> None:
-        """Handle a purge: everything below `first_seq` is gone, and perhaps more."""
+        """Handle a purge that removed every message below `first_seq`, and perhaps others."""
 
     def close(self) -> None:
         """Stop all work; `stop` must follow."""
@@ -55,19 +55,19 @@ cdef class StreamInbox:
         self.waiting[consumer] = None
 
     cpdef void has_acknowledged(self, StreamConsumer consumer):
-        """Queue `consumer`, whose acknowledged sequences the stream is to take."""
+        """Queue `consumer`, so that the stream takes its acknowledged sequences."""
         self.acknowledged[consumer] = None
         self.queue()
 
     cdef int queue(self) except -1:
-        """Queue the stream, so that it reads the inbox in this turn."""
+        """Queue the stream to read the inbox in this turn."""
         if not self.queued and self.stream is not None:
             self.queued = True
             self.turn.inboxes.append(self.stream)
         return 0
 
     cdef StreamConsumer next_acknowledged(self):
-        """Return the consumer that was queued first, None: there is none."""
+        """Return the consumer that was queued first, or None if there is none."""
         for consumer in self.acknowledged:
             del self.acknowledged[consumer]
             return consumer

@@ -1,12 +1,12 @@
 """Fills a stream from the files of nats-server's store: message blocks, their indexes, consumers.
 
 Blocks come in the order of their numbers, and messages in the order of their sequences. A message is removed by a
-tombstone in a later record, by the index of its block (before nats-server 2.10), or by the index of all blocks. An
-index that does not fit the blocks is ignored, as nats-server does: then messages that limits had removed come back,
-and the limits remove them again.
+tombstone in a later record, by the index of its block (before nats-server 2.10), or by the index of all blocks. Like
+nats-server, this module ignores an index that does not fit the blocks: messages that limits had removed then come
+back, and the limits remove them again.
 
-Damage is reported to the owner, which ends the work or goes on: after a damaged record if the one after it fits,
-otherwise after the block.
+Damage is reported to the owner, which decides whether to continue. Reading continues after a damaged record if the
+next record fits, otherwise after the block.
 Source: rebuildStateFromBufLocked, recoverFullState and readIndexInfo in nats-server's server/filestore.go.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
     from pyjs.jetstream.transfer.writing import StreamWriter
 
-    # Called with the text of a damage; it may raise BadArchive.
+    # Called with the description of a damage; it may raise BadArchive.
     Damaged: TypeAlias = Callable[[str], None]
 
     class Build(Protocol):
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 STEP_RECORDS = 256  # taken in one step: half a millisecond
 STEP_RANGES = 256  # ranges of removed messages
-TEARS_TOLD = 20  # damages of one block; the others are counted
+TEARS_TOLD = 20  # damages reported per block; the others are only counted
 NO_CHECK = bytes(8)  # of a block without records
 
 
@@ -69,22 +69,22 @@ class BlockFiles:
         self._index = b""  # of the current block
         self._before = 0  # the last sequence before the current block
         self._checks: dict[int, bytes] = {}  # number of each block -> the check of its last record
-        self._torn_after = -1  # the last sequence before a damage, until the next message; -1: none
+        self._torn_after = -1  # the last sequence before damage, until the next message; -1: no damage
         self._problems: list[str] = []  # found and not reported yet
         self._tears = 0  # damages of the current block
         self.last_seq = 0  # the sequences of the stream go on after it
         self.missing: list[tuple[int, int]] = []  # ranges with damaged messages: first and last sequence
-        self.lost = -1  # messages that the index counts and the blocks lack; -1: no index tells
+        self.lost = -1  # messages that the index counts and the blocks lack; -1: unknown, there is no index
 
     @property
     def skips_rest(self) -> bool:
-        """Whether the rest of the current block is not used, after damage."""
+        """Whether the rest of the current block is ignored, after damage."""
         return self._skips_rest
 
     # -- blocks --------------------------------------------------------------------------------------------
 
     def begin_block(self, number: int, index: bytes = b"") -> None:
-        """Begin a block. `index`: the contents of its `N.idx`. Raises BadArchive: its number is not the next."""
+        """Begin a block; `index` is the content of its `N.idx`. Raises BadArchive if its number is not the next."""
         if number <= self._number:
             raise BadArchive(f"block {number} comes after block {self._number}")
         self._number, self._index, self._skips_rest, self._tears = number, index, False, 0
@@ -92,12 +92,12 @@ class BlockFiles:
         self._before = max(self._build.writer.store.last_seq, self.last_seq)
 
     def add(self, data: bytes) -> Generator[Step, None, None]:
-        """Use more bytes of the current block."""
+        """Read more bytes of the current block."""
         if not self._skips_rest:
             yield from self._reading(lambda: self._bytes.add(data))
 
     def end_block(self) -> Generator[Step, None, None]:
-        """Check the end of the current block, and use its index."""
+        """Check the end of the current block, and apply its index."""
         if not self._skips_rest:
             yield from self._reading(lambda: (self._bytes.finish(),))
         if not self._skips_rest and self._reader.left:
@@ -111,7 +111,7 @@ class BlockFiles:
         self._build.commit()
 
     def _reading(self, parts: Callable[[], Iterable[bytes]]) -> Generator[Step, None, None]:
-        """Take the records of parts of the block, up to the first damage without a record after it."""
+        """Read the records in parts of the block, up to damage without a valid record after it."""
         try:
             for part in parts():
                 self._reader.add(part)
@@ -150,13 +150,13 @@ class BlockFiles:
     def _append(self, record: BlockRecord) -> None:
         try:
             self._build.writer.add(record)
-        except BadArchive as error:  # a message that this server refuses; those after it are sound
+        except BadArchive as error:  # a message that this server refuses; the messages after it are valid
             self._tear(str(error))
         else:
             self._mend(record.seq - 1)
 
     def _tear(self, problem: str) -> None:
-        """Note a damage after the last record."""
+        """Note damage after the last record."""
         if self._torn_after < 0:
             self._torn_after = max(self._build.writer.store.last_seq, self.last_seq)
         self._tears += 1
@@ -164,13 +164,13 @@ class BlockFiles:
             self._problems.append(problem)
 
     def _mend(self, last_seq: int) -> None:
-        """Note that a damage has reached up to `last_seq`."""
+        """Note that damage extends up to `last_seq`."""
         if 0 <= self._torn_after < last_seq:
             self.missing.append((self._torn_after + 1, last_seq))
         self._torn_after = -1
 
     def finish(self) -> None:
-        """End the blocks, after the index of all of them."""
+        """End the blocks, after the index of all blocks."""
         self._mend(max(self._build.writer.store.last_seq, self.last_seq))
 
     def _report(self) -> None:
@@ -190,7 +190,7 @@ class BlockFiles:
             yield from self._drop(block.removed_ranges(self._before))
 
     def use_index(self, data: bytes) -> Generator[Step, None, None]:
-        """Use `index.db`, after the last block."""
+        """Apply `index.db`, after the last block."""
         try:
             index = yield from read_stream_index(data, self._stream)
         except BadArchive:
@@ -251,13 +251,13 @@ class ConsumerFiles:
 
 
 def check_sum(meta: bytes, given: bytes | None, name: str) -> None:
-    """Refuse a `meta.inf` that does not fit its `meta.sum`. `name`: of the stream, or `<stream>/<consumer>`."""
+    """Refuse a `meta.inf` that does not fit its `meta.sum`; `name` is of the stream, or `<stream>/<consumer>`."""
     if given is not None and given != highway_hash(name.encode(), meta).hex().encode():
         raise BadArchive(f"meta.inf of {name!r} does not fit its checksum")
 
 
 def created_ns(meta: bytes) -> int:
-    """Return the creation time of a stream or consumer from its `meta.inf`; 0: it has none."""
+    """Return the creation time of a stream or consumer from its `meta.inf`, or 0 if it has none."""
     try:
         return max(parse_time_ns(orjson.loads(meta)["Created"]), 0)
     except (ValueError, TypeError, LookupError):

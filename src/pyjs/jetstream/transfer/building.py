@@ -1,7 +1,7 @@
 """A stream under construction: it is not visible before it is complete and durable.
 
-A file stream is built in a directory whose name a start removes, and renamed when it is complete: after a kill it
-is complete or does not exist. Its bytes count in the limits of account and server while it is built.
+A file stream is built in a directory whose name a start removes, and renamed when it is complete, so after a kill it
+is either complete or absent. Its bytes count towards the limits of account and server while it is built.
 
 Source: ADR-63; limits as in nats-server's source.
 """
@@ -57,7 +57,7 @@ class _Sync(Job):
 
 
 class StreamBuild:
-    """One stream under construction; `close` it in any case."""
+    """One stream under construction; it must be closed in any case."""
 
     def __init__(self, js: JetStream, config: StreamConfig) -> None:
         self._js = js
@@ -67,7 +67,7 @@ class StreamBuild:
         self._counted = 0  # bytes added to the usage of account and server
 
     def begin(self, created_ns: int = 0) -> Generator[Step, None, None]:
-        """Create the store. `created_ns`: when the stream was created; 0: now. Raises StoreFailed."""
+        """Create the store of a stream created at `created_ns` (0: now). Raises StoreFailed."""
         js, now_ns = self._js, self._js.shared.clock.wall_ns()
         limits, consumers_max = consumers.limits_of(js), self.config.max_consumers
         if consumers_max <= 0:
@@ -88,11 +88,11 @@ class StreamBuild:
 
     @property
     def payload_max(self) -> int:
-        """Return the most bytes of a message."""
+        """Return the maximum size of a message in bytes."""
         return self._js.shared.max_payload
 
     def count(self, size: int) -> None:
-        """Count `size` bytes in all, and refuse them beyond a limit. Raises ApiError: 10047, 10028."""
+        """Set the counted size to `size` bytes; refuse a size beyond a limit. Raises ApiError: 10047, 10028."""
         if size > 1 << 62:
             raise self._too_much()
         change, self._counted = size - self._counted, size
@@ -115,7 +115,7 @@ class StreamBuild:
         self.count(max(self.writer.store.bytes, self._counted))
 
     def finish(self, last_seq: int) -> Generator[Step, None, Stream]:
-        """Open the complete stream, whose sequences go on after `last_seq`; return it.
+        """Open the complete stream, whose next sequence is after `last_seq`; return it.
 
         Raises:
             ApiError: the name was taken meanwhile, or the stream is refused.
@@ -161,7 +161,7 @@ class StreamBuild:
         return stream
 
     def _adopt(self, files: AccountFiles) -> Generator[Step, None, Stream]:
-        """Move the stream to its place and open it; if that fails, nothing of it stays."""
+        """Move the stream to its place and open it; if that fails, remove all of it."""
         js, name = self._js, self.config.name
         try:
             yield from js.files.adopt(files, name, js.shared.metadata)
@@ -175,7 +175,7 @@ class StreamBuild:
         return js.streams[name]
 
     def uncount(self) -> None:
-        """Subtract what `count` added."""
+        """Subtract the bytes that `count` added."""
         for usage in self._usages():
             usage.used -= self._counted
         self._counted = 0

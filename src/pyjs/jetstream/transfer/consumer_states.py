@@ -1,7 +1,7 @@
 """The state of a consumer as archives have it, and as this server stores it.
 
-An archive has the delivered sequences, the ack floor, the time of each unacknowledged delivery, and how often
-messages were delivered again. It lacks delays of a nak and the list of a `last_per_subject` start: after a restore
+An archive has the delivered sequences, the ack floor, the time of each unacknowledged delivery, and the number of
+redeliveries of each message. It lacks the delays of naks and the list of a `last_per_subject` start: after a restore
 such messages wait for `ack_wait`, and such a start continues with every message.
 
 Source: `ConsumerState` of nats-server, JSON in archives of version 2; o.dat in those of version 1.
@@ -75,7 +75,7 @@ def read_config(data: bytes, name: str) -> ConsumerConfig:
     """Return the configuration of the consumer `name` from JSON.
 
     Raises:
-        BadArchive: it is of another consumer.
+        BadArchive: it belongs to another consumer.
         ApiError: 10025, it is invalid.
     """
     config = from_json(read(data, CONSUMER_CONFIG, False))
@@ -85,7 +85,7 @@ def read_config(data: bytes, name: str) -> ConsumerConfig:
 
 
 def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
-    """Return the state in the JSON of an archive. Raises the errors of a wrong type."""
+    """Return the state in the JSON of an archive, in steps. Raises the errors of wrong types."""
     pending: list[tuple[int, int, int]] = []
     for key, entry in (given.get("pending") or {}).items():
         pending.append((_number(int(key)), _number(entry["Sequence"]), _time(entry["Timestamp"])))
@@ -102,7 +102,7 @@ def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
 def stored_state(state: ConsumerState) -> Generator[None, None, bytes]:
     """Return the state file's snapshot for a state of an archive, in steps.
 
-    Deliveries at or below the ack floor are acknowledged, whatever the state says.
+    Deliveries up to the ack floor become acknowledged, whatever the state says.
 
     Raises:
         BadArchive: it is invalid.

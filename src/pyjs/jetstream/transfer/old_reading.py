@@ -2,7 +2,7 @@
 
     meta.inf meta.sum { [ msgs/N.idx ] msgs/N.blk } [ msgs/index.db ] { obs/<consumer>/{meta.inf, meta.sum, o.dat} }
 
-`msgs/index.db` comes before the blocks in archives of nats-server 2.10.0. Other files are passed over. Damage ends
+`msgs/index.db` comes before the blocks in archives of nats-server 2.10.0. Other files are ignored. Damage ends
 the restore.
 
 Source: streamSnapshot and RestoreStream of nats-server 2.2 to 2.14.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.transfer.building import StreamBuild
 
-FILE_MAX = 64 << 20  # bytes of a file that is held whole
+FILE_MAX = 64 << 20  # bytes of a file that is held in memory as a whole
 BLOCK_NAME = re.compile(r"msgs/([0-9]{1,9})\.blk")
 BLOCK_INDEX_NAME = re.compile(r"msgs/([0-9]{1,9})\.idx")
 CONSUMER_NAME = re.compile(r"obs/([^/]+)/(meta\.inf|meta\.sum|o\.dat)")
@@ -34,7 +34,7 @@ META, SUM, INDEX, ERRORS = "meta.inf", "meta.sum", "msgs/index.db", "errors.txt"
 
 
 class TarBuilder:
-    """Takes the decoded bytes of an archive, and builds a stream."""
+    """Reads the decoded bytes of an archive, and builds a stream."""
 
     def __init__(self, build: StreamBuild) -> None:
         self._build = build
@@ -42,7 +42,7 @@ class TarBuilder:
         self._tar = TarReader()
         self._blocks: BlockFiles | None = None  # None: the metadata is not complete yet
         self._consumer: ConsumerFiles | None = None
-        self._file = ""  # the current one; "": it is passed over
+        self._file = ""  # the current one; "": it is ignored
         self._held = bytearray()  # of the current file, unless it is a block
         self._meta = b""
         self._sum: bytes | None = None
@@ -50,7 +50,7 @@ class TarBuilder:
         self._block_indexes: dict[int, bytes] = {}  # of the next block
 
     def take(self, data: bytes) -> Generator[Step, None, None]:
-        """Use more bytes.
+        """Process more bytes of the archive.
 
         Raises:
             BadArchive, ApiError, StoreFailed: the stream cannot be built.
@@ -91,7 +91,7 @@ class TarBuilder:
             return
         if not block and start.size > FILE_MAX:
             if name == INDEX:
-                return  # the blocks say enough
+                return  # the blocks have all the information
             raise BadArchive(f"{name} claims {start.size} bytes, {FILE_MAX} are the most")
         self._file = name
 
@@ -117,7 +117,7 @@ class TarBuilder:
             )
 
     def _begin_build(self) -> Generator[Step, None, None]:
-        """Check the metadata, and create the store, unless that is done."""
+        """On the first call, check the metadata and create the store."""
         if self._blocks is not None:
             return
         if not self._meta:
@@ -143,7 +143,7 @@ class TarBuilder:
             self._consumer = ConsumerFiles(self._name, name)
 
     def _end_messages(self) -> Generator[Step, None, None]:
-        """Use the index of all blocks, once."""
+        """Apply the index of all blocks, once."""
         index, self._index = self._index, b""
         if index:
             yield from self._blocks_now().use_index(index)

@@ -42,7 +42,7 @@ class Part(Enum):
 
 
 class ArchiveBuilder:
-    """Takes the decoded bytes of an archive, and builds a stream."""
+    """Reads the decoded bytes of an archive, and builds a stream."""
 
     def __init__(self, build: StreamBuild) -> None:
         self._build = build
@@ -52,7 +52,7 @@ class ArchiveBuilder:
         self._last_seq = 0
 
     def take(self, data: bytes) -> Generator[Step, None, None]:
-        """Read more bytes of the archive.
+        """Process more bytes of the archive.
 
         Raises:
             BadArchive, ApiError, StoreFailed: the stream cannot be built.

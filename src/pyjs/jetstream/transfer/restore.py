@@ -1,7 +1,7 @@
 """A restore: a stream built from an archive that a client sends in chunks.
 
-Each chunk is acknowledged when it is used up, so a client is never far ahead. After a fault, five silent seconds,
-or a stop of the server nothing of the stream remains.
+Each chunk is acknowledged once it has been processed, so a client is never far ahead. After an error, five silent
+seconds, or a stop of the server, nothing remains of the stream.
 
 Source: ADR-63, nats-server's source; tests/conformance/test_archives.py restores on both servers.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 STALL_NS = 5 * NS_PER_S
 QUEUED_MAX = 64 << 20  # bytes of chunks that wait; a client that waits for answers sends much less
-CHUNK_SIZE = 256  # bytes that a waiting chunk takes beside its payload
+CHUNK_SIZE = 256  # bytes that a waiting chunk occupies in addition to its payload
 RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
 
 
@@ -66,7 +66,7 @@ class Restore:
         self._queued = 0  # bytes
         self._total = 0  # bytes received
         self._heard_ns = js.shared.clock.now_ns()
-        self._reply = b""  # of the chunk that is being used
+        self._reply = b""  # reply subject of the chunk being processed
         self._parked: Chore | None = None
         self._timer: Timer | None = None
 
@@ -80,7 +80,7 @@ class Restore:
         return self._subject
 
     def _steps(self) -> Iterator[Step]:
-        """Build the stream; answer, publish the advisory, and leave nothing behind after a fault."""
+        """Build the stream, answer and publish the advisory; remove everything after an error."""
         build = StreamBuild(self._js, self._config)
         try:
             stream = yield from self._build(build)
@@ -107,7 +107,7 @@ class Restore:
 
     def _build(self, build: StreamBuild) -> Generator[Step, None, Stream]:
         frames, head = FrameReader(), b""
-        builder: ArchiveBuilder | TarBuilder | None = None  # None: the first bytes are not known yet
+        builder: ArchiveBuilder | TarBuilder | None = None  # None: too few bytes to know the version
         while (payload := (yield from self._next_chunk())) is not None:
             for data in frames.add(payload):
                 if builder is None:
@@ -162,7 +162,7 @@ class Restore:
         self._timer = self._js.shared.timers.at(self._heard_ns + STALL_NS, self._look)
 
     def _look(self) -> None:
-        """End a restore whose client is silent; work on earlier chunks does not count as silence."""
+        """End a restore whose client is silent; the time spent on earlier chunks does not count."""
         if self._input is not Input.OPEN:
             return
         if self._parked is None:
@@ -205,7 +205,7 @@ class Restore:
 
 
 def _builder_for(head: bytes, build: StreamBuild) -> ArchiveBuilder | TarBuilder | None:
-    """Return the builder for an archive that begins with `head`, None: more bytes are needed."""
+    """Return the builder for an archive that begins with `head`, or None if more bytes are needed."""
     if len(head) < len(MAGIC):
         return None
     return ArchiveBuilder(build) if head.startswith(MAGIC) else TarBuilder(build)

@@ -42,7 +42,7 @@ INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 
 
 class Ended(Exception):
-    """The snapshot cannot go on: the status for the client, and the reason for the advisory."""
+    """The snapshot cannot continue; has the status for the client and the reason for the advisory."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
@@ -51,7 +51,7 @@ class Ended(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Where the chunks go, and how many may be unacknowledged."""
+    """The destination of the chunks, and the limit of unacknowledged chunks."""
 
     subject: bytes
     chunk_size: int
@@ -62,13 +62,13 @@ class Flow:
         return min(max(self.chunk_size or CHUNK_DEFAULT, CHUNK_MIN), CHUNK_MAX)
 
     def chunks_max(self) -> int:
-        """Return the number of unacknowledged chunks."""
+        """Return the maximum number of unacknowledged chunks."""
         window = min(max(self.window_size or WINDOW_DEFAULT, WINDOW_MIN), WINDOW_MAX)
         return max(window, self.chunk()) // self.chunk()
 
 
 class Snapshot:
-    """One snapshot on its way to a client."""
+    """One snapshot that is being sent to a client."""
 
     def __init__(
         self,
@@ -93,16 +93,16 @@ class Snapshot:
         self._slots = flow.chunks_max()
         self._index = 1  # of the next chunk
         self._acked_ns = 0  # when the last chunk left or was acknowledged
-        self._subscribed = False  # a subscription with this very subject was there
+        self._subscribed = False  # a subscription with exactly this subject was found
         self._parked: Chore | None = None
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Start to send; the response leaves before."""
+        """Start sending; the response is sent first."""
         self._js.account.turn.go_on(self._steps())
 
     def _steps(self) -> Iterator[Step]:
-        """Send everything, then the end."""
+        """Send all chunks, then the end."""
         account, log = self._js.account, self._js.shared.log
         path = f"'{account.name} > {self._stream.name}'"
         log.info(f"Starting snapshot for stream {path}")
@@ -220,7 +220,7 @@ class Snapshot:
     def _wait_for_interest(self) -> Iterator[Step]:
         """Wait up to two seconds for the client's subscription.
 
-        The `nats` command subscribes after the response; one of its wildcards matches the subject before.
+        The `nats` command subscribes after the response; until then one of its wildcards already matches the subject.
         """
         until_ns = self._now_ns() + INTEREST_TIMEOUT_NS
         account, subject = self._js.account, self._flow.subject
@@ -232,7 +232,7 @@ class Snapshot:
         self._check_open()
 
     def _is_subscribed(self) -> bool:
-        """Return whether a subscription has this very subject."""
+        """Return whether a subscription has exactly this subject."""
         subject = self._flow.subject
         return any(each.subject == subject for each in self._js.account.subs.match(subject))
 

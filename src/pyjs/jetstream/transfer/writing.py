@@ -1,7 +1,7 @@
-"""A stream that is written message by message and is not served yet: its store and its consumers.
+"""A stream that is written message by message and not served yet: its store and its consumers.
 
-Knows nothing of accounts, limits of use and running streams: a restore publishes the stream (building.py), an import
-renames its directory. Messages keep their sequences and times; sequences between them are used without a message.
+Knows nothing of accounts, usage limits and running streams: a restore publishes the stream (building.py), an import
+renames its directory. Messages keep their sequences and times; sequences between them are skipped.
 
 Source: rules of a restore as in nats-server's source, server/stream_backup.go.
 """
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
     Message: TypeAlias = ArchiveEntry | BlockRecord
 
-SUBJECT_MAX = 4096  # bytes; as long as a control line may be
+SUBJECT_MAX = 4096  # bytes; the maximum size of a control line
 COMMIT_SIZE = 256 * 1024  # bytes of messages between two commits
 DROP_STEP = 4096  # messages removed in one step
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenConsumer:
-    """One consumer of a stream that is written."""
+    """One consumer of a stream that is being written."""
 
     name: str
     config: ConsumerConfig
@@ -55,7 +55,7 @@ class WrittenConsumer:
 
 
 class StreamWriter:
-    """Writes one stream; `close` it in any case."""
+    """Writes one stream; it must be closed in any case."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class StreamWriter:
         return self._store
 
     def hand_over(self) -> StreamStore:
-        """Return the store, which the caller must close from now on."""
+        """Return the store; the caller must close it."""
         store, self._store = self.store, None
         return store
 
@@ -103,8 +103,8 @@ class StreamWriter:
         """Append a message.
 
         Raises:
-            BadArchive: it is invalid, or not after the one before.
-            StoreFailed: it cannot be written.
+            BadArchive: the message is invalid, or not after the previous one.
+            StoreFailed: the message cannot be written.
         """
         store, seq = self.store, message.seq
         self._check(message)
@@ -114,7 +114,7 @@ class StreamWriter:
         self.uncommitted += len(message.payload) + len(message.headers)
 
     def pass_by(self, message: Message) -> None:
-        """Use only the sequence of a message. Raises BadArchive, StoreFailed: as `add`."""
+        """Skip the sequence of a message without storing it. Raises BadArchive, StoreFailed: as `add`."""
         self._check(message)
         self.skip_to(message.seq)
 
@@ -138,7 +138,7 @@ class StreamWriter:
             raise BadArchive(f"message sequence {message.seq} has no valid headers")
 
     def is_over(self, message: Message) -> bool:
-        """Return whether the message's own TTL is over."""
+        """Return whether the message's own TTL has expired."""
         if not self.config.allow_msg_ttl or b"Nats-TTL:" not in message.headers:
             return False
         text = message.headers.partition(b"Nats-TTL:")[2].partition(b"\r\n")[0].strip()
@@ -148,7 +148,7 @@ class StreamWriter:
         return self._now_ns > message.ts + ttl_ns
 
     def skip_to(self, seq: int) -> None:
-        """Use every sequence up to `seq`. Raises StoreFailed."""
+        """Use up every sequence up to `seq`. Raises StoreFailed."""
         if seq > self.store.last_seq and not self.store.skip_seqs_to(seq):
             raise StoreFailed(self.config.name, f"sequence {seq} was refused") from self.store.error
 
@@ -176,8 +176,8 @@ class StreamWriter:
 
         Raises:
             ApiError: its configuration is refused.
-            BadArchive: it is there twice, or its state is invalid.
-            StoreFailed: it cannot be written.
+            BadArchive: the consumer occurs twice, or its state is invalid.
+            StoreFailed: the consumer cannot be written.
         """
         if name in self.consumers:
             raise BadArchive(f"consumer {name!r} is there twice")

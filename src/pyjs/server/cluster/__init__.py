@@ -1,1 +1,1 @@
-"""Routes on the event loop: the port for other servers, and connections to theirs."""
+"""Routes on the event loop: the port for other servers, and connections to their ports."""

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 DIAL_S = 2.0
 
-RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"  # to listen with, to connect with
+RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"  # for listening, for connecting
 
 
 def _read_tls(options: Options) -> RouteTls:
-    """Read the certificates of routes, for the side that listens and the one that connects.
+    """Read the certificates of routes, for listening and for connecting.
 
-    Both sides show a certificate, and the handshake comes before everything else.
+    Both sides present a certificate, and the handshake precedes everything else.
 
     Raises:
         TlsFailed: a certificate is unusable.
@@ -91,7 +91,7 @@ class RoutePort:
 
     @property
     def urls(self) -> list[str]:
-        """Return the URLs of the port on this machine."""
+        """Return the URLs of the port, with addresses of this machine."""
         return urls("nats", self._options.host, self.port)
 
     def _listening(self) -> socket.socket:
@@ -141,7 +141,7 @@ class RoutePort:
             self.driver.after_turn.remove(look)
 
     def read_reloaded(self, options: Options) -> RouteTls:
-        """Read the certificates of `options` without using them yet.
+        """Read the certificates of `options`, without using them yet.
 
         Raises:
             TlsFailed: a certificate is unusable.
@@ -149,7 +149,7 @@ class RoutePort:
         return _read_tls(options)
 
     def reloaded(self, tls: RouteTls) -> None:
-        """Use other certificates for new routes."""
+        """Use new certificates for new routes."""
         self._tls.settings, self._dial_context = tls
 
     def _protocol(self) -> asyncio.Protocol:

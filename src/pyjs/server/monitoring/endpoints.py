@@ -26,7 +26,7 @@ class Monitoring:
     def __init__(
         self, driver: Driver, options: Options, tls: TlsPort, certificate_ends: Callable[[TlsOptions], str]
     ) -> None:
-        """Take the port that `options` name; new connections use the current settings of `tls`.
+        """Listen on the port of `options`; new connections use the current settings of `tls`.
 
         Raises:
             StartFailed: the port cannot be listened to.
@@ -45,7 +45,7 @@ class Monitoring:
         await self.pages.start()
 
     def ready(self) -> None:
-        """Report the server as ready from now on."""
+        """From now on, report the server as ready."""
         self._monitored.ready = True
 
     def reloaded(self, options: Options) -> None:

@@ -1,8 +1,8 @@
 """HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
 
-Every method is answered like GET, HEAD without the body: as in nats-server, and probes rely on it. Input is parsed in
-slices, and parsing stops while a request waits for its answer, so thousands of requests in one packet cost no more at
-once than a few.
+Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. Input is parsed
+in slices, and parsing stops while a request waits for its answer, so thousands of requests in one packet cost no more
+at once than a few.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
@@ -34,9 +34,9 @@ REASONS = {
     503: "Service Unavailable",
 }
 BUFFER_HIGH = 1024 * 1024  # bytes of waiting answers above which no more requests are answered
-REQUEST_S = 5.0  # a request must be complete this time after its first byte
+REQUEST_S = 5.0  # a request must be complete within this time after its first byte
 IDLE_S = 300.0  # a connection without a request is closed after this time
-STALLED_S = 10.0  # a peer that does not read is dropped after this time
+STALLED_S = 10.0  # a peer that does not read is disconnected after this time
 
 
 class HttpConnection(asyncio.Protocol):
@@ -49,13 +49,13 @@ class HttpConnection(asyncio.Protocol):
         self._input = b""  # received, not parsed yet
         self._target = b""
         self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
-        self._work: Work | None = None  # on the answer to the first of them
+        self._work: Work | None = None  # produces the answer to the first of them
         self._queued = False  # `step` will be called
         self._awaited: asyncio.Future[object] | None = None  # the work waits for it
         self._full = False  # the peer does not read: answering is paused
         self._ended = False  # the peer sends no more
-        self._begun = False  # a request has begun and is not whole
-        self._request_size = 0  # bytes parsed since the last whole request
+        self._begun = False  # a request has begun and is incomplete
+        self._request_size = 0  # bytes parsed since the last complete request
         self._refusal = 0  # the status that refuses the input after `_requests`; 0: none
         self._deadline = 0.0  # of the peer's next action, by the loop's clock
         self.transport: asyncio.Transport
@@ -88,13 +88,13 @@ class HttpConnection(asyncio.Protocol):
         self._ask_for_step()
 
     def eof_received(self) -> bool:
-        """Close after everything is answered: the peer may still read."""
+        """Close after everything is answered, since the peer may still read."""
         self._ended = True
         self._ask_for_step()
         return True
 
     def pause_writing(self) -> None:
-        """Pause answering: the peer does not read."""
+        """Pause answering, because the peer does not read."""
         self._full = True
         self._expect(STALLED_S)
 
@@ -131,7 +131,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close after everything written was sent, or when the peer stalls."""
+        """Close after everything written has been sent, or when the peer stalls."""
         self.transport.close()
 
     def abort(self) -> None:
@@ -186,7 +186,7 @@ class HttpConnection(asyncio.Protocol):
         self._write(response, head_only, keep_alive, version)
 
     def _await(self, event: asyncio.Future[object] | None) -> None:
-        """Do no more steps until `event` has happened."""
+        """Run no more steps until `event` has happened."""
         if event is None or event.done():
             return
         self._awaited = event
@@ -199,13 +199,13 @@ class HttpConnection(asyncio.Protocol):
 
     # -- called by the parser ----------------------------------------------------------------------------------
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Note that a request begins."""
         self._begun = True
         self._expect(REQUEST_S)
         self._target = b""
 
     def on_url(self, url: bytes) -> None:
-        """Take the request target, perhaps in parts."""
+        """Add a part of the request target."""
         self._target += url
 
     def on_message_complete(self) -> None:

@@ -1,4 +1,4 @@
-"""The open port of the monitoring pages of a server, or of one with workers: its socket and its connections."""
+"""The port of the monitoring pages, for one server or for all its workers: its socket and its connections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pages:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, options: Options, tls: TlsPort, handle: Handler, log: Log
     ) -> None:
-        """Take the port that `options` name.
+        """Listen on the port of `options`.
 
         Raises:
             StartFailed: the port cannot be listened to.
@@ -45,12 +45,12 @@ class Pages:
 
     @property
     def port(self) -> int:
-        """Return the number of the port."""
+        """Return the port number."""
         return self.listener.port
 
     @property
     def urls(self) -> list[str]:
-        """Return the URLs of the pages on this machine."""
+        """Return the URLs of the pages, with addresses of this machine."""
         return urls(self._scheme, self._host, self.port)
 
     async def start(self) -> None:

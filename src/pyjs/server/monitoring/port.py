@@ -1,10 +1,10 @@
 """The monitoring port: its connections, the order of their answers, and time limits for peers.
 
-Each iteration of the loop does one step of one answer, connection after connection: a peer that requests thousands of
+Each iteration of the loop runs one step of one answer, connection by connection: a peer that requests thousands of
 pages, or a long one, delays clients and other peers by one step at a time. A connection with an incomplete request or
 unread answers is closed after some time.
 
-Knows no paths and no HTTP: it asks a handler, and connections parse and write.
+Knows no paths and no HTTP: a handler composes the answers, connections parse and write.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from pyjs.monitor.response import Response
     from pyjs.server.monitoring.http import HttpConnection
 
-    Work = Generator[asyncio.Future[Any] | None, None, Response]  # yields between two steps: what to wait for
-    Handler = Callable[[str], Work]  # takes the request target, path and query
+    Work = Generator[
+        asyncio.Future[Any] | None, None, Response
+    ]  # yields between two steps the future to wait for
+    Handler = Callable[[str], Work]  # argument: the request target, path and query
 
 CONNECTIONS_MAX = 1000  # open at once; more are refused, so that descriptors stay for clients
 SWEEP_S = 1.0  # interval of the check for connections that take too long
@@ -43,7 +45,7 @@ class MonitorPort:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def opened(self, connection: HttpConnection) -> bool:
-        """Add a connection; False: there are too many."""
+        """Add a connection; return False if there are too many."""
         if len(self.connections) >= CONNECTIONS_MAX:
             return False
         self.connections.add(connection)

@@ -1,4 +1,4 @@
-"""The system account of a running server: process figures for its answers, and the reload that a request asks for."""
+"""The system account of a running server: process figures for its answers, and reloads requested through it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SystemAccount:
         certificate_ends: Callable[[TlsOptions], str],
         reload: Callable[[], str],
     ) -> None:
-        """`reload` applies the configuration file again and returns the error, "": none."""
+        """Create the account; `reload` applies the configuration file again and returns the error, or ""."""
         self._driver = driver
         self._options = options
         self._certificate_ends = certificate_ends
@@ -47,7 +47,7 @@ class SystemAccount:
             monitored.options, monitored.config_loaded_at_ns = options, self._loaded_ns
 
     def _make_answers(self) -> Answers:
-        # Only now: the views are a third of the server's modules.
+        # Imported lazily: the views are a third of the server's modules.
         from pyjs.monitor.state import Monitored
         from pyjs.server.system.process import SystemProcess
         from pyjs.system_account.answers import Answers

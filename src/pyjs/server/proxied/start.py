@@ -1,8 +1,8 @@
-"""The start of a client's connection that may come through a proxy: its PROXY header, before everything else.
+"""The start of a client connection that may come through a proxy: its PROXY header, before everything else.
 
-A protocol that passes everything to the one above, except the header. After the header the transport gets the
-protocol above, and this object is gone. A client without a header connects without a proxy, as in nats-server; a
-connection that sends nothing within PREFIX_S is closed.
+A protocol that forwards everything to the one above, except the header. After the header the transport gets the
+protocol above, and this object is no longer used. A client without a header connects without a proxy, as in
+nats-server; a connection that sends nothing within PREFIX_S is closed.
 
 Source: behaviour of nats-server 2.15.1, in tests/conformance/test_proxy_protocol.py.
 """
@@ -37,14 +37,14 @@ class ProxiedStart(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let INFO be sent, and wait for the header."""
+        """Allow INFO to be sent, and wait for the header."""
         self._transport = cast("asyncio.Transport", transport)
         self._timer = self._driver.after(PREFIX_S, self._timed_out)
         self._connection.ready = False  # no PING before the header
         self._above.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Collect the header."""
+        """Read the header."""
         if self._over:
             return
         had_prefix = len(self._data) >= PREFIX_SIZE
@@ -68,22 +68,22 @@ class ProxiedStart(asyncio.Protocol):
             self._above.data_received(rest)
 
     def eof_received(self) -> bool:
-        """Close a connection that ends in its header."""
+        """Close a connection that ends within its header."""
         if not self._over:
             word = "EOF" if ends_between_parts(self._data) else "unexpected EOF"
             self._fail(f"{missing(self._data)}: {word}")
         return True
 
     def pause_writing(self) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._above.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Pass it on."""
+        """Forward the call."""
         self._finish()
         self._above.connection_lost(error)
 

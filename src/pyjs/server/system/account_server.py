@@ -19,7 +19,7 @@ def get(url: str, timeout_ns: int) -> str:
     """Return the token at `url`.
 
     Raises:
-        ResolverFault: there is no server, no answer in time, no such account, or the answer is no text.
+        ResolverFault: no server, no answer in time, no such account, or the answer is not text.
     """
     try:
         with urllib.request.urlopen(url, timeout=timeout_ns / NS_PER_S) as answer:

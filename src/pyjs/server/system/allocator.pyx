@@ -1,16 +1,16 @@
-"""glibc's allocator: keeps the buffers of reads and writes, and serves Python's objects too, until a trim.
+"""glibc's allocator: keeps the buffers of reads and writes, and also serves Python's objects, until a trim.
 
 A trim then returns every free page to the system. Compiled: ctypes would add 5 ms to the start for one call; keeping
-the buffers is worth 1.2-3x above 1 KiB messages (benchmarks/: core publish and 1-1 with 1 KiB and more). Does nothing
-on another libc.
+the buffers makes messages above 1 KiB 1.2-3x faster (benchmarks/: core publish and 1-1 with 1 KiB and more). Does
+nothing on another libc.
 
-All threads share one arena: a trim does not shrink the end of other arenas, which kept 16 MB of the thread that syncs
-and writes indexes.
+All threads share one arena, since a trim does not shrink the end of other arenas: the thread that syncs and writes
+indexes kept 16 MB in its own.
 
 Python's own allocator of small objects frees an arena of 1 MiB only when the whole arena is free, so a few long-lived
 objects keep the memory of a burst of requests: 1.6 times the earlier memory after 5,000 consumers came and went.
 glibc frees single pages of 4 KiB: 0.95 times. That costs 5 % of the API's processor time; messages create no objects.
-Blocks that Python's allocator handed out earlier stay valid: its `free` and `realloc` recognize their blocks by the
+Blocks allocated earlier by Python's allocator stay valid: its `free` and `realloc` recognize their blocks by the
 address and pass others to the raw allocator, as they do with blocks over 512 bytes anyway.
 
 Source: https://github.com/python/cpython/blob/v3.11.7/Objects/obmalloc.c: _PyObject_Free and
@@ -75,14 +75,14 @@ cdef extern from *:
 
 
 def keep_buffers() -> bool:
-    """Tune the allocator of this process. For the command only: an embedding program owns its allocator."""
+    """Tune the allocator of this process. Only for the command: an embedding program owns its allocator."""
     return pyjs_keep_buffers() != 0
 
 
 def objects_from_glibc() -> bool:
     """Allocate new objects from glibc; return whether that works. No effect with PYTHONMALLOC or -X dev.
 
-    For the command only.
+    Only for the command.
     """
     return not os.environ.get("PYTHONMALLOC") and pyjs_objects_from_raw() != 0
 

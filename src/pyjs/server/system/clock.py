@@ -1,9 +1,9 @@
-"""The real seams: time and chance of this machine.
+"""The real seams: time and randomness of this machine.
 
-The wall clock can be set forward and back, the monotonic clock cannot. Deadlines use the monotonic clock, which
-starts at the wall time of the start. The skew between both changes when the wall clock is set. The wall clock is read
-between two reads of the monotonic clock: if those are far apart, the thread was interrupted between them, and the
-previous skew is used.
+The wall clock can be set forward and back, the monotonic clock cannot. Deadlines use the monotonic clock, shifted
+to begin at the wall time of the start. The skew between the two changes when the wall clock is set. The wall clock is
+read between two reads of the monotonic clock: if these are far apart, the thread was interrupted between them, and
+the previous skew is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOGETHER_NS = 100_000  # reads at most this far apart count as simultaneous
 
 
 class SystemClock(Clock):
-    """The monotonic clock, starting at the wall time of the start, and the skew of the wall clock."""
+    """The monotonic clock, shifted to begin at the wall time of the start, and the skew of the wall clock."""
 
     __slots__ = ("_offset_ns", "_skew_ns")
 

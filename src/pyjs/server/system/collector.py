@@ -1,7 +1,7 @@
 """Settings of Python's garbage collector, so that it does not block the loop.
 
 Reference counts free nearly everything; the collector finds cycles, and examines every object for that: 100 ms with
-ten thousand consumers, at any time. Objects that survive one full collection are therefore frozen and not examined
+ten thousand consumers, at any time. So objects that survive one full collection are frozen and not examined
 again. That is safe as long as sessions, streams and consumers leave no cycles when they end
 (tests/unit/test_garbage.py).
 
@@ -9,8 +9,8 @@ A full collection runs after some three thousand new objects, earlier than by de
 milliseconds, and the next one skips its survivors. Each object is examined as often as with larger thresholds: once
 in each generation.
 
-A start creates objects that nearly all stay. Until its end the collector runs at most once per START_COUNT of them,
-and they are frozen then without a collection: it would take a tenth of the start.
+A start creates objects that nearly all stay. Until its end the collector runs at most once per START_COUNT of them;
+they are then frozen without a collection, which would take a tenth of the start.
 
 Source: https://docs.python.org/3/library/gc.html#gc.freeze
 """
@@ -20,8 +20,8 @@ from __future__ import annotations
 import gc
 
 FULL = 2  # the generation of a full collection
-THRESHOLDS = (700, 1, 1)  # by generation: new objects, then collections of the younger generation, less one
-START_COUNT = 200_000  # new objects; a start without streams makes 70,000
+THRESHOLDS = (700, 1, 1)  # by generation: new objects, then collections of the younger generation, minus one
+START_COUNT = 200_000  # new objects; a start without streams creates 70,000
 
 
 def collect_seldom() -> None:

@@ -16,11 +16,11 @@ def read_file(path: str) -> str:
     """Return the text of a configuration file; invalid UTF-8 is preserved ("surrogateescape").
 
     Raises:
-        OSError: it cannot be read, is not a regular file, or is too large.
+        OSError: the file cannot be read, is not a regular file, or is too large.
     """
     if "\0" in path:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # of a FIFO that nobody writes to as well
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # also opens a FIFO without a writer
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISDIR(mode):

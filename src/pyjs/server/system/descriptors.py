@@ -1,7 +1,7 @@
-"""Limits of descriptors: of this process, and for files of streams and consumers.
+"""Limits of file descriptors: of this process, and for files of streams and consumers.
 
-The rest is for clients, the log, metadata and files that are open for a moment. The listener (listener.py) reserves
-the last of them.
+The rest is for clients, the log, metadata and files that are only open for a moment. The listener (listener.py)
+reserves the last of them.
 """
 
 from __future__ import annotations

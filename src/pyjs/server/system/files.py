@@ -24,7 +24,7 @@ def write_pid_file(path: str) -> None:
 
 
 def write_first_pid_file(path: str) -> None:
-    """Write the process id at a start; "" is no path.
+    """Write the process id at a start; do nothing if `path` is "".
 
     Raises:
         StartFailed: the file cannot be written.
@@ -42,7 +42,7 @@ def ports_path(directory: str) -> str:
 
 
 def write_ports_file(directory: str, urls: dict[str, list[str]], log: Log) -> None:
-    """Write `urls` (service -> URLs) atomically, so that others never see a part of the file; log a failure."""
+    """Write `urls` (service -> URLs) atomically, so that no reader sees a partial file; log a failure."""
     path = ports_path(directory)
     try:
         with open(path + ".new", "wb") as file:
@@ -64,7 +64,7 @@ def make_directory(path: str) -> None:
     """Create a directory and its parents, and check that it is writable.
 
     Raises:
-        OSError: with the path that failed.
+        OSError: names the path that failed.
     """
     os.makedirs(path, mode=0o750, exist_ok=True)
     if not os.access(path, os.W_OK | os.X_OK):

@@ -11,9 +11,9 @@ import asyncio
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the fastest loop that is installed; the caller closes it."""
+    """Return the fastest installed loop; the caller closes it."""
     try:
         import uvloop
-    except ImportError:  # a platform without uvloop, as pyproject.toml has it
+    except ImportError:  # a platform without uvloop, see pyproject.toml
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()

@@ -1,8 +1,8 @@
 """Returns free memory to the operating system after a burst.
 
 The allocator keeps freed memory, hundreds of megabytes after a burst of clients. A trim walks over all free memory
-with the allocator locked: some ms for each 100 MB. It therefore runs in a thread, when the server is idle again after
-work; a server that is never idle is trimmed every BUSY_S. While memory is larger than its former minimum, trims also
+with the allocator locked: some ms for each 100 MB. So it runs in a thread, when the server is idle again after
+work; a server that is never idle is trimmed every BUSY_S. While memory is above its former minimum, trims also
 run without work before them, since the last clients of a burst may leave quietly; each useless trim doubles the time
 to the next one.
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyjs.server.threads.io_thread import IoThread
 
 LOOK_S = 1.0  # between two checks, as long as there are turns
-IDLE_SHARE = 0.25  # of one core since the last check: less is idle
+IDLE_SHARE = 0.25  # of one core since the last check: less counts as idle
 WORK_S = 0.05  # of processor time since the last trim
 BUSY_S = 30.0  # between two trims of a server that is never idle
 VAIN_S_MAX = 60.0  # the longest wait after useless trims
 ABOVE = 1.2  # times the least memory seen: above that a trim may help
-GAIN_SIZE = 1 << 20  # a trim that returns less was useless
+GAIN_SIZE = 1 << 20  # bytes; a trim that returns less was useless
 
 
 class MemoryReturn:
@@ -51,10 +51,10 @@ class MemoryReturn:
         self._looked_at = self._trimmed_at = loop.time()
         self._looked_cpu_s = self._trimmed_cpu_s = cpu_s()
         self._least_size = memory_size()  # at the start or after a trim
-        self._vain_s = LOOK_S  # the wait after a trim that was not preceded by work
+        self._vain_s = LOOK_S  # the wait after a trim without work before it
 
     def after_turn(self) -> None:
-        """Schedule a check for memory to return."""
+        """Schedule a check whether memory can be returned."""
         if not self._armed:
             self._armed = True
             self._loop.call_later(LOOK_S, self._look)
@@ -87,7 +87,7 @@ class MemoryReturn:
         self._trimmed_at, self._trimmed_cpu_s = self._loop.time(), self._cpu_s()
         size = self._memory_size()
         self._least_size = min(self._least_size, size)
-        # An idle server has no turn that would check again, and memory freed during the trim may still be there.
+        # An idle server has no turn that would check again, and memory freed during the trim may still be unreturned.
         self._armed = size > ABOVE * self._least_size and self._vain_s < VAIN_S_MAX
         if self._armed:
             self._loop.call_later(LOOK_S, self._look)

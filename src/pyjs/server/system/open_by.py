@@ -1,4 +1,4 @@
-"""Which processes have files below a directory open, as far as this process may see."""
+"""The processes that have files below a directory open, as far as this process may see them."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ def _names(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
-        return []  # of another user, ended meanwhile, or no Linux
+        return []  # another user's process, an ended one, or not Linux

@@ -10,7 +10,7 @@ from pyjs.monitor.state import ProcessStats
 
 PAGE_SIZE = resource.getpagesize()
 NS_PER_S = 1_000_000_000
-CPU_WINDOW_NS = NS_PER_S  # the share of the processor is measured over at least this long
+CPU_WINDOW_NS = NS_PER_S  # minimum time over which the share of the processor is measured
 
 
 class SystemProcess(ProcessStats):
@@ -28,7 +28,7 @@ class SystemProcess(ProcessStats):
         return memory_size()
 
     def cpu_percent(self, now_ns: int) -> float:
-        """Return the processor time since the last measurement, in percent of one core."""
+        """Return the processor time used since the last measurement, in percent of one core."""
         passed_ns = now_ns - self._measured_at_ns
         if passed_ns >= CPU_WINDOW_NS:
             cpu_s = cpu_seconds()
@@ -48,6 +48,6 @@ def memory_size() -> int:
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * PAGE_SIZE
-    except OSError:  # no /proc: the peak is the best there is
+    except OSError:  # no /proc: use the peak instead
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024

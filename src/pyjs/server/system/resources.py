@@ -14,7 +14,7 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 
 
 def memory_for_streams() -> int:
-    """Return three quarters of the memory that this process may use."""
+    """Return three quarters of the memory in bytes that this process may use."""
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
@@ -36,7 +36,7 @@ def _cgroup_limits() -> list[int]:
 
 
 def storage_for_streams(directory: str) -> int:
-    """Return three quarters of the free disk below `directory` or, while it does not exist, its parents."""
+    """Return three quarters of the free disk space in bytes at `directory`, or at its nearest existing parent."""
     while not os.path.isdir(directory):
         parent = os.path.dirname(directory)
         if parent == directory:
@@ -52,8 +52,8 @@ def storage_for_streams(directory: str) -> int:
 def effective_options(options: Options, running: Options | None = None) -> Options:
     """Return `options` with the defaults of JetStream's directory and limits for this machine.
 
-    `options` itself stays as configured: a reload compares it with the file. Defaults chosen for the effective
-    options `running` stay, even if less is free now.
+    `options` itself is not changed, since a reload compares it with the file. Defaults already chosen in the
+    effective options `running` stay the same, even if less is free now.
     """
     if not options.jetstream.enabled:
         return options

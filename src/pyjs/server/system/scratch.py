@@ -1,7 +1,7 @@
 """A temporary store directory for one server, and a disk for it that never syncs.
 
 No later server opens the directory, so it need not survive a power cut. It is removed when the server stops, or at
-the end of the process; a forked child leaves it to its parent.
+the end of the process; a forked child leaves that to its parent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class ScratchStore:
     """A new directory in the system's temporary directory."""
 
     def __init__(self) -> None:
-        """Create it. Raises OSError: the temporary directory cannot be written."""
+        """Create the directory. Raises OSError if the temporary directory cannot be written."""
         import tempfile  # imported lazily, in 2 ms: the command has no scratch store
 
         self.path = tempfile.mkdtemp(prefix="pyjs-")
@@ -24,7 +24,7 @@ class ScratchStore:
         _there.add(self)
 
     def remove(self) -> None:
-        """Remove it with everything in it; ignores errors."""
+        """Remove the directory with everything in it; ignores errors."""
         import shutil  # imported lazily, in 2 ms: the command has no scratch store
 
         if self._pid == os.getpid():
@@ -32,7 +32,7 @@ class ScratchStore:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-# Of the process: all that is to be removed when it ends. atexit itself keeps a place for each call ever registered.
+# All directories to remove at the end of the process. atexit itself keeps an entry for each call ever registered.
 _there: set[ScratchStore] = set()
 
 
@@ -43,7 +43,7 @@ def _remove_all() -> None:
 
 
 class UnsyncedDisk(OsDisk):
-    """The files of this machine, never waiting for the medium."""
+    """The files of this machine, without ever waiting for the medium."""
 
     def sync_file(self, fd: int) -> None:
         """Do nothing: a scratch store does not outlive the process."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-# As Go names them in "Trapped" lines.
+# Their names in Go, for "Trapped" lines.
 NAMES = {
     signal.SIGINT: "interrupt",
     signal.SIGTERM: "terminated",
@@ -28,7 +28,7 @@ def install(
     actions: Mapping[signal.Signals, Callable[[], object]],
     say: Callable[[str], None],
 ) -> None:
-    """Install the signal handlers on `loop`; only in the main thread. `say` writes the log line."""
+    """Install the signal handlers on `loop`, in the main thread. `say` writes the log line."""
 
     def trapped(number: signal.Signals) -> None:
         say(f'Trapped "{NAMES[number]}" signal')

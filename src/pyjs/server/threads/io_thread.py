@@ -1,7 +1,7 @@
-"""One thread for calls that would block the event loop, above all fdatasync; or a few that share their jobs.
+"""A thread, or a few, for calls that would block the event loop, above all fdatasync.
 
-Jobs of one thread run one after another in the order given, without the GIL while the kernel works; results come back
-on the loop. Knows nothing of stores: it gets callables.
+A single thread runs its jobs one after another in the given order, without the GIL while the kernel works; results
+come back on the loop. Knows nothing of stores, only callables.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     Done = Callable[[Exception | None], None]  # runs on the loop
 
 
-YIELDING = 10  # niceness of a thread that computes
+YIELDING = 10  # niceness of a computing thread
 
 
 class IoThread:
-    """Runs jobs beside the event loop, in at most `most` threads, each started when a job finds no idle one."""
+    """Runs jobs beside the event loop, in at most `most` threads; starts one when a job finds no idle thread."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, name: str, yields: bool = False, most: int = 1
     ) -> None:
         self._loop = loop
         self._name = f"pyjs-{name}"
-        self._yields = yields  # its jobs compute: the event loop is to get a core before them
+        self._yields = yields  # its jobs compute: the event loop gets a core before them
         self._most = most
-        self._jobs: SimpleQueue[tuple[Job, Done] | None]  # made with the first thread
+        self._jobs: SimpleQueue[tuple[Job, Done] | None]  # created with the first thread
         self._threads: list[threading.Thread] = []
-        self._emptied: asyncio.Event | None = None  # set when no job is pending; None: nobody waits for that
-        self.pending = 0  # jobs given whose `done` has not run
+        self._emptied: asyncio.Event | None = None  # set when no job is pending; None: nothing waits for that
+        self.pending = 0  # submitted jobs whose `done` has not run
 
     def submit(self, job: Job, done: Done) -> None:
         """Run `job` in a thread, then `done(result)` on the loop."""
@@ -53,7 +53,7 @@ class IoThread:
         self._jobs.put((job, done))
 
     def stop(self) -> None:
-        """Finish the submitted jobs and end the threads; does not wait for their `done`."""
+        """Finish the submitted jobs and end the threads; do not wait for their `done`."""
         threads, self._threads = self._threads, []
         for _ in threads:
             self._jobs.put(None)
@@ -61,23 +61,23 @@ class IoThread:
             thread.join()
 
     async def finish(self) -> None:
-        """As `stop`, without blocking the loop."""
+        """Do the same as `stop`, without blocking the loop."""
         if self.pending:
             self._emptied = asyncio.Event()
             await self._emptied.wait()
         self.stop()
 
     def _work(self) -> None:
-        if self._yields and sys.platform == "linux":  # which gives each thread a priority of its own
+        if self._yields and sys.platform == "linux":  # where each thread has its own priority
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), YIELDING)
         while (item := self._jobs.get()) is not None:
             job, done = item
             try:
                 self._loop.call_soon_threadsafe(self._finish, done, result_of(job))
-            except RuntimeError:  # the loop was closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: nothing waits any more
                 return
-            # Otherwise a deleted stream and its consumers stay referenced until the next job.
+            # Otherwise a deleted stream and its consumers would stay referenced until the next job.
             del item, job, done
 
     def _finish(self, done: Done, result: Exception | None) -> None:
@@ -93,5 +93,5 @@ def result_of(job: Job) -> Exception | None:
     """Run a job; return its result or its exception."""
     try:
         return job()
-    except Exception as error:  # a fault of one job must not stop the jobs of other streams
+    except Exception as error:  # a failed job must not stop the jobs of other streams
         return error

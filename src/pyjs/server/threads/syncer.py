@@ -1,9 +1,9 @@
 """Decides when streams are synced, and runs their sync jobs in the I/O thread.
 
 - By default the streams written since the last sync are synced every `sync_interval`; earlier if many files wait,
-  since they keep their descriptors.
-- With `sync_interval: always` every turn submits its batch at once, and PubAcks leave when it is durable: group
-  commit, one fdatasync per stream and batch, while the next batch is read.
+since these occupy descriptors.
+- With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once it is durable: group
+commit, one fdatasync per stream and batch, while the next batch is read.
 
 Many streams are synced together: after all have returned their jobs, some in each callback of the loop, one sync of
 the file system covers them.
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 GROUP_MIN = 32  # from so many streams on, one sync of the file system is cheaper
-GROUP_MIN_ALWAYS = 256  # the same with `always`: other programs' writes could delay waiting publishers
+GROUP_MIN_ALWAYS = 256  # as GROUP_MIN, with `always`: other programs' writes could delay waiting publishers
 BEGUN_AT_ONCE = 128  # streams asked for their jobs in one callback: about 20 us each
 TOGETHER_MAX = 4096  # streams in one sync of the file system
-RESULTS_AT_ONCE = 64  # results taken at once: about 10 us of a turn each
-DRAIN_S = 1.0  # a drain waits for messages published within this time
+RESULTS_AT_ONCE = 64  # results handled at once: about 10 us of a turn each
+DRAIN_S = 1.0  # seconds; a drain waits for messages published within this time
 
 
 class Syncer:
@@ -53,11 +53,11 @@ class Syncer:
         self._interval_s = jetstream.sync_interval_ns / NS_PER_S
         self._always = jetstream.sync_always
         self.group_min = GROUP_MIN_ALWAYS if self._always else GROUP_MIN
-        self._due: deque[Syncing] = deque()  # streams that were not asked yet
+        self._due: deque[Syncing] = deque()  # streams that have not been asked yet
         self._works: list[Work] = []  # their jobs so far
         self._timer: asyncio.TimerHandle | None = None
-        self._drained: Callable[[], None] | None = None  # not None: call it when everything is synced
-        self._drain_until = 0.0  # the drain does not wait for later writes
+        self._drained: Callable[[], None] | None = None  # call it when everything is synced; None: no drain
+        self._drain_until = 0.0  # time after which the drain no longer waits for writes
 
     def after_turn(self) -> None:
         """Sync the writes of the turn: now, or within the interval."""
@@ -78,7 +78,7 @@ class Syncer:
             self._begin_some()
 
     def _begin_some(self) -> None:
-        """Take the jobs of some streams; submit them after all streams were asked."""
+        """Get the jobs of some streams; submit them after all streams were asked."""
         try:
             for _ in range(min(len(self._due), BEGUN_AT_ONCE)):
                 stream = self._due.popleft()
@@ -86,8 +86,8 @@ class Syncer:
                 if job is not None:
                     self._works.append((stream, job))
                 else:
-                    self._driver.wake()  # answers that waited for nothing have been given
-        finally:  # a stream that fails is not a reason to forget the others
+                    self._driver.wake()  # answers that waited for no sync may be ready
+        finally:  # one failed stream must not affect the others
             if self._due:
                 self._driver.loop.call_soon(self._begin_more)
             if not self._due or len(self._works) >= TOGETHER_MAX:
@@ -106,10 +106,10 @@ class Syncer:
             self._begin_some()
         finally:
             if self._drained is not None and not (self._io_thread.pending or self._due):
-                self._drain_on()  # there was nothing to sync: nobody else looks whether all is over
+                self._drain_on()  # there was nothing to sync, so no result will continue the drain
 
     def _submit_together(self, works: list[Work]) -> None:
-        """Sync streams together, and take their results some at a time."""
+        """Sync streams together, and handle their results some at a time."""
         together = Together(self._driver.node.disk, self._directory)
         for _, job in works:
             job.together = together
@@ -119,9 +119,9 @@ class Syncer:
         self._io_thread.submit(together.end, self._ended)
 
     def drain(self, then: Callable[[], None]) -> None:
-        """Sync everything, then call `then`: all PubAcks that waited for a sync have left.
+        """Sync everything, then call `then`: all PubAcks that waited for a sync have been sent.
 
-        Clients may continue to publish; messages after DRAIN_S are not acknowledged any more.
+        Clients may continue to publish; messages after DRAIN_S are no longer acknowledged.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -133,7 +133,7 @@ class Syncer:
     def _drain_on(self) -> None:
         try:
             self._driver.turn_now()
-        finally:  # also after a failed turn
+        finally:  # even after a failed turn
             if self._drained is not None and not (self._io_thread.pending or self._due):
                 then, self._drained = self._drained, None
                 then()
@@ -174,7 +174,7 @@ class Syncer:
 
 
 def _finish(works: list[Work], errors: list[Exception | None]) -> None:
-    """Give each stream its result; raise the first exception when all have it."""
+    """Give each stream its result; then raise the first exception, if any."""
     failed: Exception | None = None
     for (stream, _), error in zip(works, errors, strict=True):
         try:

@@ -24,7 +24,7 @@ class Upkeep:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a job is running, or its result is not taken yet."""
+        """Return whether a job is running, or its result has not been handled yet."""
         return self._thread.pending > 0
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class Upkeep:
         self._closed = True
 
     def after_turn(self) -> None:
-        """Start the upkeep that the turn asked for."""
+        """Start the upkeep that the turn requested."""
         if self._turn_state.upkeep:
             for store in self._turn_state.take("upkeep"):
                 self._next(store)
@@ -45,6 +45,6 @@ class Upkeep:
         def done(error: Exception | None) -> None:
             store.finish_upkeep(error)
             self._next(store)
-            self._driver.wake()  # it may have set a deadline
+            self._driver.wake()  # the result may have set a deadline
 
         self._thread.submit(job, done)

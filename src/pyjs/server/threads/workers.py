@@ -46,7 +46,7 @@ class Workers:
             self._compute_next()
 
     def _compute_next(self) -> None:
-        """Start the next COMPUTE job, if the thread has none."""
+        """Start the next COMPUTE job if the thread is idle."""
         if self._is_computing or not self._waiting.count:
             return
         _, job = self._waiting.take()
@@ -71,7 +71,7 @@ class Workers:
             await thread.finish()
 
     def stop(self) -> None:
-        """As `finish`, for a loop that is about to end: blocks."""
+        """Do the same as `finish`, but block; for a loop that is about to end."""
         self._submit_waiting()
         for thread in self._threads.values():
             thread.stop()

@@ -1,7 +1,7 @@
 """One encrypted byte stream without a socket: records in, plain bytes out, and back.
 
-The signature in a handshake takes up to some milliseconds. Therefore `shake_hands` runs in a thread (OpenSSL releases
-the GIL), and meanwhile no other method may be called. The last step of TLS 1.3 is short if the client shows no
+The signature in a handshake takes up to some milliseconds. So `shake_hands` runs in a thread (OpenSSL releases
+the GIL); meanwhile no other method may be called. The last step of TLS 1.3 is short if the client presents no
 certificate (`is_short`). After the handshake each 16 KiB take microseconds, on the loop.
 
 Source: https://docs.python.org/3/library/ssl.html#memory-bio-support.
@@ -65,12 +65,12 @@ class TlsChannel:
 
     @property
     def is_short(self) -> bool:
-        """Whether the rest of the handshake has neither a key exchange nor a signature: 60 us."""
+        """Whether the rest of the handshake needs neither a key exchange nor a signature: 60 us."""
         return self._sealed and not self._asks and self._is_1_3
 
     @property
     def has_tickets_only(self) -> bool:
-        """Whether the handshake is over, and its output may leave with the next bytes."""
+        """Whether the handshake is over, and its output may be sent with the next bytes."""
         return self.shaken and self._is_1_3
 
     @property
@@ -78,7 +78,7 @@ class TlsChannel:
         return (self._object.cipher() or ("", "", 0))[1] == TLS_1_3
 
     def shake_hands(self) -> None:
-        """Continue the handshake as far as the input allows; `shaken` is true when it is complete.
+        """Continue the handshake as far as the input allows; `shaken` is true once it is complete.
 
         Raises:
             ssl.SSLError: the client is refused, or does not use TLS. `take_output` may return an alert to send.
@@ -91,12 +91,12 @@ class TlsChannel:
             self._fed = self._incoming.read()  # what came behind the handshake is taken by `unseal`
 
     def seal(self, data: bytes) -> bytes:
-        """Return pending records, then those of `data`."""
+        """Return pending records, followed by those of `data`."""
         self._object.write(data)
         return self._outgoing.read()
 
     def unseal(self) -> bytes:
-        """Return the plain bytes of all whole records that were fed.
+        """Return the plain bytes of all complete records that were fed.
 
         Raises:
             TlsEnded: the client sent a close_notify, and all bytes before it were returned.
@@ -140,7 +140,7 @@ class TlsChannel:
         return self._outgoing.read()
 
     def peer(self, *, first: bool) -> TlsPeer:
-        """Return the parameters of the handshake; `first`: it came before INFO."""
+        """Return the parameters of the handshake; `first` means that it came before INFO."""
         name, version, _ = self._object.cipher() or ("", "", 0)
         return TlsPeer(version.removeprefix("TLSv"), IANA_NAMES.get(name, name), first, self._shown)
 
@@ -150,7 +150,7 @@ class TlsChannel:
             return Shown()
         from pyjs.core.auth.certificates import read_chain
 
-        # Public from Python 3.13 on, under the same name; before, the object below has it.
+        # Public from Python 3.13 on, under the same name; before that, the private object below has it.
         inner: Any = getattr(self._object, "_sslobj", None)
         chain = inner.get_unverified_chain() if hasattr(inner, "get_unverified_chain") else None
         if not chain:
@@ -159,7 +159,7 @@ class TlsChannel:
 
 
 def _has_sealed(records: bytes) -> bool:
-    """Return whether one of the records is encrypted; a server that asks for another key exchange sends none."""
+    """Return whether one of the records is encrypted; a server that requests another key exchange sends none."""
     at = 0
     while at + HEAD_SIZE <= len(records):
         if records[at] == APPLICATION_RECORD:

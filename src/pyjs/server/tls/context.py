@@ -1,6 +1,6 @@
 """The TLS context made from the files of a `tls` block.
 
-Created at the start and by a reload, completely or not at all. Connected clients are not affected by a reload.
+Created completely or not at all, at the start and by a reload. A reload does not affect connected clients.
 
 Source: https://docs.python.org/3/library/ssl.html; tests/conformance/test_tls.py.
 """
@@ -24,17 +24,17 @@ VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TlsFailed(Exception):
-    """A certificate or key is unusable; the text has the file and the reason."""
+    """A certificate or key is unusable; the text names the file and the reason."""
 
 
 class TlsSettings(NamedTuple):
     """The TLS settings for new connections."""
 
     options: TlsOptions
-    context: ssl.SSLContext  # made of them
+    context: ssl.SSLContext  # made from the files
     pages: (
         ssl.SSLContext | None
-    )  # for the monitoring port, which asks no one for a certificate; None: it has no TLS
+    )  # for the monitoring port, which requests no certificates; None: it has no TLS
 
     def objection(self, peer: TlsPeer) -> str:
         """Return the reason to refuse a client, or "" if it is accepted."""
@@ -56,7 +56,7 @@ def read_tls_settings(options: Options) -> TlsSettings | None:
 
 
 def tls_settings(tls: TlsOptions, *, with_pages: bool = False) -> TlsSettings:
-    """Read the files of one block; `with_pages`: the monitoring port uses them too.
+    """Read the files of one block; `with_pages` means that the monitoring port uses them too.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -90,7 +90,7 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
 
 
 def client_context(options: TlsOptions) -> ssl.SSLContext:
-    """Return the context of the side that connects, with the same certificate and authorities.
+    """Return the context for the connecting side, with the same certificate and authorities.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -152,7 +152,7 @@ def _read(path: str) -> bytes:
 
 
 def certificate_ends(options: TlsOptions) -> str:
-    """Return the expiry of the first certificate, as Go writes a time, or "" if its file is unreadable now."""
+    """Return the expiry of the first certificate in Go's format, or "" if its file is now unreadable."""
     if not options.certificates:
         return ""
     from cryptography import x509  # imported lazily, in 30 ms: only for one line of /varz

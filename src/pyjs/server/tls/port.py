@@ -43,7 +43,7 @@ class TlsPort:
         self._second: asyncio.TimerHandle | None = None
 
     def announce(self) -> None:
-        """Log that clients need TLS."""
+        """Log that clients must use TLS."""
         if self.settings is None:
             return
         self._log.info("TLS required for client connections")
@@ -59,7 +59,7 @@ class TlsPort:
 
     # -- rate limit --------------------------------------------------------------------------------------------
     def admit(self, most: int) -> bool:
-        """Return whether this second allows another connection; `most` is the limit per second, 0: none."""
+        """Return whether this second allows another connection; `most` is the limit per second (0: none)."""
         if not most:
             return True
         if self._second is None:

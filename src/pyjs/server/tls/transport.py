@@ -1,7 +1,7 @@
 """The transport of a client on a TLS port: between the loop's transport and the connection.
 
 It replaces asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first bytes may decide
-whether TLS is used. Both need the same time per byte (uvloop wraps the same OpenSSL object). Here the handshake runs
+whether TLS is used. Both take the same time per byte (uvloop wraps the same OpenSSL object). Here the handshake runs
 in a thread, one step of one connection at a time, in the order of the requests; a short last step runs on the loop.
 
     WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (plain: the Connection gets the loop's transport)
@@ -48,13 +48,13 @@ class EncryptedConnection(Protocol):
     transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport; before the handshake it only accepts a greeting."""
+        """Accept the transport; before the handshake it only accepts a greeting."""
 
     def data_received(self, data: bytes) -> None:
-        """Take plain bytes."""
+        """Handle plain bytes."""
 
     def eof_received(self) -> bool:
-        """Take note of the end of the input; True: output may follow."""
+        """Handle the end of the input; return True if output may follow."""
 
     def pause_writing(self) -> None:
         """Pause output."""
@@ -66,13 +66,13 @@ class EncryptedConnection(Protocol):
         """Release everything."""
 
     def encrypted(self, peer: TlsPeer) -> None:
-        """Take the parameters of a completed handshake."""
+        """Accept the parameters of a completed handshake."""
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Close after a failed handshake; `expected`: any visitor of the port may cause it."""
+        """Close after a failed handshake; `expected` means that any visitor of the port may cause it."""
 
     def throttled(self) -> None:
-        """Close: there were too many connections in this second."""
+        """Close the connection, because there were too many in this second."""
 
     def note(self, text: str) -> None:
         """Log an event of the handshake."""
@@ -99,7 +99,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- called by the transport below -------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the Connection send INFO, and start the time limit of the handshake."""
+        """Allow the Connection to send INFO, and start the time limit of the handshake."""
         self._below = cast("asyncio.Transport", transport)
         self._channel = TlsChannel(self._settings.context)
         options = self._settings.options
@@ -116,7 +116,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
     def data_received(self, data: bytes) -> None:
         """Handle input; before the end of the handshake it may be plain or TLS."""
         if self._phase is Phase.WAITING and self._greets and not self._greeted:
-            self._read.append(data)  # INFO is sent first, even to a client that did not wait for it
+            self._read.append(data)  # INFO is sent first, even if the client did not wait for it
         elif self._phase is Phase.WAITING:
             self._begin(data)
         elif self._phase is Phase.OPEN:
@@ -139,11 +139,11 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return False
 
     def pause_writing(self) -> None:
-        """Pause the connection above: the socket's buffer is full."""
+        """Pause the Connection, because the socket's buffer is full."""
         self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Resume the connection above."""
+        """Resume the Connection."""
         self._connection.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -180,7 +180,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._begin(data)
 
     def _go_plain(self) -> None:
-        """Connect the Connection directly with the transport below."""
+        """Connect the Connection directly to the transport below."""
         self._greet()
         self._phase = Phase.CLOSED
         self._cancel_timers()
@@ -237,7 +237,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._below.resume_reading()
 
     def _open(self) -> None:
-        """Connect the Connection with the encrypted stream."""
+        """Connect the Connection to the encrypted stream."""
         peer = self._channel.peer(first=not self._greets)
         problem = self._settings.objection(peer)
         if problem:
@@ -255,7 +255,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.eof_received()
 
     def _fail(self, cause: str) -> None:
-        """Close after a failed handshake; only a TLS alert is sent."""
+        """Close after a failed handshake; only send a TLS alert."""
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.handshake_failed(cause, expected=cause in (NO_TLS, "timeout"))
@@ -285,7 +285,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._below.abort()
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send `data` as records; during the handshake it waits, and a plain INFO is sent before it."""
+        """Send `data` as records; before the end of the handshake, queue it, or send it as the plain INFO."""
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.seal(bytes(data)))
         elif self._phase is Phase.WAITING and self._greets:
@@ -297,18 +297,18 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._held.append(bytes(data))
 
     def writelines(self, pieces: Any) -> None:
-        """Send `pieces` in their order."""
+        """Send `pieces` in order."""
         self.write(b"".join(pieces))
 
     def close(self) -> None:
-        """Close after all written bytes are sent."""
+        """Close after all written bytes have been sent."""
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.end())
         self._phase = Phase.CLOSED
         self._below.close()
 
     def close_plainly(self, text: bytes) -> None:
-        """Send `text` without encryption, then close; for a client that does not use TLS."""
+        """Send `text` unencrypted, then close; for a client that does not use TLS."""
         self._phase = Phase.CLOSED
         self._below.write(text)
         self._below.close()
@@ -318,7 +318,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.CLOSED
         self._below.abort()
 
-    # -- passed on ---------------------------------------------------------------------------------------------
+    # -- forwarded ---------------------------------------------------------------------------------------------
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return the information of the transport below."""
         return self._below.get_extra_info(name, default)
@@ -328,7 +328,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return self._below.is_closing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the marks of the transport below."""
+        """Set the limits of the transport below."""
         self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
@@ -356,7 +356,7 @@ def failure_text(error: Exception) -> str:
 
 
 def end_http(transport: asyncio.Transport, cause: str) -> str:
-    """Close a connection for HTTP after a failed handshake, plain requests with an answer; return what to log."""
+    """Close an HTTP connection after a failed handshake; answer a plain request. Return the text to log."""
     if cause != NO_TLS:
         transport.close()
         return cause

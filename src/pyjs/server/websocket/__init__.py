@@ -1,1 +1,1 @@
-"""WebSocket clients: the upgrade of HTTP requests, and a transport for connections of clients on top of it."""
+"""WebSocket clients: the upgrade of HTTP requests, and the transport of their connections."""

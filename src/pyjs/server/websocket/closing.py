@@ -1,4 +1,4 @@
-"""Close frames: the status has the reason for the end of a connection.
+"""Close frames: their status shows the reason for the end of a connection.
 
 Source: RFC 6455, section 7.4; statuses as nats-server 2.15, tests/conformance/test_websocket.py.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 CLOSE_HEAD = 0x88  # FIN, opcode 8
-TEXT_MAX = 123  # bytes; the payload of a control frame has 125, the status two of them
+TEXT_MAX = 123  # bytes; the payload of a control frame has up to 125, the status takes two of them
 NORMAL = 1000
 GOING_AWAY = 1001
 PROTOCOL_ERROR = 1002
@@ -44,11 +44,11 @@ BY_REASON = {
 
 
 class BadClose(ValueError):
-    """A close frame of the client is invalid; the text says how."""
+    """A close frame of the client is invalid; the text has the reason."""
 
 
 def close_frame(status: int, text: str) -> bytes:
-    """Return a close frame; a longer text than fits ends with dots."""
+    """Return a close frame; a text that is too long is cut and ends with dots."""
     encoded = text.encode()
     if len(encoded) > TEXT_MAX:
         encoded = encoded[: TEXT_MAX - 3] + b"..."

@@ -1,4 +1,4 @@
-"""Inflation of compressed messages, piece by piece, up to a limit: a few bytes may inflate to gigabytes.
+"""Inflation of compressed messages, piece by piece, up to a limit, since a few bytes may inflate to gigabytes.
 
 Source: RFC 7692, section 7.2.2; limits of nats-server 2.15, tests/conformance/test_websocket_compression.py.
 """
@@ -10,7 +10,7 @@ import zlib
 PIECE_SIZE = 64 * 1024  # bytes inflated at once: some 0.2 ms
 INPUT_SIZE = 16 * 1024  # bytes of input at once: blocks without content take up to 2 ms
 TAIL = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"  # ends a flush and the stream
-PACKED_FACTOR = 8  # a compressed message may have so many times max_payload
+PACKED_FACTOR = 8  # a compressed message may have so many times max_payload bytes
 PACKED_MAX = 64 * 1024 * 1024
 
 
@@ -24,17 +24,17 @@ class Inflater:
     def __init__(self) -> None:
         self._stream: zlib._Decompress | None = None
         self._packed = memoryview(b"")
-        self._at = 0  # in `_packed`, of the input that `_stream` has not seen
-        self._rest = b""  # input that `_stream` gave back
-        self._room = 0  # bytes that the message may still have
+        self._at = 0  # offset in `_packed` of the input that `_stream` has not read
+        self._rest = b""  # input that `_stream` returned unused
+        self._room = 0  # bytes by which the message may still grow
 
     @property
     def busy(self) -> bool:
-        """Whether a message is not complete."""
+        """Whether a message is incomplete."""
         return self._stream is not None
 
     def begin(self, packed: bytes, size_max: int) -> None:
-        """Take a compressed message, which may have `size_max` bytes."""
+        """Start a compressed message that may inflate to `size_max` bytes."""
         self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
         self._packed = memoryview(packed + TAIL)
         self._at = 0
@@ -42,10 +42,10 @@ class Inflater:
         self._room = size_max
 
     def next(self) -> bytes:
-        """Return the next piece, which may be empty; not `busy` after the last one.
+        """Return the next piece, which may be empty. After the last piece, `busy` is false.
 
         Raises:
-            InflateFailed: the message is damaged; or too large, and `size_max` bytes of it were returned.
+            InflateFailed: the message is damaged, or too large after `size_max` bytes were returned.
         """
         stream = self._stream
         assert stream is not None

@@ -1,12 +1,12 @@
 """Output of one WebSocket connection as frames: one message for each write of the session.
 
 Browsers get frames of at most 4 KiB, as from nats-server. Messages are compressed one by one, without the window of
-the one before (`server_no_context_takeover`), so that an idle connection holds no compressor. ISA-L compresses, zlib
-where it is not; both write the same format. What clients send is inflated by zlib only (inflate.py).
+the previous one (`server_no_context_takeover`), so that an idle connection holds no compressor. ISA-L compresses, or
+zlib if it is missing; both write the same format. Input from clients is inflated by zlib only (inflate.py).
 
 A turn writes at most a portion to each connection (`Link.portion`), within its share of time, so that compression
-delays nobody. Large pieces of a message are compressed apart: the same body goes to many connections, behind lines
-that differ, and is compressed once. The parts end at a byte, so they make one stream.
+does not delay other work. Large pieces of a message are compressed separately: the same body goes to many
+connections, after lines that differ, and is compressed once. The parts end at a byte, so they make one stream.
 
 Source: RFC 6455, section 5; RFC 7692, section 7.2; RFC 1951, section 3.2.4.
 """
@@ -21,34 +21,34 @@ from dataclasses import dataclass
 from itertools import groupby
 
 try:
-    from isal import isal_zlib as packer  # 4 times as fast as zlib, and packs more
-except ImportError:  # not on every processor
+    from isal import isal_zlib as packer  # 4 times as fast as zlib, and compresses better
+except ImportError:  # not available for every processor
     packer = zlib  # type: ignore[misc]
 
 FIN = 0x80
 COMPRESSED = 0x40  # RSV1
 CONTINUATION, BINARY, PONG = 0, 2, 10
 FRAME_MAX_BROWSER = 4096  # bytes of a frame's payload
-COMPRESSED_MIN = 65  # bytes of a message from which compression pays
-# Bytes of a message up to which it is compressed, and of one write to a client that wants compression: some 1 ms.
+COMPRESSED_MIN = 65  # bytes of a message from which compression is worthwhile
+# Maximum size of a compressed message, and of one write to a client that wants compression: some 1 ms.
 COMPRESSED_MAX = 512 * 1024
-APART_MIN = 16 * 1024  # bytes of a piece that is compressed apart
-KEPT_MIN = 1024  # bytes of a part that is worth to be kept compressed
-KEPT = 4  # parts that are kept
-KEPT_S = 0.1  # so long
+APART_MIN = 16 * 1024  # bytes of a piece that is compressed separately
+KEPT_MIN = 1024  # minimum size in bytes of a compressed part that is cached
+KEPT = 4  # cached parts
+KEPT_S = 0.1  # seconds for which they are cached
 LEVEL = 1
 SYNC = b"\x00\x00\xff\xff"  # the end of a flush, which is not sent after the last part
-Deflate = Callable[[bytes, int], bytes]  # of a part, with bits of the window
+Deflate = Callable[[bytes, int], bytes]  # arguments: a part, bits of the window
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms of an upgrade."""
+    """The negotiated parameters of an upgrade."""
 
     masked: bool = True  # the client masks its frames
     window_bits: int = 0  # of compressed output; 0: nothing is compressed
     frame_max: int = 0  # bytes of a frame's payload; 0: no limit
-    whole_compressed: bool = False  # a compressed message is one frame nevertheless
+    whole_compressed: bool = False  # a compressed message is one frame regardless of `frame_max`
 
 
 def deflated(part: bytes, bits: int) -> bytes:
@@ -59,12 +59,12 @@ def deflated(part: bytes, bits: int) -> bytes:
 
 
 def stored(part: bytes) -> bytes:
-    """Return a few bytes as a block that is not compressed, and SYNC."""
+    """Return a few bytes as an uncompressed block, followed by SYNC."""
     return struct.pack("<BHH", 0, len(part), len(part) ^ 0xFFFF) + part + b"\x00" + SYNC
 
 
 class Packer:
-    """Frames of all connections of one port; what goes to many of them is compressed once."""
+    """Frames for all connections of one port; a body that goes to many of them is compressed once."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
@@ -79,9 +79,9 @@ class Packer:
             return deflated(part, bits)
         for entry in self._kept:
             kept_bits, kept, packed = entry
-            if kept_bits == bits and kept == part:  # at once, unless they are the same or nearly
+            if kept_bits == bits and kept == part:  # fast, unless they are equal or nearly so
                 self._kept.remove(entry)
-                self._kept.append(entry)  # the one that is used stays
+                self._kept.append(entry)  # the most recently used one stays
                 return packed
         packed = deflated(part, bits)
         if not self._kept:
@@ -91,7 +91,7 @@ class Packer:
 
 
 def frame_head(first: int, size: int) -> bytes:
-    """Return the head of an unmasked frame; `first` is its first byte."""
+    """Return the head of an unmasked frame with the first byte `first`."""
     if size <= 125:
         return bytes((first, size))
     if size < 1 << 16:
@@ -100,7 +100,7 @@ def frame_head(first: int, size: int) -> bytes:
 
 
 def frames_of(pieces: list[bytes], terms: Terms, deflate: Deflate = deflated) -> list[bytes]:
-    """Return `pieces` as heads and payloads of frames, in their order."""
+    """Return `pieces` as heads and payloads of frames, in order."""
     size = sum(map(len, pieces))
     if terms.window_bits and COMPRESSED_MIN <= size <= COMPRESSED_MAX:
         return _compressed(_packed(pieces, terms.window_bits, deflate), terms)

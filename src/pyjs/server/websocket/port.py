@@ -1,7 +1,7 @@
 """The port for WebSocket clients: its socket, its connections before their upgrade, and their order.
 
 An upgrade takes some 0.2 ms. Each iteration of the loop answers a few requests, so that a flood of them delays
-clients by that. A connection whose request is not complete in time is closed.
+clients no longer than that. A connection whose request is not complete in time is closed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 HANDSHAKE_S = 5.0  # for TLS and the request, without handshake_timeout
-ANSWERS_MAX = 8  # requests that one iteration of the loop answers: some 2 ms
-HELD_SIZE_MAX = (
-    32 * 1024 * 1024
-)  # bytes of all requests that are not complete; above it, more of them are refused
+ANSWERS_MAX = 8  # requests answered in one iteration of the loop: some 2 ms
+HELD_SIZE_MAX = 32 * 1024 * 1024  # bytes of all incomplete requests, above which further ones are refused
 
 
 class WebSocketPort:
@@ -54,9 +52,9 @@ class WebSocketPort:
         self._tls = TlsPort(driver.loop, self.log, driver.after)
         self._tls.settings = self._read_tls(options)
         self._pending: OpenConnections[WebSocketTransport] = OpenConnections()  # before their upgrade
-        self._complete: deque[WebSocketTransport] = deque()  # their requests are
+        self._complete: deque[WebSocketTransport] = deque()  # connections with complete requests
         self._answering = False  # `_answer` is scheduled
-        self.held_size = 0  # bytes of requests that are not answered
+        self.held_size = 0  # bytes of unanswered requests
         self.packer = Packer(driver.loop.call_later)
         try:
             sock = listen(self.options.host, self.options.port, shared=options.worker is not None)
@@ -72,7 +70,7 @@ class WebSocketPort:
 
     @property
     def urls(self) -> list[str]:
-        """Return the URLs of the port on this machine."""
+        """Return the URLs of the port, with addresses of this machine."""
         return urls(self.scheme, self.options.host, self.port)
 
     @property
@@ -82,7 +80,7 @@ class WebSocketPort:
 
     @property
     def is_full(self) -> bool:
-        """Return whether incomplete requests take as much memory as they may."""
+        """Return whether incomplete requests use all the memory that they may."""
         return self.held_size > HELD_SIZE_MAX
 
     async def start(self) -> None:
@@ -103,7 +101,7 @@ class WebSocketPort:
         return self._read_tls(options)
 
     def reloaded(self, options: Options, tls: TlsSettings | None) -> None:
-        """Apply a reload, which changes only certificates."""
+        """Apply a reload, which only changes certificates."""
         self.options = options.websocket
         self._tls.settings = tls
 
@@ -123,7 +121,7 @@ class WebSocketPort:
         if not tls.certificates:
             return None
         limit_ns = options.websocket.handshake_timeout_ns or int(HANDSHAKE_S * NS_PER_S)
-        # The handshake comes first, for everybody.
+        # The handshake comes first, for every connection.
         tls = replace(
             tls, handshake_first_ns=0, allow_plain=False, timeout_ns=limit_ns, connection_rate_limit=0
         )
@@ -148,7 +146,7 @@ class WebSocketPort:
             self.loop.call_soon(self._answer)
 
     def upgraded(self, transport: WebSocketTransport) -> None:
-        """Note that a connection has a client now."""
+        """Note that a connection now has a client."""
         self._pending.discard(transport)
 
     def closed(self, transport: WebSocketTransport) -> None:
@@ -164,7 +162,7 @@ class WebSocketPort:
             transport = self._complete.popleft()
             try:
                 transport.answer_request()
-            except Exception as error:  # the fault of one request: the others are answered
+            except Exception as error:  # the fault of one request: the others are still answered
                 transport.transport.abort()
                 log_exception(self.log, "websocket: an upgrade failed", error)
         self._answering = bool(self._complete)

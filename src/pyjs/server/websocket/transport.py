@@ -1,8 +1,8 @@
-"""The transport of a WebSocket client: between the loop's transport, or the TLS one, and the connection of a client.
+"""The transport of a WebSocket client, between the loop's transport, or the TLS one, and the client's connection.
 
-A protocol for the transport below, a transport for the Connection above. The Connection is made after the upgrade,
+A protocol for the transport below, a transport for the Connection above. The Connection is created after the upgrade,
 so it never sees HTTP; its bytes are the payloads of frames. Work per iteration of the loop is bounded: frames that
-have a cost of their own (control frames, compressed messages) take turns with other connections.
+cost extra work (control frames, compressed messages) take turns with other connections.
 
     REQUEST -> OPEN -> ENDING -> CLOSED      OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 HEAD_END = b"\r\n\r\n"
 HEAD_SIZE_MAX = 64 * 1024  # bytes of a request
-# Bytes of a compressed message before the log-in: strangers could fill the memory with messages that never end.
+# Bytes of a compressed message before the login: strangers could fill the memory with messages that never end.
 ENTRY_PACKED_MAX = 64 * 1024
 EVENTS_MAX = 128  # control frames and pieces of compressed messages in one iteration
-INFLATE_COST = 32  # of a piece, in events
+INFLATE_COST = 32  # cost of a piece, in events
 TOO_LARGE_TEXT = "maximum payload exceeded"
 
 
@@ -62,13 +62,13 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.REQUEST
         self._tls: TlsPeer | None = None
         self._connection: Connection | None = None  # above; None before the upgrade
-        self._head = bytearray()  # of the request, as far as it is here
+        self._head = bytearray()  # of the request, as far as received
         self._terms = Terms()
         self._frames: FrameReader
         self._inflater = Inflater()
-        self._packed_max = 0  # bytes of a compressed message after the log-in
-        self._waiting: deque[bytes] = deque()  # reads that are not in `_frames` yet; b"": the end
-        self._reading = True  # the reader may be asked for events; False: the session has enough
+        self._packed_max = 0  # bytes of a compressed message after the login
+        self._waiting: deque[bytes] = deque()  # reads not yet in `_frames`; b"": the end
+        self._reading = True  # the reader may be asked for events; False: the session accepts no more
         self._running = False  # `_run` will be called
         self._paused = False  # the transport below
         self._full = False  # the client does not read
@@ -85,7 +85,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._port.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of the request, or frames."""
+        """Handle a part of the request, or frames."""
         if self._phase is Phase.OPEN:
             self._waiting.append(data)
             if not self._running:
@@ -94,14 +94,14 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._take_head(data)
 
     def eof_received(self) -> bool:
-        """Pass the end of the input to the Connection, after the frames that wait; before the upgrade, close."""
+        """Pass the end of the input to the Connection, after waiting frames; before the upgrade, close."""
         if self._connection is None:
             return False
         self.data_received(b"")
         return True
 
     def pause_writing(self) -> None:
-        """Pause the Connection: the client does not read."""
+        """Pause the Connection, because the client does not read."""
         self._full = True
         if self._connection is not None:
             self._connection.pause_writing()
@@ -133,7 +133,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._tls = peer._replace(first=False)  # it has no meaning here
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; a client without TLS gets it in plain HTTP."""
+        """Log the cause, and close; send it in plain HTTP to a client without TLS."""
         cause = end_http(self.transport, cause)
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
@@ -142,7 +142,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: it is not a client yet."""
+        """Log nothing, since the connection is not a client yet."""
 
     # -- the request -------------------------------------------------------------------------------------------
     def _take_head(self, data: bytes) -> None:
@@ -152,7 +152,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._port.held_size += len(data)
         if self._head.find(HEAD_END, start) >= 0:
             self._read_below(on=False)
-            self._cancel_timer()  # from here on it is the server that takes its time
+            self._cancel_timer()  # from here on the server takes the time
             self._port.enqueue(self)
         elif len(self._head) > HEAD_SIZE_MAX:
             self._refuse_text("431 Request Header Fields Too Large")
@@ -167,7 +167,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         return head
 
     def answer_request(self) -> None:
-        """Answer the complete request; called by the port in the order of the requests."""
+        """Answer the complete request; the port calls this in the order of the requests."""
         if self._phase is not Phase.REQUEST or self.transport.is_closing():
             return
         head, _, rest = self._release_head().partition(HEAD_END)
@@ -192,7 +192,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._open(accepted)
 
     def _open(self, accepted: Upgrade) -> None:
-        """Connect the Connection with the frames."""
+        """Connect the Connection to the frames."""
         self._cancel_timer()
         self._phase = Phase.OPEN
         self._terms = accepted.terms
@@ -221,7 +221,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._end()
 
     def _refuse_text(self, reason: str) -> None:
-        """Answer as Go's HTTP server does to a request that it cannot read, and close."""
+        """Answer an unreadable request as Go's HTTP server does, and close."""
         self.transport.write(
             f"HTTP/1.1 {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
             f"Connection: close\r\n\r\n{reason}".encode()
@@ -279,7 +279,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 self._run_later()
 
     def _take_read(self, data: bytes) -> None:
-        """Give a read to the frames, or the end of the input to the Connection."""
+        """Pass a read to the frames, or the end of the input to the Connection."""
         assert self._connection is not None
         if not data:
             self._connection.eof_received()
@@ -333,7 +333,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.data_received(piece)
 
     def _close_received(self, payload: bytes) -> None:
-        """Answer the client's close frame after the output that its input causes."""
+        """Answer the client's close frame, after the output caused by its earlier input."""
         assert self._connection is not None
         try:
             self._closing = answer_to_close(payload)
@@ -361,7 +361,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self.transport.writelines(self._port.packer.frames_of(pieces, self._terms))
 
     def close(self) -> None:
-        """Send a close frame, and close after everything is sent."""
+        """Send a close frame, and close after everything has been sent."""
         if self._phase in (Phase.OPEN, Phase.ENDING) and self._connection is not None:
             self._phase = Phase.CLOSED
             self.transport.write(self._closing or reason_frame(self._connection.closed_reason))
@@ -373,7 +373,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.abort()
 
     def pause_reading(self) -> None:
-        """Ask the reader for no more events."""
+        """Stop reading events."""
         self._reading = False
         if self._phase is Phase.OPEN:
             self._read_below(on=False)
@@ -385,7 +385,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._run_later()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the client's end as "peer", and information of the transport below."""
+        """Return the client's address for "peer", otherwise the information of the transport below."""
         return self._peer if name == "peer" else self.transport.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -393,7 +393,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         return self.transport.is_closing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the marks of the transport below."""
+        """Set the limits of the transport below."""
         self.transport.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:

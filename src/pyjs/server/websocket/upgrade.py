@@ -1,7 +1,7 @@
 """The upgrade of one HTTP request to a WebSocket connection, or its refusal.
 
-`websockets` parses the request, negotiates compression and writes the answer. Before that come nats-server's own
-checks, in its order and with its texts: clients see the status, the log has the reason.
+`websockets` parses the request, negotiates compression and writes the answer. Before that, nats-server's own
+checks run, in its order and with its texts: clients get the status, the log has the reason.
 
 Source: RFC 6455, section 4.2; tests/conformance/test_websocket_upgrade.py.
 """
@@ -57,11 +57,11 @@ class Upgrade:
 
 
 def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgrade:
-    """Return the upgrade for a whole request.
+    """Return the upgrade for a complete request.
 
     Raises:
-        UpgradeRefused: it is not an acceptable upgrade.
-        NotHttp: it is not an HTTP request.
+        UpgradeRefused: the upgrade is not acceptable.
+        NotHttp: the input is not an HTTP request.
     """
     words = head.partition(b"\r\n")[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
@@ -70,7 +70,7 @@ def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgra
     try:
         return _negotiated(protocol, head, words, options, encrypted=encrypted)
     finally:
-        # Frames are not read with it; a cycle of a hundred objects would be left.
+        # Frames are not read with it; a cycle of a hundred objects would remain.
         protocol.parser.close()
         protocol.handshake_exc = protocol.parser_exc = None
 
@@ -126,7 +126,7 @@ def _check(method: bytes, path: bytes, headers: Headers) -> None:
 
 
 def _check_origin(headers: Headers, options: WebSocketOptions, *, encrypted: bool) -> None:
-    """Refuse a web page of another origin. Clients other than browsers send no origin, or any origin."""
+    """Refuse a web page from another origin. Clients other than browsers send no origin, or any."""
     if not options.same_origin and not options.allowed_origins:
         return
     given = _first(headers, "Origin") or _first(headers, "Sec-WebSocket-Origin")
@@ -151,7 +151,7 @@ def _terms(headers: Headers, protocol: ServerProtocol, *, masked: bool) -> Terms
         0 if deflate is None else deflate.local_max_window_bits,
         FRAME_MAX_BROWSER if agent.startswith("Mozilla/") else 0,
         "Version/" in agent
-        and "Safari/" in agent,  # Safari, which cannot take fragments of compressed messages
+        and "Safari/" in agent,  # Safari, which cannot read fragments of compressed messages
     )
 
 

@@ -1,1 +1,1 @@
-"""Several processes as one server: the process that starts the others, and each of them."""
+"""Several processes as one server: the process that starts the others, and the workers."""

@@ -1,7 +1,7 @@
 """Messages between the server and one worker, over a socket pair that both inherit.
 
 A message is a JSON object and bytes. The end of the channel means that the other process exited, for
-whatever reason.
+any reason.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Channel(asyncio.Protocol):
 
     def __init__(self, taken: Callable[[Message, bytes], None], ended: Callable[[], None]) -> None:
         self._taken = taken  # called with each message
-        self._ended = ended  # called when the other end is gone
+        self._ended = ended  # called when the other end is closed
         self._data = bytearray()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
 
     def data_received(self, data: bytes) -> None:
-        """Take every message that is complete."""
+        """Read every complete message."""
         self._data += data
         while len(self._data) >= HEAD.size:
             fields_size, body_size = HEAD.unpack_from(self._data)
@@ -45,12 +45,12 @@ class Channel(asyncio.Protocol):
             self._taken(fields, body)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Report that the other end is gone."""
+        """Report that the other end is closed."""
         self._transport = None
         self._ended()
 
     def send(self, fields: Message, body: bytes = b"") -> bool:
-        """Send a message; False: the other end is gone."""
+        """Send a message; return False if the other end is closed."""
         if self._transport is None or self._transport.is_closing():
             return False
         text = orjson.dumps(fields)

@@ -1,7 +1,7 @@
-"""One worker: a server process that obeys the server which has started it.
+"""One worker: a server process that obeys the server that started it.
 
-Run as `python -m pyjs.server.workers.child FD`. The first message on FD has the configuration and the worker's place.
-When FD ends, the server is gone, and the worker stops.
+Run as `python -m pyjs.server.workers.child FD`. The first message on FD has the configuration and the worker's
+number. When FD ends, the server has ended, and the worker stops.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from pyjs.server.workers.channel import Message
     from pyjs.server.workers.pages import Pages
 
-IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # the server passes them on
+IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # the server forwards them
 
 
 class Overseer:
-    """The server, as its worker sees it."""
+    """The worker's connection to its server."""
 
     def __init__(self) -> None:
         self._server: Server
         self._starting: asyncio.Task[None] | None = None
         self._pages: Pages | None = None
-        self._loaded_ns = 0  # when the configuration was read last
+        self._loaded_ns = 0  # time of the last read of the configuration
         self._first: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._channel = Channel(self._taken, self._stop_with_all)
 
@@ -54,7 +54,7 @@ class Overseer:
         return await self._first
 
     async def serve(self, command: Command, stands_in: bool) -> int:
-        """Start the server of `command` and wait for its end; return the exit code."""
+        """Start the server of `command` and wait until it ends; return the exit code."""
         self._server = server = command.server
         self._loaded_ns = server.clock.now_ns()
         spin = pays() and (os.cpu_count() or 1) > (server.options.workers)
@@ -77,7 +77,7 @@ class Overseer:
         return 0
 
     def stop(self) -> None:
-        """Stop, also in the middle of a start."""
+        """Stop, even in the middle of a start."""
         if not self._first.done():
             self._first.cancel()
         elif self._starting is not None:
@@ -124,17 +124,17 @@ class Overseer:
 
 
 def options_of(message: Message) -> Options:
-    """Return the options of the worker that the first message describes.
+    """Return the options of the worker described by the first message.
 
     Raises:
-        ConfigError: the configuration has become invalid.
+        ConfigError: the configuration is no longer valid.
     """
     options = load_options(message["config"], read_file, os.environ, message["flags"])
     return place_worker(options, Worker(**message["worker"]))
 
 
 async def work(fd: int) -> int:
-    """Run one worker with the configuration that comes over `fd`; return the exit code."""
+    """Run one worker with the configuration received over `fd`; return the exit code."""
     overseer = Overseer()
     try:
         message = await overseer.connect(fd)
@@ -144,7 +144,7 @@ async def work(fd: int) -> int:
     except (ConfigError, OSError) as error:
         print(f"the configuration cannot be used any more: {error}", file=sys.stderr)
         return 1
-    options.warnings = replace(options.warnings, repeated=())  # the server has told them
+    options.warnings = replace(options.warnings, repeated=())  # the server has logged them
     command = Command(options, configured_logger(options))
     command.prepare()
     loop = asyncio.get_running_loop()

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from pyjs.server.tls.port import TlsPort
     from pyjs.server.workers.supervisor import Supervisor
 
-CLOSING_S = 1.0  # for connections to take their last output
+CLOSING_S = 1.0  # seconds for connections to read their last output
 
 
 class WorkersMonitoring:
     """The open monitoring port."""
 
     def __init__(self, supervisor: Supervisor, tls: TlsPort) -> None:
-        """Take the port of the options.
+        """Listen on the port of the options.
 
         Raises:
             StartFailed: the port cannot be listened to.

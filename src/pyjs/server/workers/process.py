@@ -1,4 +1,4 @@
-"""One worker as its server sees it: the process, its channel, its log lines, and when it starts again."""
+"""A worker from the point of view of its server: process, channel, log lines and restarts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from pyjs.server.logging import Logger
     from pyjs.server.workers.channel import Message
 
-BACKOFF_S = 0.1  # before a crashed worker is started again; doubles
+BACKOFF_S = 0.1  # seconds before a crashed worker is started again; doubles
 BACKOFF_MAX_S = 30.0
-LASTING_S = 60.0  # a worker that was ready for so long starts with BACKOFF_S again
-PAGE_S = 5.0  # that a worker may take for a page
-LAST_WORDS_S = 1.0  # that the channel may take to end after the process
+LASTING_S = 60.0  # a worker that was ready for so long is next restarted after BACKOFF_S
+PAGE_S = 5.0  # seconds that a worker may take for a page
+LAST_WORDS_S = 1.0  # seconds that the channel may take to end after the process
 CHUNK = 65536
 MODULE = "pyjs.server.workers.child"
 
 
 class State(enum.Enum):
-    """STARTING -> READY -> RESTING -> STARTING; every one -> ENDED."""
+    """STARTING -> READY -> RESTING -> STARTING; any state -> ENDED."""
 
     STARTING = enum.auto()
     READY = enum.auto()
@@ -40,7 +40,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer of a worker to a request for a page."""
+    """A worker's answer to a request for a page."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -48,10 +48,10 @@ class Page:
 
 
 class WorkerProcess:
-    """One worker, over all processes that it is in turn."""
+    """One worker, through all its successive processes."""
 
     def __init__(self, options: Options, worker: Worker, log: Logger, changed: Callable[[], None]) -> None:
-        """`changed` is called whenever `state` has changed."""
+        """Create a worker without a process; `changed` is called after each change of `state`."""
         self.options = options
         self.worker = worker
         self.state = State.STARTING
@@ -59,7 +59,7 @@ class WorkerProcess:
         self.server_id = ""
         self.name = ""
         self.restarts = 0
-        self.failure = ""  # why it could not start
+        self.failure = ""  # the reason why it could not start
         self._log = log
         self._changed = changed
         self._channel: Channel
@@ -76,7 +76,7 @@ class WorkerProcess:
 
     # -- life ----------------------------------------------------------------------------------------------------
     async def run(self, may_start_again: Callable[[], bool]) -> None:
-        """Run processes until `stop`; if the first one exits before `may_start_again`, it is the last."""
+        """Run processes until `stop`; restart none if the first one exits before `may_start_again` is true."""
         backoff_s = BACKOFF_S
         loop = asyncio.get_running_loop()
         try:
@@ -99,13 +99,13 @@ class WorkerProcess:
             self._become(State.ENDED)
 
     def stop(self) -> None:
-        """Ask the process to close its connections and streams; no other one is started."""
+        """Ask the process to close its connections and streams; do not start another."""
         self._stopping.set()
         if self._process is not None:
             self._channel.send({"do": "stop"})
 
     def start_lame_duck(self) -> None:
-        """Ask the process to enter lame duck mode; no other one is started."""
+        """Ask the process to enter lame duck mode; do not start another."""
         self._may_end = True
         if self.state is State.READY:
             self._channel.send({"do": "lame_duck"})
@@ -123,7 +123,7 @@ class WorkerProcess:
         self._changed()
 
     async def _run_once(self) -> str:
-        """Run one process until it ends; return how it did."""
+        """Run one process until it ends; return a text for how it ended."""
         self._ready_at = 0.0
         ours, theirs = socket.socketpair()
         self._channel_ended.clear()
@@ -137,7 +137,7 @@ class WorkerProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # the terminal's Ctrl-C is for the server alone
+                start_new_session=True,  # Ctrl-C at the terminal is only for the server
             )
         self.pid = process.pid
         first = {
@@ -152,7 +152,7 @@ class WorkerProcess:
         await self._relay(process.stdout)
         code = await process.wait()
         self._process = None
-        with contextlib.suppress(TimeoutError):  # its last words are in the channel, if it had time for any
+        with contextlib.suppress(TimeoutError):  # its last messages may still be in the channel
             await asyncio.wait_for(self._channel_ended.wait(), LAST_WORDS_S)
         self._channel.close()
         return _told(code)
@@ -201,7 +201,7 @@ class WorkerProcess:
         return answer
 
     def ask_page(self, target: str) -> asyncio.Future[Page | None]:
-        """Ask for a page; the result is None if the process ends, or takes more than PAGE_S."""
+        """Request a page; the result is None if the process ends, or takes longer than PAGE_S seconds."""
         asked = self._ask({"do": "page", "target": target})
         page: asyncio.Future[Page | None] = asyncio.get_running_loop().create_future()
 
@@ -216,7 +216,7 @@ class WorkerProcess:
         return page
 
     async def reload(self) -> str:
-        """Ask the process to read the configuration again; return its error, "": none."""
+        """Ask the process to read the configuration again; return its error, or ""."""
         found = await self._ask({"do": "reload"})
         return "it has ended meanwhile" if found is None else str(found[0]["error"])
 

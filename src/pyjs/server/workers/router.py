@@ -1,4 +1,4 @@
-"""The monitoring pages of a server with workers: each page is asked of the workers, and put together here."""
+"""The monitoring pages of a server with workers: each page is requested from the workers, and combined here."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class WorkersRouter:
         return Response(200, root_page(self._base), HTML_HEADERS)
 
     def _routez(self, path: str, query: str) -> Steps:
-        """Answer that there are none: those between workers are private."""
+        """Answer /routez without routes, since those between workers are private."""
         yield from ()
         now = time_text(self._supervisor.clock.now_ns())
         head = {"server_id": self._supervisor.server_id, "server_name": self._supervisor.server_name}
         return _json(head | {"now": now, "num_routes": 0, "routes": []})
 
     def _healthz(self, path: str, query: str) -> Steps:
-        """Answer with the first trouble of any worker."""
+        """Answer with the first problem of any worker."""
         pages = yield from self._ask(f"{path}?{query}")
         for worker, page in zip(self._supervisor.workers, pages, strict=True):
             if page is None:
@@ -92,7 +92,7 @@ class WorkersRouter:
         return _passed_on(pages[0])
 
     def _first(self, path: str, query: str) -> Steps:
-        """Answer as the first worker does."""
+        """Answer with the page of the first worker."""
         worker = self._supervisor.workers[0]
         asked = worker.ask_page(f"{path}?{query}")
         yield asked
@@ -115,7 +115,7 @@ class WorkersRouter:
         if path in (
             "/connz",
             "/subsz",
-        ):  # each worker shows as much as all together; the first of a name counts
+        ):  # each worker shows up to the total limit; the first of a name counts
             query = f"offset=0&limit={offset + limit}&{query}"
         pages = [page for page in (yield from self._ask(f"{path}?{query}")) if page is not None]
         if not pages:
@@ -137,13 +137,13 @@ class WorkersRouter:
 
     # -- parts -----------------------------------------------------------------------------------------------------
     def _ask(self, target: str) -> Pages:
-        """Return the page of each worker; None: it does not answer."""
+        """Return the page of each worker, None for one that does not answer."""
         asked = [worker.ask_page(target) for worker in self._supervisor.workers]
         yield from asked
         return [each.result() for each in asked]
 
     def _named(self, page: dict[str, Any]) -> dict[str, Any]:
-        """Return a page with the id of the server in place of that of a worker."""
+        """Return a page with the id of the server instead of that of a worker."""
         return page | ({"server_id": self._supervisor.server_id} if page.get("server_id") else {})
 
     def _varz(self, pages: list[dict[str, Any]], arguments: Arguments) -> dict[str, Any]:

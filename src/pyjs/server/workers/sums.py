@@ -1,4 +1,4 @@
-"""The pages of all workers as one: counters are added, lists are put together. Pure functions of their JSON.
+"""The pages of all workers as one: counters are added, lists are combined. Pure functions of their JSON.
 
 All other values come from the first worker, which has the streams.
 """
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "dict[str, Any]"
 
-# /varz: fields of the answer and, below a dot, of its objects.
+# /varz: fields of the answer and, after a dot, of the objects in it.
 ADDED = (
     "mem cpu connections total_connections in_msgs out_msgs in_bytes out_bytes in_client_msgs in_client_bytes"
     " out_client_msgs out_client_bytes slow_consumers stale_connections stalled_clients subscriptions gomaxprocs"
 ).split()
-CLIENTS_ONLY = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")  # without the traffic between workers
+CLIENTS_ONLY = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")  # excluding the traffic between workers
 ADDED_MAPS = ("slow_consumer_stats", "stale_connection_stats", "pyjs_faults")
 SUBLIST_ADDED = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
-LAST = "9999"  # after every time
+LAST = "9999"  # sorts after every time
 
 # /connz: sort argument -> (key, descending)
 SORTS: dict[str, tuple[Callable[[Json], Any], bool]] = {
@@ -45,7 +45,7 @@ SORTS: dict[str, tuple[Callable[[Json], Any], bool]] = {
 
 
 def time_key(text: str) -> tuple[str, str]:
-    """Return a key that sorts UTC times as RFC 3339 has them, whose fractions have different lengths."""
+    """Return a key that sorts UTC times in RFC 3339, whose fractions have different lengths."""
     seconds, _, fraction = text.removesuffix("Z").partition(".")
     return seconds, fraction.ljust(9, "0")
 
@@ -65,7 +65,7 @@ def varz(pages: Sequence[Json]) -> Json:
 
 
 def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums of numbers of the same name."""
+    """Return the sums of numbers with the same name."""
     sums: dict[str, int] = {}
     for each in maps:
         for name, value in each.items():
@@ -74,7 +74,7 @@ def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def connz(pages: Sequence[Json], sort: str, offset: int, limit: int) -> Json:
-    """Return one page of the connections of all workers; each of `pages` begins with the first one of its worker."""
+    """Return one page of the connections of all workers; each of `pages` begins with its worker's first one."""
     found: list[Json] = [each for page in pages for each in page["connections"] or ()]
     key, descending = SORTS[sort]
     found.sort(key=lambda c: c["cid"])
@@ -90,7 +90,7 @@ def connz(pages: Sequence[Json], sort: str, offset: int, limit: int) -> Json:
 
 
 def subsz(pages: Sequence[Json], offset: int, limit: int) -> Json:
-    """Return one page of the subscriptions of all workers, those of the first worker first."""
+    """Return one page of the subscriptions of all workers; those of the first worker come first."""
     answer = pages[0] | sublist_stats(pages)
     answer |= {"total": sum(page["total"] for page in pages), "offset": offset, "limit": limit}
     answer.pop("subscriptions_list", None)
@@ -99,7 +99,7 @@ def subsz(pages: Sequence[Json], offset: int, limit: int) -> Json:
 
 
 def sublist_stats(parts: Sequence[Json]) -> Json:
-    """Return the counters of several subscription lists as those of one."""
+    """Return the combined counters of several subscription lists."""
     answer: Json = {name: sum(part[name] for part in parts) for name in SUBLIST_ADDED}
     answer["cache_hit_rate"] = _weighted(parts, "cache_hit_rate", "num_matches")
     answer["max_fanout"] = max(part["max_fanout"] for part in parts)

@@ -1,8 +1,8 @@
 """A server of several processes: starts the workers, forwards signals, and serves the pages for all of them.
 
 The process of the command has no clients. It holds the client port, so that no other program binds it, but does not
-listen: each worker does, and the kernel spreads connections over them. Log lines of workers come through pipes into
-the one log. A worker that crashes is started again; if one fails at the first start, the server exits.
+listen: each worker does, and the kernel distributes connections over them. Log lines of workers come through pipes
+into the one log. A crashed worker is started again; if one fails at the first start, the server exits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyjs.server.logging import Logger
     from pyjs.server.workers.monitoring import WorkersMonitoring
 
-STOP_S = 30.0  # that workers may take to stop; they are killed then
+STOP_S = 30.0  # seconds that workers may take to stop before they are killed
 PATH_MAX = 90  # bytes of the directory of sockets: their paths have a limit of 107
 
 
@@ -53,7 +53,7 @@ def run(options: Options) -> int:
         log.fatal("workers need a system with SO_REUSEPORT, which this one does not have: remove workers")
         return 1
     raise_limit()
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # its subprocesses take `pass_fds`
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # its subprocesses accept `pass_fds`
         return runner.run(Supervisor(options, log).serve())
 
 
@@ -75,13 +75,13 @@ class Supervisor:
         self._changed: asyncio.Event
         self._stopping = False
         self._in_lame_duck_mode = False
-        self._ready = False  # all workers were
-        self._failed = False  # one could not start
+        self._ready = False  # all workers have been ready
+        self._failed = False  # one worker could not start
         self._reloading: asyncio.Task[None] | None = None
 
     @property
     def server_name(self) -> str:
-        """Return the name of the server; those of its workers begin with it."""
+        """Return the name of the server, with which the names of its workers begin."""
         return self.options.server_name or self.server_id
 
     async def serve(self) -> int:
@@ -140,7 +140,7 @@ class Supervisor:
         return 0
 
     def _fail(self) -> None:
-        """Give up the start, since a worker could not start."""
+        """Abandon the start, because a worker could not start."""
         worker = next(each for each in self.workers if each.state is State.ENDED)
         self.log.fatal(f"{worker}: {worker.failure}")
         self._failed = True
@@ -149,7 +149,7 @@ class Supervisor:
 
     # -- starting --------------------------------------------------------------------------------------------------
     def _open(self) -> None:
-        """Take the ports and the files, and make the workers."""
+        """Open the ports and the files, and create the workers."""
         options = self.options
         self.port = self._reserve(options.host, options.port, "Error listening on port")
         websocket_port = 0
@@ -191,7 +191,7 @@ class Supervisor:
         self._changed.set()
 
     async def _wait_ready(self) -> None:
-        """Wait until all workers are ready, one has ended, or a stop was asked for."""
+        """Wait until all workers are ready, one has ended, or a stop was requested."""
         while not self._stopping and not self._in_lame_duck_mode:
             states = {each.state for each in self.workers}
             if states == {State.READY}:
@@ -274,7 +274,9 @@ class Supervisor:
         rewrite_files(old, new, self.log, self._write_ports_file)
         for each in self.workers:
             each.options = new
-        asked = [each for each in self.workers if each.state is State.READY]  # others start with the new one
+        asked = [
+            each for each in self.workers if each.state is State.READY
+        ]  # others will start with the new one
         answers = await asyncio.gather(*(each.reload() for each in asked))
         for worker, refusal in zip(asked, answers, strict=True):
             if refusal:
@@ -291,7 +293,7 @@ class Supervisor:
                 killing = asyncio.get_running_loop().call_later(STOP_S, self._kill_all)
             self._changed.clear()
             await self._changed.wait()
-            await asyncio.sleep(0)  # the last change of a worker comes just before its end
+            await asyncio.sleep(0)  # the last change of a worker comes just before it ends
         if killing is not None:
             killing.cancel()
 

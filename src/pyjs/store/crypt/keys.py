@@ -1,8 +1,8 @@
 """Encryption keys: the configured key, the data key of each stream, and the ciphers under it.
 
 Each stream has a random data key, wrapped with a key that is derived from the configured one (HKDF-SHA256). The
-configured key encrypts nothing else, so changing it (`prev_key`) means wrapping 32 bytes again, whatever the size of
-the stream. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
+configured key encrypts nothing else, so a change of it (`prev_key`) only wraps 32 bytes again, in any stream.
+Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
 
     metadata, logs      an AEAD (ChaCha20-Poly1305 or AES-256-GCM) with a random nonce in front
     segment, index      a key stream (ChaCha20 or AES-256-CTR) by offset in the file, with a random nonce in the
@@ -38,7 +38,7 @@ BLOCK_SIZES = {CHACHA: 64, AES: 16}  # of the key streams
 
 
 class Locked(PyjsError):
-    """A file is encrypted with an unknown key; it is whole and must stay as it is."""
+    """A file is encrypted with an unknown key; it is intact and must not be changed."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} {reason}")
@@ -55,7 +55,7 @@ class KeyRing:
     def __init__(
         self, key: str, algorithm: int, randbytes: Callable[[int], bytes], prev_key: str = ""
     ) -> None:
-        """Take the current key, which wraps new data keys, and the previous one."""
+        """Set the current key, which wraps new data keys, and the previous one."""
         assert key
         self._algorithm = algorithm
         self._randbytes = randbytes
@@ -67,7 +67,7 @@ class KeyRing:
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return a data key, and whether the previous key unwrapped it: it is then wrapped with the current one.
+        """Return a data key, and whether the previous key unwrapped it; it is then wrapped with the current key.
 
         Raises:
             WrongKey: neither key unwraps it.
@@ -95,13 +95,13 @@ class StreamKey:
         self, algorithm: int, data_key: bytes, wrapped: bytes, randbytes: Callable[[int], bytes]
     ) -> None:
         self.algorithm = algorithm
-        self.wrapped = wrapped  # may be shown to anyone
+        self.wrapped = wrapped  # not secret
         self._data_key = data_key
         self._randbytes = randbytes
         self.meta = self.sealer(b"meta")
 
     def sealer(self, purpose: bytes) -> Sealer:
-        """Return the AEAD for small pieces of one purpose."""
+        """Return the AEAD for small pieces of data with one purpose."""
         return Sealer(self.algorithm, self._derive(purpose), self._randbytes)
 
     def new_nonce(self) -> bytes:
@@ -136,7 +136,7 @@ class Sealer:
         self._randbytes = randbytes
 
     def seal(self, plain: bytes, about: bytes) -> bytes:
-        """Return `plain` encrypted; `about` is authenticated with it but not stored: `open` needs the same bytes."""
+        """Return `plain` encrypted. `about` is authenticated with it but not stored; `open` needs the same bytes."""
         nonce = self._randbytes(NONCE_SIZE)
         return nonce + self._aead.encrypt(nonce, plain, about)
 
@@ -157,7 +157,7 @@ class Sealer:
 
 
 class KeyStream:
-    """The key stream of one file: the same call encrypts and decrypts. Continuing at the last offset is cheap."""
+    """The key stream of one file; the same call encrypts and decrypts. Continuing at the last offset is cheap."""
 
     def __init__(self, algorithm: int, key: bytes) -> None:
         assert algorithm in BLOCK_SIZES
@@ -188,7 +188,7 @@ class KeyStream:
 
 
 def _master_key(key: str) -> bytes:
-    """Derive the key that wraps data keys from the configured one."""
+    """Derive the key that wraps data keys from the configured key."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

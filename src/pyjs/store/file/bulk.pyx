@@ -5,8 +5,8 @@ A chunk is a header, entries as in an index file, and their log records without 
 records are copied together. Messages of a memory store get the record header that a file would have, without
 checksums.
 
-A reader reads one range once. It stops after the work that one turn allows: skipping messages and decompressing cost
-time too. Nothing here yields, so borrowed pointers stay valid while it copies.
+A reader reads one range once. It stops after the work that one turn allows, since skipping messages and decompression
+take time too. Nothing here yields, so borrowed pointers stay valid during the copy.
 
 Knows nothing of requests and clients. Compiled: it makes no object per message (benchmarks/bulk_read.py).
 """
@@ -48,12 +48,12 @@ cdef enum:
     FLAG_END = 2                # of the range, or of the stream
     FLAG_ENTRIES_ONLY = 4
     DATA_MAX = 0x7fffffff
-    ASKED = 2048                # filter results that are cached
+    ASKED = 2048                # cached filter results
 # Approximate costs in nanoseconds; they limit the work of one request (tests/unit/store/file/test_bulk.py).
 cdef enum:
     WORK_MAX = 1500000
     WORK_SKIPPED = 10           # a message that the filter does not match
-    WORK_ENTRY = 8              # of entries only
+    WORK_ENTRY = 8              # a message in a chunk of entries only
     WORK_PATTERN = 15           # a subject compared with one pattern of the filter
     WORK_RECORD = 30            # a record that is checked and copied
     WORK_SEGMENT = 2000
@@ -88,7 +88,7 @@ cdef enum Stop:
 
 @cython.final
 cdef class BulkReader:
-    """The rest of one range of a store, from `next_seq` on."""
+    """The unread part of one range of a store, from `next_seq` on."""
     cdef StreamStore store
     cdef FileStore files                # the same; None: a store in memory
     cdef StoreFilter wanted
@@ -99,7 +99,7 @@ cdef class BulkReader:
     cdef bint unchecked                 # the reader checks the records of files
     cdef uint32_t[ASKED] asked          # by the low bits of a subject id: id + 1 of the cached filter result
     cdef int64_t work                   # left
-    cdef Stop stop                      # why the last chunk ends where it does
+    cdef Stop stop                      # why the last chunk ended
 
     # The chunk that is being composed.
     cdef Entry* entries
@@ -114,7 +114,7 @@ cdef class BulkReader:
 
     def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
                  bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
-        """Read seq .. end_seq - 1; an `end_seq` of 0 means the current end of the stream.
+        """Read from `seq` up to, but excluding, `end_seq`; 0 means the current end of the stream.
 
         With `unchecked` the client must verify the check of each record.
         """
@@ -134,9 +134,9 @@ cdef class BulkReader:
         free(self.runs)
 
     def read(self, size_t size_max, size_t chunk_size) -> list:
-        """Return the next chunks, at least one, of at most `size_max` bytes; a single message may be larger.
+        """Return the next chunks, at least one and at most `size_max` bytes; a single message may be larger.
 
-        With a `size_max` of 0 the chunk has no messages.
+        If `size_max` is 0, the chunk has no messages.
 
         Raises:
             NotNow: the first message cannot be read at present.
@@ -156,7 +156,7 @@ cdef class BulkReader:
         return chunks
 
     cdef bytes next_chunk(self, size_t limit, bint is_first):
-        """Return the next chunk; `stop` is the reason for its end."""
+        """Compose and return the next chunk; `stop` is the reason for its end."""
         cdef uint64_t first = self.next_seq, unreadable
         cdef bytes chunk = None
         while chunk is None:
@@ -176,7 +176,7 @@ cdef class BulkReader:
             self.kept = NULL
         return chunk
 
-    # -- what goes into a chunk --------------------------------------------------------------------------------
+    # -- contents of a chunk -----------------------------------------------------------------------------------
     cdef Stop gather(self, size_t limit) noexcept nogil:
         """Collect messages from next_seq on until a chunk of `limit` bytes is full; at least one."""
         cdef Stop stop
@@ -203,7 +203,7 @@ cdef class BulkReader:
         return STOP_END
 
     cdef Stop gather_segment(self, Segment* s, size_t limit) noexcept nogil:
-        """Collect the matching messages of one segment; STOP_END: the whole segment was examined."""
+        """Collect the matching messages of one segment; STOP_END means that all of it was examined."""
         cdef uint32_t begin = <uint32_t> (self.next_seq - s.base) if self.next_seq > s.base else 0
         cdef uint32_t behind = <uint32_t> (self.end - s.base) if self.end - s.base < s.n else s.n
         cdef uint32_t i = segment_next_live(s, begin)
@@ -229,7 +229,7 @@ cdef class BulkReader:
         return stop
 
     cdef void pass_view(self, Segment* s, bint known) noexcept:
-        """Free a view that only bulk reads used, after its last message, so that it displaces no other view."""
+        """Free a view that only bulk reads used after its last message, so that it does not displace other views."""
         cdef View view = self.files.maps.views.get(s.number)
         if view is not None:
             view.passing |= not known
@@ -237,7 +237,7 @@ cdef class BulkReader:
                 self.files.maps.forget(s)
 
     cdef bint is_wanted(self, uint32_t id) noexcept nogil:
-        """Return whether the filter matches a subject; the result is cached, a new subject costs time."""
+        """Return whether the filter matches a subject; the result is cached, so only a new subject costs time."""
         if self.asked[id & (ASKED - 1)] != id + 1:
             self.asked[id & (ASKED - 1)] = id + 1
             self.work -= <int64_t> self.wanted.n * WORK_PATTERN
@@ -291,7 +291,7 @@ cdef class BulkReader:
             self.work -= ((end >> CHUNK_BITS) - (begin >> CHUNK_BITS) + 1) * WORK_FILL
 
     cdef void hold(self, Segment* s) noexcept nogil:
-        """Keep the map or view of `s` until the chunk is composed: later reads could free it."""
+        """Keep the map or view of `s` alive until the chunk is composed; otherwise later reads could free it."""
         self.kept = s.data
         if s.data != NULL:
             with gil:
@@ -313,7 +313,7 @@ cdef class BulkReader:
         return STOP_END
 
     cdef Stop add_run(self, const char* p, size_t size, bint whole) noexcept nogil:
-        """Queue bytes for the copy, joined to adjacent ones; parts of records are not joined."""
+        """Queue bytes for the copy, merged with adjacent ones; parts of records are not merged."""
         cdef Run* run = &self.runs[self.n_runs - 1] if self.n_runs else NULL
         if whole and run != NULL and run.p + run.size == p:
             run.size += size
@@ -349,7 +349,7 @@ cdef class BulkReader:
         return chunk
 
     cdef size_t put_runs(self, char* out) noexcept nogil:
-        """Copy records as they are in the file; return their size."""
+        """Copy records unchanged from the file; return their size."""
         cdef size_t k, size = 0
         for k in range(self.n_runs):
             memcpy(out + size, self.runs[k].p, self.runs[k].size)
@@ -357,7 +357,7 @@ cdef class BulkReader:
         return size
 
     cdef size_t put_records(self, char* out) noexcept nogil:
-        """Write the records that a file would have, without checksums; return their size."""
+        """Write the records as a file would have them, without checksums; return their size."""
         cdef size_t k, size = 0
         cdef RecordHeader h
         memset(&h, 0, sizeof(h))
@@ -374,12 +374,12 @@ cdef class BulkReader:
 
 
 def segment_count(StreamStore store not None) -> int:
-    """Return how many segments a store has."""
+    """Return the number of segments of a store."""
     return store.catalogue.index.n
 
 
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
-    """Return a description of each segment, oldest first; first_seq and the like only with messages."""
+    """Return a description of each segment, oldest first; without messages, one has no sequences and times."""
     cdef size_t at
     cdef Segment* s
     cdef list rows = []

@@ -1,9 +1,9 @@
 """Compaction: rewrites segments without their dead messages, or in the stream's compression and encryption.
 
-`note_sparse` queues a sealed segment that is over half dead, `note_encoding` one whose file is not compressed or
-encrypted as the stream is configured. `begin` returns a job for any thread, `finish` takes its result. A rewritten
-file replaces the old one when the removals of the messages that it leaves out are durable; a recast file, whose image
-is the same, at once. If the segment changed meanwhile, the new file is stale and discarded.
+`note_sparse` queues a sealed segment that is over half dead, `note_encoding` one whose compression or encryption
+differs from the stream's configuration. `begin` returns a job for any thread, `finish` handles its result. A
+rewritten file replaces the old one once the removals of the messages that it leaves out are durable; a recast file,
+whose image is the same, at once. If the segment changed meanwhile, the new file is stale and discarded.
 
 Knows nothing of records: store/segment/rewrite and store/format/recast write the files.
 Compiled: every removed message may queue a segment (benchmarks/, JetStream rows with limits).
@@ -51,23 +51,23 @@ cdef class Compactor:
                 self.to_recast.append(s.number)
 
     cdef void outdate(self, uint32_t number) except *:
-        """Mark the new file of a segment, if a job writes one, as stale: the segment changed."""
+        """Mark the new file of a segment, if a job writes one, as stale, because the segment changed."""
         for job in (self.rewriting, self.rewritten, self.recasting):
             if job is not None and job.number == number:
                 job.stale = True
 
     cdef bint is_busy(self):
-        """Whether a job was handed out."""
+        """Return whether a job was handed out."""
         return self.rewriting is not None or self.recasting is not None
 
     cdef bint has_work(self):
-        """Whether `begin` may have a job."""
+        """Return whether `begin` may have a job."""
         return bool(self.sparse or self.to_recast) and self.rewritten is None
 
     def begin(self, uint64_t mark):
-        """Return a job for any thread, whose result goes to `finish`; None: no work.
+        """Return a job for any thread, whose result goes to `finish`, or None if there is no work.
 
-        The new file may replace the old one when commit number `mark` is durable.
+        The new file may replace the old one once commit number `mark` is durable.
         """
         cdef size_t at
         cdef Segment* s
@@ -89,7 +89,7 @@ cdef class Compactor:
         return None
 
     def _next_recast(self):
-        """Return the job that compresses or encrypts the next queued segment; None: there is none."""
+        """Return the job that compresses or encrypts the next queued segment, or None if there is none."""
         cdef size_t at
         cdef Segment* s
         while self.to_recast:
@@ -102,7 +102,7 @@ cdef class Compactor:
         return None
 
     def finish(self, error) -> None:
-        """Take the result of the job: the new file replaces the old one when the removals are durable."""
+        """Handle the result of the job; the new file replaces the old one once the removals are durable."""
         if self.recasting is not None:
             job, self.recasting = self.recasting, None
             self._take_recast(job, error)
@@ -126,7 +126,7 @@ cdef class Compactor:
             return
         s.encoding = job.flags
         self.maps.forget(s)
-        if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
+        if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # encrypt its index file too
             remove_file(self.files.disk, self.files.log, index_path(job.path))
             self.renew_index(s, False, 0)
 
@@ -139,10 +139,10 @@ cdef class Compactor:
             return
         self.rewritten = None
         at = index_place(&self.catalogue.index, job.number)
-        # The next segment may have been removed, and no other started: the last segment is not compacted.
+        # The next segment may have been removed and no new one started: the last segment is not compacted.
         fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
             else rewritten_segment(job, self.catalogue.index.segments[at])
-        if fresh != NULL:               # its index file names messages that are gone for good
+        if fresh != NULL:               # its index file names messages that are removed for good
             remove_file(self.files.disk, self.files.log, index_path(job.path))
         if not self._put_in_place(job, fresh != NULL, "stays larger than its messages"):
             if fresh != NULL:
@@ -160,7 +160,7 @@ cdef class Compactor:
         try:
             if wanted and not self.is_closed():
                 self.files.disk.rename(job.new_path, job.path)
-                self.files.handles.close(job.path)      # it is of the file before
+                self.files.handles.close(job.path)      # the handle belongs to the old file
                 self.files.names_unsynced = True
                 return True
             self.files.disk.unlink(job.new_path)
@@ -171,7 +171,7 @@ cdef class Compactor:
         return False
 
     def set_codec(self, uint32_t codec) -> None:
-        """Set the compression of sealed segments, including existing ones; 0: no longer compress."""
+        """Set the compression of sealed segments, including existing ones; 0 means none."""
         cdef size_t at
         if codec == self.codec:
             return
@@ -188,9 +188,9 @@ cdef class Compactor:
     cdef bint is_closed(self) noexcept nogil:
         return self.condition.state == STORE_CLOSED
 
-    # -- segments that go --------------------------------------------------------------------------------------
+    # -- removal of segments -----------------------------------------------------------------------------------
     cdef void give_up(self, Segment* s) noexcept:
-        """Retire the file of `s` with the next commit, and drop everything else about it."""
+        """Retire the file of `s` with the next commit, and drop its queued work."""
         path = self.files.path_of(s.number)
         self.retired.retire(path)
         self.outdate(s.number)
@@ -202,7 +202,7 @@ cdef class Compactor:
             self.files.handles.close(path)
 
     def remove_unfinished(self) -> None:
-        """Remove new files that replaced no old one."""
+        """Remove new files that have not replaced an old one."""
         for rewrite in (self.rewriting, self.rewritten, self.recasting):
             if rewrite is not None:
                 remove_file(self.files.disk, self.files.log, rewrite.new_path)

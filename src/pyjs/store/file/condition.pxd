@@ -1,7 +1,7 @@
 """The state of a file store: whether it accepts messages, and the error if not."""
 
 cpdef enum StoreState:
-    STORE_RECOVERING        # a start reads it: changes come from the files and are not written to them
+    STORE_RECOVERING        # a start reads the store: changes come from the files and are not written again
     STORE_OPEN              # it accepts messages
     STORE_FULL              # no space or no descriptors: messages are refused until there is room again
     STORE_FAILED            # a write failed: messages are refused until a restart
@@ -9,12 +9,12 @@ cpdef enum StoreState:
     STORE_CLOSED            # its files are closed
 
 cdef class StoreCondition:
-    """The state of one file store, and the error of the last change for the worse."""
+    """The state of one file store, and the error that caused it."""
     cdef readonly StoreState state
     cdef readonly object error              # for publishers; None: nothing failed
 
     cdef inline bint refuses(self) noexcept nogil:
-        """Whether messages are refused."""
+        """Return whether messages are refused."""
         return self.state > STORE_OPEN
 
     cdef void worsen(self, StoreState state, object error) except *

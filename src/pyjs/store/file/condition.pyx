@@ -4,7 +4,7 @@
     RECOVERING, OPEN --worsen--> FULL --worsen--> FAILED --worsen--> SYNC_LOST --worsen--> CLOSED
 
 `worsen` may skip states and never goes back: after a failed sync a full disk changes nothing, and a closed store
-stays closed. Only FULL ends, by `resume`, after a probe write succeeded; a failed write or sync is permanent.
+stays closed. Only FULL can end, by `resume` after a successful probe write; a failed write or sync is permanent.
 
 Knows nothing of files. Compiled: every append reads it (benchmarks/, JetStream async publish).
 """
@@ -13,13 +13,13 @@ cdef class StoreCondition:
         self.state = STORE_RECOVERING
 
     cdef void worsen(self, StoreState state, object error) except *:
-        """Change to `state` if it is worse than the current one; publishers get `error` from now on."""
+        """Change to `state` if it is worse than the current one; from then on publishers get `error`."""
         assert state > STORE_OPEN
         self.error = error
         self.state = max(self.state, state)
 
     cdef void recovered(self) except *:
-        """Accept messages from now on, unless something failed during the start."""
+        """Accept messages from now on, unless an operation failed during the start."""
         if self.state == STORE_RECOVERING:
             self.state = STORE_OPEN
 

@@ -1,9 +1,9 @@
 """Secure erasure: overwrites removed messages in their files.
 
-The record keeps its place and its checksum, which the next record continues; a flag says that its body is erased. A
-compressed segment is replaced by its image first.
+The record keeps its place and its checksum, which the next record continues; a flag marks its body as erased. A
+compressed segment is first replaced by its image.
 
-Knows nothing of why messages are removed. Compiled: it holds plain pointers (benchmarks/store_start.py has such
+Knows nothing of the reasons for removals. Compiled: it holds plain pointers (benchmarks/store_start.py has such
 stores).
 """
 from libc.string cimport memset
@@ -56,7 +56,7 @@ cdef class Eraser:
     cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
 
-        The zeros are not encrypted, since that would reveal the key stream; their decrypted form has no meaning.
+        The zeros are not encrypted, since that would reveal the key stream; decrypted, they are meaningless.
         """
         is_growing = not s.sealed and s == index_last(&self.writer.catalogue.index)
         encrypted = self.writer.encryption if is_growing else None

@@ -1,9 +1,10 @@
-"""Examination of damaged segments: when a record does not fit, its whole segment is read as by a start.
+"""Examination of damaged segments: when a record is damaged, its whole segment is read as at a start.
 
-Damaged messages are counted, reported and dropped from the catalogue; the others are known to be whole. If the
-segment is whole but its index file differs, the file is removed and the store must be opened again.
+Damaged messages are counted, reported and dropped from the catalogue; the others are known to be intact. If the
+segment is intact but its index file differs, that file is removed and the store must be reopened.
 
-Knows nothing of the reader of the record. Compiled: it compares every entry of a segment (benchmarks/store_start.py).
+Knows nothing of the code that read the record. Compiled: it compares every entry of a
+segment (benchmarks/store_start.py).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, index_find, index_last, index_place, is_dead
@@ -18,11 +19,11 @@ from pyjs.store.segment.recovery import contents_of, report
 
 
 cdef enum:
-    LISTED_MAX = 1000           # sequences named of those that are lost
+    LISTED_MAX = 1000           # lost sequences that are listed
 
 
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
-    """Whether the scan found a whole message at the place of an entry."""
+    """Return whether the scan found an intact message at the place of an entry."""
     return (found.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and found.offset == e.offset
             and found.size == e.size and found.header_len == e.header_len and found.subject_len == e.subject_len)
 
@@ -41,7 +42,7 @@ cdef class Examiner:
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Examine the segment of `seq` and drop its damaged messages: 0, -2: unreadable, -3: not now."""
+        """Examine the segment of `seq` and drop its damaged messages; return 0, -2 if unreadable, -3 if not now."""
         cdef Segment* s
         cdef int failed = -2
         if self.mistaken:
@@ -64,7 +65,7 @@ cdef class Examiner:
     def confirm(self, uint32_t number) -> int:
         """Examine a sealed segment that another reader found damaged; return the number of damaged places.
 
-        The segment may have been changed or compacted since.
+        The segment may have been changed or compacted meanwhile.
 
         Raises:
             OSError: the file cannot be read.
@@ -85,7 +86,7 @@ cdef class Examiner:
         return len(c.problems)
 
     cdef SegmentContents contents_in(self, Segment* s):
-        """Return the contents of a segment's file; only the damage if its header is damaged too."""
+        """Return the contents of a segment's file, or only the damage if its header is damaged."""
         cdef SegmentContents c
         path = self.files.path_of(s.number)
         try:
@@ -99,7 +100,7 @@ cdef class Examiner:
         return c
 
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept:
-        """Whether a whole message has another place, time, size or subject in the index."""
+        """Return whether the index has a different place, time, size or subject for an intact message."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at
@@ -121,9 +122,9 @@ cdef class Examiner:
         return False
 
     cdef void distrust(self, Segment* s) except *:
-        """Stop reads by the index: the index file differs from its whole segment `s`.
+        """Stop reads that use the index: the index file of the intact segment `s` differs from it.
 
-        Nothing is lost: the next opening of the store reads the segment without that file.
+        Nothing is lost: the next time the store is opened, it reads the segment without that file.
         """
         path = index_path(self.files.path_of(s.number))
         self.files.log.error(f"{path} says something else than its segment, which counts: "
@@ -137,19 +138,19 @@ cdef class Examiner:
             self.on_mistake()
 
     cdef void drop_damaged(self, Segment* s, SegmentContents c) except *:
-        """Drop the messages of a segment that were not found whole at their place, and report them."""
+        """Drop the messages of a segment that were not found intact at their place, and report them."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at
         cdef uint64_t end = self.writer.written if last and not s.sealed else s.end
         path = self.files.path_of(s.number)
-        if c.end < end:                     # all of it was written: no write was cut short
+        if c.end < end:                     # all of it was written: no write was torn
             c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
             c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
         s.examined = True
         self.reader.maps.drop_map(s.number)
         self.writer.compactor.outdate(s.number)
-        remove_file(self.files.disk, self.files.log, index_path(path))           # the next start shall find it too
+        remove_file(self.files.disk, self.files.log, index_path(path))           # the next start must find it too
         self.writer.syncs.forget_index(s.number)
         report(self.files.log, path, c)
         self.losses.bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
@@ -157,7 +158,7 @@ cdef class Examiner:
             self.writer.mend_tail()
         lost = []
         for i in range(s.n):
-            if last and s.entries[i].offset >= self.writer.written:       # not in the file yet
+            if last and s.entries[i].offset >= self.writer.written:       # not written yet
                 continue
             at = s.base + i - c.base_seq            # a rebuilt header may have another base_seq
             if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):

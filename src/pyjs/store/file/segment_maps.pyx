@@ -1,7 +1,7 @@
 """Maps and views of the segments of a directory: owner of the memory that segments point into.
 
-A Segment borrows the bytes of its map or view; they live until they are forgotten here. When there are too many maps,
-all are unmapped at once; a view is freed when its cache needs the room.
+A Segment borrows the bytes of its map or view, which live until `forget`. When there are too many maps, all are
+unmapped at once; a view is freed when its cache needs the room.
 
 Knows nothing of records. Compiled: a Segment holds plain pointers (benchmarks/, pull consumers).
 """
@@ -32,7 +32,7 @@ cdef class SegmentMaps:
         s.map_size = size
 
     cdef int add_view(self, Segment* s, View view) except -1:
-        """Read `s` in a view from now on."""
+        """From now on, read `s` in a view."""
         self.forget(s)
         self.views[s.number] = view
         s.data, s.filled, s.map_size = view.memory, &view.filled, view.size
@@ -47,7 +47,7 @@ cdef class SegmentMaps:
         s.data, s.filled, s.map_size = NULL, NULL, 0
 
     def drop_map(self, uint32_t number) -> None:
-        """Unmap one segment: unreadable pages in the map became zeros permanently."""
+        """Unmap one segment, in whose map unreadable pages have become zeros."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         if at < self.catalogue.index.n:
             self.forget(self.catalogue.index.segments[at])

@@ -2,7 +2,7 @@
 
 A record is in the map of a plain file, in the view of a compressed or encrypted one, or in the staging buffer.
 
-A record that this process did not write is checked before it is returned. If it does not fit, the store examines the
+A record that this process did not write is checked before it is returned. If it is damaged, the store examines the
 whole segment.
 
 Knows nothing of writing. Compiled: benchmarks/, pull consumers.
@@ -24,12 +24,12 @@ from pyjs.store.segment.segment_files import UNOPENED
 
 
 cdef int failure_of(object error):
-    """Return the code of a failed read: -2: unreadable, -3: not now."""
+    """Return the code of a failed read: -2 for unreadable, -3 for impossible now."""
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in UNOPENED else -2
 
 
 cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nogil:
-    """Whether the record at `p` is that of entry `e`, and whole. Costs 15-40 ns for 128 bytes."""
+    """Return whether an intact record of entry `e` is at `p`. Takes 15-40 ns for 128 bytes."""
     cdef RecordHeader h
     cdef uint64_t before = 0
     memcpy(&h, p, RECORD_HEADER_SIZE)
@@ -43,7 +43,7 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
 
 
 cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
-    """Make sure that the record of `e`, which ends at `end`, is in the map of `s`: 0, 1: damaged, < 0: no map."""
+    """Extend the map of `s` to `end`, the end of the record of `e`; return 0, 1 if damaged, < 0 without a map."""
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
     if failed == 0 and s.filled != NULL:
@@ -57,13 +57,13 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
     if not is_readable(s.data + e.offset, end - e.offset):
         return 1
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
-    # Behind the end of a file that was cut its last page shows zeros.
+    # Behind the end of a truncated file, its last page shows zeros.
     return h.seq != e.seq or h.length > s.map_size - e.offset \
         or stored_checksum(s.data + e.offset, h.length) == 0
 
 
 cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
-    """Whether the found record of `e` has the subject of the index."""
+    """Return whether the found record of `e` has the subject in the index."""
     cdef RecordHeader h
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
     return has_subject(self.catalogue, s, e, s.data + e.offset + RECORD_HEADER_SIZE
@@ -71,7 +71,7 @@ cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexce
 
 
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
-    """Set `out` to the checked record of the live entry `e`: 0, 1: damaged, -2: unreadable, -3: not now."""
+    """Set `out` to the checked record of live entry `e`; return 0, 1 if damaged, -2 unreadable, -3 not now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
     cdef bint last = s == index_last(&self.catalogue.index)
     cdef bint staged = last and e.offset >= self.writer.written
@@ -112,7 +112,7 @@ cdef class SegmentReader:
 
     # -- files -------------------------------------------------------------------------------------------------
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map at least `wanted` bytes of the file of `s`: 0, 1: it is shorter, -2: unreadable, -3: not now."""
+        """Map at least `wanted` bytes of the file of `s`; return 0, 1 if it is shorter, -2 unreadable, -3 not now."""
         cdef int failed = -2
         with gil:
             try:
@@ -139,7 +139,7 @@ cdef class SegmentReader:
             return self.maps.add_view(s, View(self.maps.view_cache, self.maps, s.number, image, size))
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Fill the view of `s` with the image bytes begin..end: 0, 1: damaged, -2: unreadable, -3: not now."""
+        """Fill the view of `s` with the image bytes begin..end; return 0, 1 if damaged, -2 unreadable, -3 not now."""
         cdef int failed = -2
         cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end
         with gil:

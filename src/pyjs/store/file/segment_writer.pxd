@@ -29,20 +29,20 @@ cdef class SegmentWriter:
     cdef Compactor compactor
     cdef SegmentMaps maps
     cdef RetiredFiles retired
-    cdef public uint64_t segment_size       # a segment is sealed before it grows beyond
-    cdef public int64_t seal_age_ns         # a segment is sealed when its first message is so old; 0: never
+    cdef public uint64_t segment_size       # a segment is sealed before it grows beyond this size
+    cdef public int64_t seal_age_ns         # a segment is sealed when its first message is this old; 0: never
     cdef uint32_t next_number               # of the next segment
     cdef bint meta_due                      # the last segment does not hold the metadata
-    cdef bint state_due                     # first_seq or last_seq moved: the next commit needs a STATE record
-    cdef bint left                          # the last segment gets no more records and has no footer
+    cdef bint state_due                     # first_seq or last_seq changed: the next commit needs a STATE record
+    cdef bint left                          # the last segment gets no more records, but has no footer
     cdef bint mended                        # after a failed write: entries may have no record
     cdef object encryption                  # image.TailEncryption of the last segment; None: it is plain or not open
     cdef object stored_tail                 # (number, index file) of a segment as it stopped; None: it has its own
     cdef char* staging                      # records not written yet, of the last segment
     cdef size_t staged, staging_room
     cdef bint batching                      # between begin_batch and its end
-    cdef size_t batch_at, last_at           # in `staging`: where the batch begins, and its last record so far
-    cdef uint64_t batch_chain, chain_before_last        # checksums before both
+    cdef size_t batch_at, last_at           # offsets in `staging`: the start of the batch, and its last record so far
+    cdef uint64_t batch_chain, chain_before_last        # checksums before those two
     cdef uint64_t batch_from                # the first sequence of the batch
     cdef uint64_t part_at, part_chain       # where parts begin, 0: there are none; checksum before
     cdef uint64_t staged_from               # sequence of the first staged message
@@ -52,7 +52,7 @@ cdef class SegmentWriter:
     cdef uint64_t allocated                 # bytes reserved for it
     cdef uint64_t indexed                   # bytes of it that its index file covers; 0: it has none
     cdef Sequences removals                 # interior removals to record with the next commit
-    cdef Sequences erasures                 # the same for erased messages
+    cdef Sequences erasures                 # as `removals`, for erased messages
 
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil

@@ -1,13 +1,13 @@
 """The open segment of a stream, where records are appended: staging, the chain of checksums, sealing.
 
 An append encodes its record into a staging buffer. `commit` writes the buffer with one call; an append writes it when
-it is full. Removals are recorded the same way: one STATE record per commit says that first_seq moved, DELETES records
-name the sequences removed elsewhere. docs/storage-format.md has the layout.
+it is full. Removals are recorded the same way: one STATE record per commit for a changed first_seq, and DELETES
+records with the sequences removed elsewhere. docs/storage-format.md has the layout.
 
 Invariants: written <= allocated; `chain` is the checksum of the last record, staged or written.
 
 A failed write drops the staged messages (their sequences are not used again), and later appends are refused. Knows
-nothing of readers, syncs and of why a message is removed; store/file/store owns it.
+nothing of readers, syncs and the reasons for removals; store/file/store owns it.
 
 Compiled: benchmarks/, JetStream async publish.
 Long because staging and segments change one state.
@@ -36,8 +36,8 @@ from pyjs.store.format.image import TailEncryption
 from pyjs.store.segment.segment_files import UNOPENED
 
 cdef enum:
-    BATCH_SIZE_MAX = 268435456  # bytes of the records of a batch: it is in one segment
-    ROOMY = 4194304             # bytes of the staging buffer after a large batch: then it is freed
+    BATCH_SIZE_MAX = 268435456  # bytes of all records of a batch, which must be in one segment
+    ROOMY = 4194304             # bytes; a larger staging buffer is freed after a batch
     ALLOCATE_MIN = 4096         # bytes reserved first for a segment; later reservations double it
 cdef size_t NO_RECORD = <size_t> -1
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # the next sequences would start again at 0
@@ -77,7 +77,7 @@ cdef class SegmentWriter:
         cdef Segment* s = self.tail()
         cdef Entry* e
         cdef char* p
-        # A start would not believe a longer one, nor a higher sequence.
+        # A start would reject a longer record, or a higher sequence.
         if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX:
             return 0
         if s.n and not (self.batching or self.part_at) and self.outgrown(s, length, ts):
@@ -135,7 +135,7 @@ cdef class SegmentWriter:
             self.state_due = True       # a record behind the batch: damage of its last message is no torn write
         if self.last_at != NO_RECORD and self.staged > self.last_at:
             h = <RecordHeader*> (self.staging + self.last_at)
-            h.flags = 0                 # with it the batch is whole
+            h.flags = 0                 # this completes the batch
             self.chain = seal_record(<char*> h, h.length, self.chain_before_last)
 
     cdef void drop_batch(self) noexcept nogil:
@@ -150,7 +150,7 @@ cdef class SegmentWriter:
         self.staged, self.chain = self.batch_at, self.batch_chain
         if self.staged_from >= self.batch_from:
             self.staged_from = 0
-        self.state_due = True           # the sequences stay used
+        self.state_due = True           # its sequences are not used again
 
     cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
         if self.begin_batch(count, size, ts) != 0:
@@ -200,7 +200,7 @@ cdef class SegmentWriter:
         self.leave_tail()
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
-        """Whether a record of `length` bytes needs the next segment: no room, too old, or the time went back."""
+        """Return whether a record of `length` bytes needs a new segment: no room, too old, or time went back."""
         return (s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
                 or ts < s.entries[s.n - 1].ts)      # times inside a segment are in order
 
@@ -241,14 +241,14 @@ cdef class SegmentWriter:
 
     # -- start -------------------------------------------------------------------------------------------------
     cdef void go_on_behind(self, RecoveredSegment found) noexcept:
-        """Continue a recovered segment."""
+        """Continue after the last record of a recovered segment."""
         self.allocated = found.size
         self.written = found.contents.end
         self.chain = self.chain_written = found.contents.chain
         self.indexed = found.indexed
 
     cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept:
-        """Continue after a start."""
+        """Set the state that a start has found."""
         self.next_number = next_number
         self.stored_tail = stored_tail
         self.state_due |= state_due
@@ -265,7 +265,7 @@ cdef class SegmentWriter:
         return self.staging + self.staged
 
     cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
-        """Stage a record of another kind than MSG."""
+        """Stage a record of a kind other than MSG."""
         cdef size_t length = RECORD_SIZE_MIN + n
         cdef Segment* s = self.tail()
         cdef RecordHeader* h
@@ -366,7 +366,7 @@ cdef class SegmentWriter:
         self.files.wrote(path)
 
     cdef void write_encrypted(self, Segment* s, int fd) except *:
-        """Write the staged records encrypted; a view of the end of the segment gets the plain bytes."""
+        """Write the staged records encrypted; copy the plain bytes to a view of the end of the segment."""
         cdef View view = self.maps.views.get(s.number)
         plain = PyMemoryView_FromMemory(self.staging, self.staged, PyBUF_READ)
         data, at = self.encryption.written(plain, self.written)
@@ -375,7 +375,7 @@ cdef class SegmentWriter:
             view.put(self.staging, self.written, self.staged)
 
     def cut(self, mark=False, unsynced=True) -> None:
-        """Cut the file of the last segment after its records; `mark`: a torn write may be there.
+        """Truncate the file of the last segment after its records; with `mark`, it may end with a torn write.
 
         Raises:
             OSError: the file keeps the space.
@@ -410,7 +410,7 @@ cdef class SegmentWriter:
                              + ("it goes on when there is room again" if resumable else "restart to recover it"))
 
     def sync_failed(self, error) -> None:
-        """Refuse appends permanently, unless only opening the directory for the sync failed."""
+        """Refuse appends permanently, unless the sync only failed to open the directory."""
         directory = self.files.directory
         if getattr(error, "errno", 0) in UNOPENED:
             self.files.names_unsynced = True
@@ -423,7 +423,7 @@ cdef class SegmentWriter:
         self.files.log.error(f"Store of {directory} refuses messages: sync failed: {error}; restart to recover it")
 
     cdef void forget_staged(self) noexcept nogil:
-        """Drop the staged messages; their sequences stay used."""
+        """Drop the staged messages; their sequences are not used again."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t seq = self.staged_from
         self.staged = 0
@@ -442,7 +442,7 @@ cdef class SegmentWriter:
                 self.compactor.give_up(s)
             self.catalogue.index.n -= 1
             self.retired.keep(s)        # the caller may still hold it
-            # The last segment is the sealed one before, all of which is in its file.
+            # The last segment is now the sealed one before it, whose file is complete.
             self.written = self.allocated = index_last(&self.catalogue.index).end if self.catalogue.index.n else 0
 
     # -- segments ----------------------------------------------------------------------------------------------
@@ -485,7 +485,7 @@ cdef class SegmentWriter:
         self.stage_meta()
 
     cdef int seal(self) noexcept nogil:
-        """Seal the open segment with a FOOTER: nothing is appended to it again."""
+        """Seal the open segment with a FOOTER; no records follow it."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t[6] body
         cdef bint footer
@@ -520,9 +520,9 @@ cdef class SegmentWriter:
         return full_segment(self.catalogue, self.files, self.retired, s, footer, self.chain, whole)
 
     def leave_tail(self) -> None:
-        """Leave the last segment without a FOOTER, and continue in a new one.
+        """Leave the last segment without a FOOTER, and continue in a new segment.
 
-        No place of an encrypted file is written twice: two versions would reveal the XOR of their plain bytes.
+        An offset of an encrypted file is never written twice: two versions would reveal the XOR of their plain bytes.
         """
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.sealed:
@@ -542,7 +542,7 @@ cdef class SegmentWriter:
             self.commit()
 
     def give_room_back(self) -> None:
-        """Cut the last segment after its records. No sync is needed: a start repeats it."""
+        """Truncate the last segment after its records. This needs no sync, since a start repeats it."""
         if not self.growing_path() or self.allocated == self.written:
             return
         try:
@@ -551,12 +551,12 @@ cdef class SegmentWriter:
             self.files.log.warn(f"{self.files.directory}: reserved space stays: {error}")
 
     def set_meta(self, bytes meta) -> None:
-        """Write the stream's metadata to every new segment, and to the open one with the next commit."""
+        """Write the stream's metadata to every new segment, and to the open segment with the next commit."""
         self.meta_due |= self.files.meta != b"" and meta != self.files.meta
         self.files.meta = meta
 
     def mend_tail(self) -> None:
-        """Write the checksum before the next record again: the segment was cut, and the chain continues from it."""
+        """Rewrite the checksum before the next record: the segment was truncated, and the chain continues there."""
         cdef Segment* s = index_last(&self.catalogue.index)
         try:
             at, shift = self.written - CHECKSUM_SIZE, 0
@@ -568,11 +568,11 @@ cdef class SegmentWriter:
             self.files.wrote(path)
         except OSError as error:
             self.files.log.error(f"{self.files.path_of(s.number)}: what comes next may be taken for damage: {error}")
-        self.state_due = True           # the lost sequences stay used
+        self.state_due = True           # the lost sequences are not used again
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
-        """Queue the removal of a message for the next commit; `erased`: its bytes will be overwritten."""
+        """Queue the removal of a message for the next commit; with `erased`, its bytes will be overwritten."""
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
@@ -584,7 +584,7 @@ cdef class SegmentWriter:
         return 0
 
     cdef int record_erasure(self, uint64_t seq) noexcept nogil:
-        """Write the removal of a message before it is overwritten: a kill may come between."""
+        """Write the removal of a message before it is overwritten, since a kill may happen in between."""
         if self.note_removal(seq, True) != 0:
             return -1
         if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 or self.write_staged() != 0:
@@ -593,21 +593,21 @@ cdef class SegmentWriter:
         return 0
 
     def growing_path(self) -> str:
-        """Return the path of the open segment; "": there is none."""
+        """Return the path of the open segment, or "" if there is none."""
         cdef Segment* s = index_last(&self.catalogue.index)
         return "" if s == NULL or s.sealed or self.condition.state == STORE_CLOSED else self.files.path_of(s.number)
 
     cdef bint has_news(self) noexcept nogil:
-        """Whether the next commit has more to write than metadata."""
+        """Return whether the next commit has more to write than metadata."""
         return self.staged or self.removals.n or self.erasures.n or self.state_due
 
     cdef void forget_removals(self) noexcept nogil:
-        """Drop all staged records and queued removals: their segments are gone."""
+        """Drop all staged records and queued removals, since their segments no longer exist."""
         self.staged = self.written = self.allocated = 0
         self.staged_from = 0
         self.removals.n = self.erasures.n = 0
         self.state_due = True
 
     cdef bint is_unindexed(self):
-        """Whether the last segment lacks an index file that covers all of it."""
+        """Return whether the last segment lacks an index file that covers all of it."""
         return self.indexed != self.written or self.stored_tail is not None

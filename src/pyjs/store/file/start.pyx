@@ -1,7 +1,7 @@
 """The start of a file store: adopts the recovered segments, then applies the removals that they record.
 
 It overwrites the message that was erased last, drops the removed messages, counts and reports damage, and opens the
-last segment for appending, if it may grow.
+last segment for appends if it may grow.
 
 Compiled: it drops millions of messages (benchmarks/store_start.py).
 """
@@ -38,7 +38,7 @@ cdef class StoreStart:
     cdef Examiner examiner
     cdef Eraser eraser
     cdef Recovery recovery
-    cdef list erased                # messages whose bytes are overwritten
+    cdef list erased                # messages whose bytes have been overwritten
     cdef set removed                # sequences of the DELETES records; empty: not needed
 
     def __init__(self, StreamStore store not None, SegmentWriter writer not None, Examiner examiner not None,
@@ -66,7 +66,7 @@ cdef class StoreStart:
         return self.recovery.damaged_paths
 
     def _settle(self):
-        """Apply the recorded removals, and open the last segment for appending."""
+        """Apply the recorded removals, and open the last segment for appends."""
         cdef Recovery recovery = self.recovery
         self.examiner.losses.bytes += recovery.lost_bytes
         self.catalogue.last_seq = recovery.last_seq
@@ -107,7 +107,7 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite the message that was erased last: a kill may have followed the record of its removal."""
+        """Overwrite the message that was erased last; the server may have been killed after recording its removal."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t seq
         if s == NULL or self.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
@@ -118,7 +118,7 @@ cdef class StoreStart:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
-        """Drop the messages of the DELETES records. That may remove segments, so their lists are copied first."""
+        """Drop the messages of the DELETES records; copy the lists first, since segments may be removed."""
         cdef Segment* s
         cdef size_t at, n = 0
         cdef uint64_t* removed
@@ -147,7 +147,7 @@ cdef class StoreStart:
                 self.files.log.error(f"{self.files.directory}: message {seq} is overwritten but was never removed")
 
     def _retire_empty(self):
-        """Retire segments that never had a message: a kill interrupted the purge that started them."""
+        """Retire segments that never had a message, started by a purge that a kill interrupted."""
         cdef size_t at = self.catalogue.index.n
         while at > 1:
             at -= 1
@@ -156,7 +156,7 @@ cdef class StoreStart:
 
     # -- losses ------------------------------------------------------------------------------------------------
     def _lose_end(self):
-        """Use one sequence for a damaged last record."""
+        """Use up one sequence for a damaged last record."""
         if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
             raise MemoryError
         self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
@@ -179,7 +179,7 @@ cdef class StoreStart:
     def _tell_losses(self):
         """Count damaged messages that were not removed, and report missing ends of segments.
 
-        A segment without live messages may lack its footer: a purge leaves it so.
+        A segment without live messages may lack its footer after a purge.
         """
         floor = self.recovery.floor
         lost = [seq for first, last in self.recovery.lost for seq in range(max(first, floor), last + 1)
@@ -192,14 +192,14 @@ cdef class StoreStart:
 
     # -- the last segment --------------------------------------------------------------------------------------
     def _reopen(self):
-        """Open the last segment, if it may grow."""
+        """Open the last segment if it may grow."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.sealed:
             return
         if s.encoding:
             self.leave_last(s)
             return
-        # Old bytes after the end must not look like records later.
+        # Old bytes after the end must not later look like records.
         if self.writer.allocated > self.writer.written:
             self.writer.cut()
             self.writer.allocated = self.writer.written
@@ -207,9 +207,9 @@ cdef class StoreStart:
             self.writer.seal()
 
     cdef leave_last(self, Segment* s):
-        """Start a new segment with the next record: no place of an encrypted file is written twice.
+        """Start a new segment with the next record, since no offset of an encrypted file may be written twice.
 
-        Unacknowledged bytes after the records are cut off, as in a plain segment.
+        Unacknowledged bytes after the records are truncated, as in a plain segment.
         """
         cdef uint64_t end = self.recovery.shift + self.writer.written
         s.sealed = self.writer.left = True
@@ -221,10 +221,10 @@ cdef class StoreStart:
         self.writer.allocated = self.writer.written
 
     def _sync_later(self):
-        """Queue the recovered segments for the first sync: a killed process may not have synced them.
+        """Queue the recovered segments for the first sync, since a killed process may not have synced them.
 
-        Otherwise a repeated publish would be acknowledged as a duplicate of a message that a power loss then removes.
-        Also queue segments for compaction, compression or encryption.
+        Without it, a repeated publish could be acknowledged as a duplicate of a message that a power loss then
+        removes. Also queue segments for compaction, compression or encryption.
         """
         cdef size_t at
         cdef Segment* s

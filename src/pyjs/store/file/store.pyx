@@ -7,14 +7,13 @@
     examiner    reads damaged segments whole        eraser      overwrites removed messages
     condition   the state: whether messages are accepted
 
-Group commit: `begin_sync` returns a job for any thread, `finish_sync` takes its result. Upkeep works the same way:
+Group commit: `begin_sync` returns a job for any thread, `finish_sync` handles its result. Upkeep works the same way:
 `begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses appends: after a full
 disk or a lack of descriptors until `try_resume` succeeds, otherwise permanently.
 
-Removing messages from the front moves `first_seq`; one STATE record per commit says so. One DELETES record per commit
-names the sequences removed elsewhere. A segment without live messages is removed after the records that make it
-superfluous are durable. docs/storage-format.md has the layout, store/segment/recovery the rules of a start.
-
+Removing messages from the front changes `first_seq`, which one STATE record per commit records. One DELETES record
+per commit names the sequences removed elsewhere. A segment without live messages is removed once the records that
+make it superfluous are durable. docs/storage-format.md has the layout, store/segment/recovery the rules of a start.
 
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
 Long because start, message path, syncs and end use the same parts.
@@ -39,7 +38,7 @@ from pyjs.store.file.start import StoreStart
 from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
-    EMPTY_TAIL_PART = 2         # an open segment without messages is left at 1 / EMPTY_TAIL_PART of its size
+    EMPTY_TAIL_PART = 2         # an open segment without messages is closed at 1 / EMPTY_TAIL_PART of its size
 
 
 cdef class FileStore(StreamStore):
@@ -75,12 +74,12 @@ cdef class FileStore(StreamStore):
     # -- state -------------------------------------------------------------------------------------------------
     @property
     def failed(self) -> bool:
-        """Whether appends are refused; `error` says why."""
+        """Whether appends are refused; `error` has the reason."""
         return self.condition.refuses()
 
     @property
     def error(self):
-        """The error for publishers of a failed store; None: nothing failed."""
+        """The error for publishers of a failed store, or None if it has not failed."""
         return self.condition.error
 
     @property
@@ -90,12 +89,12 @@ cdef class FileStore(StreamStore):
 
     @property
     def resumable(self) -> bool:
-        """Whether the store failed for lack of space or descriptors: it may work later."""
+        """Whether the store failed for lack of space or descriptors, so it may work again later."""
         return self.condition.state == STORE_FULL
 
     @property
     def sync_lost(self) -> bool:
-        """Whether a sync failed: no later sync counts."""
+        """Whether a sync failed; later syncs then prove nothing."""
         return self.condition.state == STORE_SYNC_LOST
 
     def try_resume(self) -> bool:
@@ -164,7 +163,7 @@ cdef class FileStore(StreamStore):
         return -1 if self.leave_empty_tail() != 0 else self.writer.commit()
 
     cdef int leave_empty_tail(self) noexcept nogil:
-        """Continue in a new segment when the open one is large and has no live message."""
+        """Continue in a new segment if the open one is large and has no live message."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from:
             return 0
@@ -199,7 +198,7 @@ cdef class FileStore(StreamStore):
         return self.find(s, i, p, TRUST_READER)
 
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
-        """Find a record; if it is damaged, examine its segment: 0, -2: damaged, -3: not readable now."""
+        """Find a record; if it is damaged, examine its segment. Return 0, -2 if damaged, -3 if not readable now."""
         cdef int found = self.reader.find(s, i, p, trust)
         if found <= 0:
             return found
@@ -211,13 +210,13 @@ cdef class FileStore(StreamStore):
     # -- damage ------------------------------------------------------------------------------------------------
     @property
     def lost(self):
-        """Damage found: (number of messages, sequences of the first of them, bytes); None: none."""
+        """The damage found as (number of messages, sequences of the first of them, bytes), or None."""
         cdef Losses losses = self.examiner.losses
         return (losses.msgs, losses.seqs, losses.bytes) if losses.msgs or losses.bytes else None
 
     @property
     def mistaken(self) -> bool:
-        """Whether an index file was wrong: reads wait until the store is opened again."""
+        """Whether an index file was wrong, so that reads wait until the store is reopened."""
         return self.examiner.mistaken
 
     # -- removals ----------------------------------------------------------------------------------------------
@@ -249,7 +248,7 @@ cdef class FileStore(StreamStore):
         self.retired.free_segment(s)
 
     cdef void give_up(self, Segment* s) noexcept:
-        """Retire the file of `s`: it is removed when the records that make it superfluous are durable."""
+        """Retire the file of `s`: it is removed once the records that make it superfluous are durable."""
         self.compactor.give_up(s)
         self.writer.state_due = True
 
@@ -307,14 +306,14 @@ cdef class FileStore(StreamStore):
         return self.syncs.is_due() or bool(self.retired.paths) or self.syncs.in_flight is not None
 
     def begin_sync(self):
-        """Return a SyncJob for all writes so far; None: there are none, or a job is running.
+        """Return a SyncJob for all writes so far, or None if there are none, or a job is running.
 
-        The caller passes the job's result to finish_sync, also after the store was closed.
+        The caller passes the job's result to finish_sync, even after the store was closed.
         """
         return self.syncs.begin()
 
     def finish_sync(self, job, error) -> None:
-        """Take the result of the job that begin_sync returned."""
+        """Handle the result of the job that begin_sync returned."""
         self.syncs.end(self.writer.growing_path())
         self.retired.free_segments()
         if error is not None and self.closed and not self.files.disk.exists(self.files.directory):
@@ -347,11 +346,11 @@ cdef class FileStore(StreamStore):
 
     # -- upkeep ------------------------------------------------------------------------------------------------
     def begin_removal(self):
-        """Return the job that removes some retired files; None: there are none."""
+        """Return the job that removes some retired files, or None if there are none."""
         return None if self.closed else self.retired.begin_removal()
 
     def finish_removal(self, error) -> None:
-        """Take the result of the job: the next files wait until these are durably removed."""
+        """Handle the result of the job; the next files wait until these are durably removed."""
         self.retired.finish_removal(error, self.closed)
 
     @property
@@ -362,7 +361,7 @@ cdef class FileStore(StreamStore):
         return (not self.closed and self.retired.is_due()) or self.compactor.has_work()
 
     def begin_upkeep(self):
-        """Return a job for any thread, whose result goes to finish_upkeep; None: no work."""
+        """Return a job for any thread, whose result goes to finish_upkeep, or None if there is no work."""
         if not self.wants_upkeep:
             return None
         if not self.closed and self.retired.is_due():
@@ -372,7 +371,7 @@ cdef class FileStore(StreamStore):
         return self.compactor.begin(self.syncs.written_mark + self.writer.has_news())
 
     def finish_upkeep(self, error) -> None:
-        """Take the result of the job."""
+        """Handle the result of the job."""
         if self.retired.removing is not None:
             self.finish_removal(error)
         else:
@@ -380,10 +379,10 @@ cdef class FileStore(StreamStore):
 
     # -- end ---------------------------------------------------------------------------------------------------
     def close(self, tails=None) -> None:
-        """Write, sync and close everything; cut the reserved space of the last segment.
+        """Write, sync and close everything; release the reserved space of the last segment.
 
-        If the last segment is small and `tails` is a list, its (number, index file) is appended there instead of a
-        file.
+        If the last segment is small and `tails` is a list, its (number, index file) is appended to the list instead
+        of written to a file.
         """
         if self.closed:
             return
@@ -400,7 +399,7 @@ cdef class FileStore(StreamStore):
         self.release()
 
     def write_indexes(self, tails=None) -> None:
-        """Write the missing index files, above all that of the open segment; see `close`."""
+        """Write the missing index files, in particular that of the open segment; see `close`."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s != NULL and (not s.sealed or self.writer.left) and self.writer.is_unindexed():
             full = self.writer.without_index(s, False)
@@ -422,7 +421,7 @@ cdef class FileStore(StreamStore):
         self.maps.drop_maps()
 
     def destroy(self) -> None:
-        """Close, and remove the directory of the segments, unless it was renamed for removal."""
+        """Close, and remove the directory of the segments unless it was renamed for removal."""
         if not self.closed:
             self.release()
         self.retired.paths = []

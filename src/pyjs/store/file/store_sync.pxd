@@ -16,7 +16,7 @@ cdef class StoreSync:
     cdef void forget_index(self, uint32_t number) except *
 
 cdef class RetiredFiles:
-    """Files to remove when the commit that makes them superfluous is durable, and entries a sync may still read."""
+    """Files to remove once the commit that makes them superfluous is durable, and entries that a sync may read."""
     cdef SegmentFiles files
     cdef StoreSync syncs
     cdef list paths                     # (written_mark, path): remove when that commit is synced; 0: not committed
@@ -28,8 +28,8 @@ cdef class RetiredFiles:
     cdef void retire(self, str path) except *
     cdef void date(self) noexcept
     cdef bint is_due(self)
-    # Now, or when the sync that is on its way has ended.
+    # Free it now, or when the running sync has ended.
     cdef void free_segment(self, Segment* s) noexcept nogil
-    # When the sync on its way, or the next one, has ended.
+    # Free it when the running sync, or the next one, has ended.
     cdef void keep(self, Segment* s) noexcept nogil
     cdef void free_segments(self) noexcept nogil

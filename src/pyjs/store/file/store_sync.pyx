@@ -1,12 +1,12 @@
 """Group commit of a file store (`StoreSync`), and the removal of files that it makes superfluous (`RetiredFiles`).
 
-`StoreSync.begin` returns a job for any thread; `end` and `done` take its result. Invariant: every commit up to
+`StoreSync.begin` returns a job for any thread; `end` and `done` handle its result. Invariant: every commit up to
 `synced_mark` is durable, and synced_mark <= written_mark. The store handles a failed sync.
 
 Retired files are segments that nothing needs: their files wait for a sync, their entries for the job that may read
-them. A file is removed when the commit after its retirement is durable. The next write is not enough: it may contain
+them. A file is removed once the commit after its retirement is durable. The next write is not enough: it may contain
 only earlier staged records, not those that make the file superfluous. A job removes some files at a time, oldest
-first, and syncs their directory before the next: a file may record removals of messages in older files.
+first, and syncs their directory before the next, since a file may record removals of messages in older files.
 
 Knows nothing of messages. Compiled: every write of a batch counts here, and it holds plain pointers (benchmarks/,
 JetStream async publish, JetStream rows with limits).
@@ -30,7 +30,7 @@ cdef class StoreSync:
         self.unindexed = []
 
     cdef bint is_due(self):
-        """Whether there are writes or renames that no job covers."""
+        """Return whether there are writes or renames that no job covers."""
         return bool(self.files.unsynced or self.files.found or self.files.names_unsynced)
 
     cdef void forget_index(self, uint32_t number) except *:
@@ -38,7 +38,7 @@ cdef class StoreSync:
         self.unindexed = [full for full in self.unindexed if full.number != number]
 
     def begin(self):
-        """Return a job for all writes so far; None: there are none, or a job is running."""
+        """Return a job for all writes so far, or None if there are none, or a job is running."""
         cdef SegmentFiles files = self.files
         if self.in_flight is not None or not self.is_due():
             return None
@@ -54,9 +54,9 @@ cdef class StoreSync:
         return job
 
     def again(self):
-        """Return a job for all writes, also those of the running job, and the files to give back after it.
+        """Return a job for all writes, including those of the running job, and the files to give back after it.
 
-        The caller does not wait for the thread of the running job.
+        So the caller need not wait for the thread of the running job.
         """
         cdef SegmentFiles files = self.files
         taken, failure = files.handles.take(files.unsynced)
@@ -105,16 +105,16 @@ cdef class RetiredFiles:
         self.undated = True
 
     cdef void date(self) noexcept:
-        """Give the files that were retired since the last commit the mark of this one."""
+        """Set the mark of files retired since the last commit to that of this commit."""
         self.undated = False
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 
     cdef bint is_due(self):
-        """Whether a file may be removed: its commit is durable."""
+        """Return whether a file may be removed because its commit is durable."""
         return self.removing is None and bool(self.paths) and 0 < self.paths[0][0] <= self.syncs.synced_mark
 
     def begin_removal(self):
-        """Return the job that removes some retired files; None: there are none."""
+        """Return the job that removes some retired files, or None if there are none."""
         if not self.is_due():
             return None
         due = [path for mark, path in self.paths[:REMOVED_AT_ONCE] if 0 < mark <= self.syncs.synced_mark]
@@ -125,7 +125,7 @@ cdef class RetiredFiles:
         return self.removing
 
     def finish_removal(self, error, closed) -> None:
-        """Take the result of the job: the next files wait until these are durably removed."""
+        """Handle the result of the job; the next files wait until these are durably removed."""
         self.removing = None
         if error is not None and not closed:
             self.files.names_unsynced = True
@@ -142,7 +142,7 @@ cdef class RetiredFiles:
             self.keep(s)
 
     cdef void keep(self, Segment* s) noexcept nogil:
-        # Out of memory: rather lost than read when it is not ours.
+        # Without memory it is leaked: freeing it now could be read by the sync.
         if grow(<void**> &self.segments, &self.room, self.n + 1, sizeof(Segment*)) == 0:
             self.segments[self.n] = s
             self.n += 1

@@ -1,6 +1,6 @@
 """Plain images of segment files: reading and writing plain, compressed and encrypted files.
 
-An encrypted image ends with a mark, one byte that is not zero, after the last byte written: its last bytes may be
+An encrypted image ends with a mark, one nonzero byte, after the last byte written: its last bytes may be
 zero, and only the mark separates them from the zeros of reserved space. The rest of the layout is in
 store/format/outer_header.
 
@@ -39,7 +39,7 @@ MARK = b"\xff"
 END_STEP = 65536  # bytes read at once in search of the mark
 STEP = 1 << 18  # bytes encrypted at once, so that other threads can run
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # zeros after the last byte that may belong to an image without a mark
+ZEROS_KEPT = 16  # zeros after the last nonzero byte that may belong to an image without a mark
 
 
 class EncryptedImage(PlainImage):
@@ -72,7 +72,7 @@ class EncryptedImage(PlainImage):
         return memoryview(out)
 
     def _find_end(self) -> int:
-        """Return the offset of the mark; without one the last write is torn or damaged."""
+        """Return the offset of the mark; without a mark the last write is torn or damaged."""
         size = end = max(self._disk.size_of(self.fd), self.shift)
         while end > self.shift:
             begin = max(end - END_STEP, self.shift)
@@ -87,7 +87,7 @@ class EncryptedImage(PlainImage):
         self.marked = end > self.shift and self._disk.read_at(self.fd, 1, end - 1) == MARK
         if self.marked:
             return end - 1
-        sector = min(-(-end // SECTOR_SIZE) * SECTOR_SIZE, size)  # a write that is cut short ends with one
+        sector = min(-(-end // SECTOR_SIZE) * SECTOR_SIZE, size)  # a torn write ends at a sector
         return sector if sector - end < ZEROS_KEPT else end
 
 
@@ -114,13 +114,13 @@ class TailEncryption:
 
 
 def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainImage:
-    """Return the plain image of the segment file `path`, of which `fd` is open.
+    """Return the plain image of the segment file `path`, open as `fd`.
 
     Raises:
         UnknownFormat: its version or a flag is unknown.
         Locked: it is encrypted with another key.
         CorruptRecord: its outer header is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     outer, problem = outer_header_at(disk, fd, path)
     if outer is None:
@@ -155,7 +155,7 @@ def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = Fals
 
 
 def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
-    """Return flags and bytes of the file that holds `image`: compressed if that pays, encrypted with a key."""
+    """Return flags and bytes of the file that holds `image`: compressed if worthwhile, encrypted with a `key`."""
     packed = pack(image) if codec else None
     flags = (CODEC_ZSTD if packed is not None else 0) | (key.algorithm if key is not None else 0)
     if not flags:

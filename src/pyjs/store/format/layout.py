@@ -18,7 +18,7 @@ from pyjs.base.disk import Disk
 from pyjs.base.errors import PyjsError
 
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-$=+,@")
-NAME_SIZE_MAX = 180  # bytes of an escaped name; file systems take 255
+NAME_SIZE_MAX = 180  # bytes of an escaped name; file systems allow 255
 NO_DIRECTORY_LOCK = (
     errno.EBADF,
     errno.EINVAL,
@@ -35,10 +35,10 @@ class StoreLocked(PyjsError):
 
 
 def file_name(name: str) -> str:
-    """Return the file name of `name`: characters outside SAFE as %XX, a long name cut and followed by a digest."""
+    """Return the file name for `name`: characters outside SAFE as %XX, a long name cut and followed by a digest."""
     kept = name[
         : NAME_SIZE_MAX + 1
-    ]  # the rest would be cut: a damaged file may name a consumer of a megabyte
+    ]  # the rest is cut anyway: a damaged file may name a consumer of a megabyte
     escaped = "".join(
         char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in kept
     )
@@ -69,12 +69,12 @@ def make_directory(disk: Disk, directory: str) -> None:
 class StoreLock:
     """The lock of a store directory: one on its file `.lock`, and one on the directory itself.
 
-    Other programs may test the lock of the file. If somebody deletes the file, the lock of the directory still keeps
-    a second server out, on file systems that support it.
+    Other programs may test the lock of the file. If the file is deleted, the lock of the directory still excludes
+    a second server, on file systems that support it.
     """
 
     def __init__(self, disk: Disk, directory: str, *, shared: bool = False) -> None:
-        """Lock both. Raises BlockingIOError: another process has the lock; OSError: locking failed."""
+        """Lock both. Raises BlockingIOError if another process has the lock, OSError if locking failed."""
         self._disk = disk
         self._fds: list[int] = []
         path = f"{directory}/.lock"
@@ -118,7 +118,7 @@ def lock_store(disk: Disk, directory: str) -> StoreLock:
 
 
 def _sync_above(disk: Disk, directory: str) -> None:
-    """Sync the names of a directory and of its parents: a killed process may not have done so."""
+    """Sync the names of a directory and of its parents, since a killed process may not have done so."""
     while directory not in ("", "/"):
         directory = directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ".")
         try:
@@ -132,7 +132,7 @@ def _sync_above(disk: Disk, directory: str) -> None:
 def hide_directory(disk: Disk, directory: str, number: int = 0, sync: bool = True) -> str:
     """Rename a directory for removal, to a name that no start reads; return its new path.
 
-    The name has the first free number from `number` on. Without `sync` the caller syncs the parent directory.
+    The name has the first free number, starting at `number`. Without `sync` the caller syncs the parent directory.
     """
     return _rename_aside(disk, directory, DELETING, number, sync)
 
@@ -143,7 +143,7 @@ def set_aside(disk: Disk, directory: str) -> str:
 
 
 def finish_removals(disk: Disk, parent: str) -> list[str]:
-    """Finish removals in `parent` that an earlier process started; return the failed ones with their errors."""
+    """Finish removals in `parent` that an earlier process started; return those that failed, with their errors."""
     problems = []
     for name in disk.list_dir(parent):
         if name.startswith(DELETING):
@@ -155,7 +155,7 @@ def finish_removals(disk: Disk, parent: str) -> list[str]:
 
 
 def free_name(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
-    """Return the first free path beside `directory` with `prefix` and a number from `number` on."""
+    """Return the first free path beside `directory`: `prefix` and a number, starting at `number`."""
     parent, _, name = directory.rpartition("/")
     while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1

@@ -1,7 +1,7 @@
 """Correction of one damaged byte in a short piece of a segment file: tries every value until the checksum fits.
 
-Two pieces need it, since their contents are nowhere else: a record of removals, without which removed messages come
-back, and the header of an encrypted or compressed file, without which nothing in the file can be read.
+Two pieces need it, since their contents exist nowhere else: a record of removals, without which removed messages
+would come back, and the header of an encrypted or compressed file, without which the file cannot be read.
 
 Knows no files. Compiled: a record takes up to 130,000 hashes during a start (benchmarks/store_start.py).
 """
@@ -23,13 +23,13 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
     cdef char was
     cdef int change
     cdef bint sound = False
-    if fits(p, length):                                     # then it is the checksum
+    if fits(p, length):                                     # then the damage is in the checksum
         checksum = computed_checksum(p, length, before, &sound)
         if sound and one_byte_differs(checksum, stored_checksum(p, length)):
             memcpy(p + end, &checksum, CHECKSUM_SIZE)
             return 0
     for at in range(end):
-        if p[KIND_AT] == KIND_MSG and at != KIND_AT:        # a message, unless just that is the damage
+        if p[KIND_AT] == KIND_MSG and at != KIND_AT:        # a message, unless that byte is the damage
             continue
         was = p[at]
         for change in range(1, 256):
@@ -41,7 +41,7 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
 
 
 def mended_header(bytes head not None) -> bytes | None:
-    """Return the header of a segment file with its one damaged byte corrected; None: more bytes are damaged."""
+    """Return the header of a segment file with its one damaged byte corrected, or None if more bytes are damaged."""
     cdef char[SEGMENT_HEADER_SIZE] header
     cdef size_t at, end = SEGMENT_HEADER_SIZE - CHECKSUM_SIZE
     cdef uint64_t checksum, stored
@@ -66,14 +66,14 @@ def mended_header(bytes head not None) -> bytes | None:
 
 
 cdef inline bint fits(const char* p, size_t length) noexcept nogil:
-    """Whether these bytes can be one record."""
+    """Return whether these bytes can be one record."""
     cdef uint32_t size = 0
     memcpy(&size, p, 4)
     return size == length and plausible(p, length)
 
 
 cdef inline bint one_byte_differs(uint64_t a, uint64_t b) noexcept nogil:
-    """Whether `a` and `b` differ in exactly one byte."""
+    """Return whether `a` and `b` differ in exactly one byte."""
     cdef uint64_t wrong = a ^ b
     while wrong and not wrong & 0xff:
         wrong >>= 8

@@ -5,18 +5,18 @@
 
 little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version; `needs`
 is the first pyjs-server that reads the body, so that an older server can name it. A set flag is a feature that the
-reader must know. There is one: with SEALED the body is encrypted,
+reader must know. There is one flag: with SEALED the body is encrypted,
 
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
 (store/crypt/keys). The frame's 32 bytes are authenticated with the body; only a stream's own metadata has a data
 key.
 
-`<name>.a` and `<name>.b` hold the same map; of two whole copies the one with the higher generation counts. Each copy
-is written to a temporary file, synced and renamed, and its directory is synced, before the other is touched.
-Invariant: one copy is whole at every moment.
+`<name>.a` and `<name>.b` hold the same map; of two intact copies the one with the higher generation counts. Each copy
+is written to a temporary file, synced and renamed, and its directory is synced, before the other copy is touched.
+Invariant: one copy is intact at every moment.
 
-Knows nothing of the meaning of the map. docs/storage-format.md has the same for other programs.
+Knows nothing of the meaning of the map. docs/storage-format.md describes the format for other programs.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ KIND_TAILS: Final = 6  # index files of many streams, at a clean stop (store/for
 
 
 class UnknownFormat(PyjsError):
-    """The file has another version of the format; it is whole and must stay as it is."""
+    """The file has another version of the format; it is intact and must not be changed."""
 
     def __init__(self, path: str, version: int, known: int, needs: str) -> None:
-        """`known` is the version that this server reads, `needs` the first pyjs-server that reads `version`."""
+        """Create the error: the server reads version `known`; `version` needs at least pyjs-server `needs`."""
         super().__init__(
             f"{path} was written by a newer version: it needs pyjs-server >= {needs}"
             if version >= known
@@ -100,7 +100,7 @@ class Opener:
 
 
 def encode(kind: int, generation: int, values: dict[str, Any], key: StreamKey | None = None) -> bytes:
-    """Return the envelope of `values`, encrypted with a key."""
+    """Return the envelope of `values`, encrypted if there is a key."""
     body: bytes = msgpack.packb(values)
     if key is None:
         data = HEADER.pack(MAGIC, VERSION, kind, 0, *NEEDS, len(body), 0, generation) + body
@@ -141,7 +141,7 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
     """Return (generation, values) of an envelope.
 
     Raises:
-        CorruptRecord: it is damaged.
+        CorruptRecord: the envelope is damaged.
         UnknownFormat: another version wrote it.
         Locked: it is encrypted, and `opener` cannot decrypt it.
     """
@@ -178,7 +178,7 @@ def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
     """Write both copies of `<directory>/<name>`; the generation in `data` must be higher than the stored one.
 
     Raises:
-        OSError: a copy of the old or the new map is still whole.
+        OSError: the write failed; a copy of the old or the new map is still intact.
     """
     for copy in COPIES:
         write_whole(disk, f"{directory}/{name}.tmp", f"{directory}/{name}.{copy}", data)
@@ -194,14 +194,14 @@ def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
 def load_meta(
     disk: Disk, directory: str, name: str, kind: int, opener: Opener | None = None
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Return (generation, values, problems) of the newest whole copy; a problem describes the other one.
+    """Return (generation, values, problems) of the newest intact copy; the problems are those of the other copy.
 
     Raises:
-        CorruptRecord: no copy is whole.
+        CorruptRecord: no copy is intact.
         UnknownFormat: another version wrote one of them.
         Locked: one of them is encrypted, and `opener` cannot decrypt it.
-        FileNotFoundError: there is none at all.
-        OSError: none of them can be read, or descriptors or memory are short.
+        FileNotFoundError: neither copy exists.
+        OSError: neither copy can be read, or descriptors or memory are short.
     """
     found: list[tuple[int, dict[str, Any]]] = []
     problems: list[CorruptRecord | OSError] = []

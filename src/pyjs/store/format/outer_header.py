@@ -6,8 +6,8 @@ begins with an outer header, whose flags describe the rest:
     file   = header (64)  [META record]  body
     body   = image mark zeros* | table block* table           encrypted when the flags name a cipher
 
-The META record is not encrypted, but the stream's metadata in it is, as in its own files; a stream can therefore be
-opened from its segments. store/format/packed has the body of a compressed file, store/format/image that of an
+The META record is not encrypted, but the stream's metadata in it is, as in its own files; so a stream can be
+opened from its segments. store/format/packed describes the body of a compressed file, store/format/image that of an
 encrypted one. The key stream starts at the first byte of the body.
 
 Knows no records except META.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     Buffer = bytes | bytearray | memoryview
-    Holes = list[tuple[int, int]]  # begin and end of places in an image
+    Holes = list[tuple[int, int]]  # begin and end of unreadable places in an image
 
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 MAGIC = b"PYJSSEG\n"
@@ -81,7 +81,7 @@ class OuterHeader(NamedTuple):
 
 
 def read_outer_header(head: bytes, path: str) -> OuterHeader | None:
-    """Return the outer header of a segment file, or None if the file is plain, or the header is damaged.
+    """Return the outer header of a segment file, or None if the file is plain or the header is damaged.
 
     Raises:
         UnknownFormat: the version or a flag is unknown.
@@ -101,7 +101,7 @@ def read_outer_header(head: bytes, path: str) -> OuterHeader | None:
 
 
 def unknown_format(head: bytes, path: str) -> UnknownFormat:
-    """Return the error for a segment file whose header is whole but has an unknown version or flag."""
+    """Return the error for a segment file whose header is intact but has an unknown version or flag."""
     _, version, *needs, _, _, _, _, _, _, _, _ = HEADER.unpack(head[: HEADER.size])
     return UnknownFormat(path, version, VERSION, ".".join(map(str, needs)))
 
@@ -111,7 +111,7 @@ class PlainImage:
 
     outer: OuterHeader | None = None
     shift = 0  # offset of the image in the file, if it is not compressed
-    problem = ""  # harmless damage
+    problem = ""  # damage that costs no message
     unread = False  # the disk could not read its end
     marked = False  # the mark after the last written byte exists
 
@@ -131,7 +131,7 @@ class PlainImage:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-        step = PAGE_SIZE - (self.shift + at) % PAGE_SIZE  # one page of the file after the other
+        step = PAGE_SIZE - (self.shift + at) % PAGE_SIZE  # read the file page by page
         if size <= step:
             return bytes(size), [(at, at + size)]
         first, holes = self.read_around(at, step)
@@ -143,7 +143,7 @@ class PlainImage:
         return b"".join(pieces), holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; with `around`, or in a map, unreadable places are damaged bytes, not an error."""
+        """Return the whole image; with `around`, or in a map, unreadable places are filled and not an error."""
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
@@ -154,16 +154,16 @@ class PlainImage:
         """Note that the image has grown to `size` bytes."""
 
     def spare_problem(self) -> str:
-        """Return damage of a spare copy, harmless unless the other copy is damaged too, or "" if there is none."""
+        """Return the damage of a spare copy, which is harmless while the other copy is intact, or ""."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
 def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None, str]:
-    """Return the outer header of an open file (None without one), and a text of its damage ("" without damage).
+    """Return the outer header of an open file or None, and a description of its damage or "".
 
     Raises:
         UnknownFormat: a flag is unknown.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     head = readable(disk, fd, HEADER.size, 0) or b""
     whole = _whole(head)
@@ -184,7 +184,7 @@ def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
-    """Like `read_at`, but return None if the place is unreadable. Raises OSError: another error."""
+    """Like `read_at`, but return None if the place is unreadable. Raises OSError for any other error."""
     try:
         return disk.read_at(fd, size, offset)
     except OSError as error:

@@ -6,8 +6,8 @@ checksums:
     body   = table block* table  place of the second table u64
     table  = image_size u64  count u32  chunk_size u32  (size u32  checksum u64)*  checksum u64
 
-little-endian, checksums are XXH64 with seed 0. A damaged chunk is bytes of 255 in the image, so its records are found
-damaged. `cramjam` is imported lazily: only compression needs it.
+little-endian, checksums are XXH64 with seed 0. A damaged chunk becomes bytes of 255 in the image, so its records are
+found damaged. `cramjam` is imported lazily: only compression needs it.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -35,8 +35,8 @@ CHUNK_SIZE = 65536
 IMAGE_SIZE_MAX = 1 << 30  # far beyond the largest record and segment
 TABLE_HEAD = struct.Struct("<QII")
 TABLE_ROW = struct.Struct("<IQ")
-GAIN_MIN = 10  # per cent that compression must save
-SAMPLES = 4  # chunks that are compressed first to estimate that
+GAIN_MIN = 10  # percent that compression must save
+SAMPLES = 4  # chunks that are compressed first, to estimate the gain
 
 
 class PackedImage(PlainImage):
@@ -46,7 +46,7 @@ class PackedImage(PlainImage):
         """Read the table.
 
         Raises:
-            CorruptRecord: both of its copies are damaged.
+            CorruptRecord: both copies of the table are damaged.
         """
         self._disk = disk
         self.fd = fd
@@ -81,11 +81,11 @@ class PackedImage(PlainImage):
         return data, holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; damaged and unreadable chunks are damaged bytes."""
+        """Return the whole image; bytes of damaged and unreadable chunks are replaced by a filler."""
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return the damage of one copy of the table; "": both are whole."""
+        """Return the damage of one copy of the table, or "" if both are intact."""
         body_size = self._disk.size_of(self.fd) - (self.outer.shift if self.outer is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
@@ -93,11 +93,11 @@ class PackedImage(PlainImage):
         return super().spare_problem() if whole else "the second copy of its table of chunks is damaged"
 
     def is_whole(self) -> bool:
-        """Return whether every chunk is whole."""
+        """Return whether every chunk is intact."""
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return offset and size in the file of the damaged chunks (found by `whole`) of the image bytes at..end."""
+        """Return file offset and size of the damaged chunks in the image bytes at..end; call `whole` first."""
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
         numbers = [number for number in range(first, behind) if number in self.damaged] or list(
@@ -114,7 +114,7 @@ class PackedImage(PlainImage):
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
-        """Return image size and rows of a table, None: damaged. It is at `at`, or at the end if `at` is None."""
+        """Return image size and rows of the table at `at`, or at the end if it is None; None if it is damaged."""
         if at is None:
             # The last eight bytes of the body are the offset of the second table.
             tail = self._body(body_size - CHECKSUM.size, CHECKSUM.size) if body_size > CHECKSUM.size else b""
@@ -147,7 +147,7 @@ class PackedImage(PlainImage):
             at += size
 
     def _chunk(self, number: int) -> bytes:
-        """Return one chunk of the image; a damaged one is not zeros, which would hide a loss at the end of a segment.
+        """Return one chunk of the image. A damaged chunk is not zeros, which could hide a loss at a segment's end.
 
         The segment header of a damaged first chunk comes from the outer header.
         """
@@ -165,7 +165,7 @@ class PackedImage(PlainImage):
         at, packed_size, checksum = self._places[number]
         size = self._size_of(number)
         if packed_size > size:
-            return None  # not smaller: stored plain
+            return None  # stored plain, since compression did not make it smaller
         packed = self._body(at, packed_size)
         if len(packed) != packed_size or xxhash.xxh64_intdigest(packed) != checksum:
             return None
@@ -173,7 +173,7 @@ class PackedImage(PlainImage):
 
 
 def pack(image: Buffer) -> bytes | None:
-    """Return the body of a compressed file, or None if it would not save GAIN_MIN per cent."""
+    """Return the body of a compressed file, or None if it would not save GAIN_MIN percent."""
     chunks = list(_chunks(image))
     sample = chunks[:: max(1, len(chunks) // SAMPLES)]
     if not _saves(sum(len(_zip(each)) for each in sample), sum(len(each) for each in sample)):
@@ -203,7 +203,7 @@ def _saves(size: int, plain_size: int) -> bool:
 
 
 def _zip(chunk: memoryview) -> bytes:
-    """Return a chunk compressed, or plain if that is not larger."""
+    """Return a chunk compressed, or plain if compression does not make it smaller."""
     from cramjam import zstd
 
     packed = bytes(zstd.compress(chunk, level=LEVEL))

@@ -1,8 +1,8 @@
 """The file of a purge in steps: its filter, written before the first step and deleted after the last one.
 
-A start that finds it finishes the purge: it removes every matching message below `before_seq`. Doing so twice changes
-nothing, since sequences are never used again. A file that is not a whole envelope was never durable, so its purge had
-not started.
+A start that finds the file completes the purge: it removes every matching message below `before_seq`. A repetition
+changes nothing, since sequences are never used again. A file that is not a complete envelope was never durable, so
+its purge had not started.
 
     <stream>/purge      one envelope of kind 5, generation 1: {"subject": str, "before_seq": int}
 """
@@ -37,7 +37,7 @@ def read_purge(disk: Disk, path: str, key: StreamKey | None) -> Purge:
     """Return the purge of the file at `path`.
 
     Raises:
-        CorruptRecord: it is damaged.
+        CorruptRecord: the file is damaged.
         UnknownFormat, Locked: this version, or this key, cannot read it.
         OSError: it cannot be read.
     """

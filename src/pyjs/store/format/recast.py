@@ -1,7 +1,7 @@
 """Recasting: rewrites a sealed segment compressed, encrypted, or both.
 
-The plain image stays the same, byte for byte, and with it the offsets in index entries; a damaged segment is left as
-it is. The new file is read back and compared before it replaces the old one.
+The plain image stays the same, byte for byte, and so do the offsets in index entries; a damaged segment is left
+unchanged. The new file is read back and compared before it replaces the old one.
 
 Knows nothing of stores: store/file chooses segments and replaces the files. A job runs in any thread and uses only
 files.
@@ -43,7 +43,7 @@ class Recast:
         self._meta = meta
 
     def __call__(self) -> Exception | None:
-        """Write and sync the new file; return the error, None: it is written, see `flags`."""
+        """Write and sync the new file; return the error, or None if it is written (see `flags`)."""
         try:
             self._write()
         except UNREADABLE as error:
@@ -59,7 +59,7 @@ class Recast:
         flags, parts = encode_file(whole, self._codec, self._key, self._meta)
         if flags == self.old_flags:
             self.flags = flags
-            return  # it does not get smaller
+            return  # compression does not make it smaller
         write_file(self._disk, self.new_path, parts)
         if read_image(self._disk, self.new_path, self._key) != whole:
             raise ValueError("what was written is not what it should be")
@@ -74,9 +74,9 @@ def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> 
     """Replace a compressed segment by its image, encrypted with a key; return its encoding.
 
     Raises:
-        CorruptRecord: a part of it is damaged.
+        CorruptRecord: a part of the segment is damaged.
         Locked: it is encrypted with another key.
-        OSError: the file is unchanged.
+        OSError: a read or write failed; the file is unchanged.
     """
     with closing(disk, disk.open_read_only(path)) as fd:
         whole = _checked(open_image(disk, path, fd, key), path)
@@ -87,7 +87,7 @@ def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> 
 
 
 def _checked(image: PlainImage, path: str) -> Buffer:
-    """Return the whole image. Raises CorruptRecord: it is damaged."""
+    """Return the whole image. Raises CorruptRecord if it is damaged."""
     if isinstance(image, PackedImage) and not image.is_whole():
         raise CorruptRecord(path, 0, "a compressed chunk is damaged")
     whole = image.whole()

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    FORMAT_VERSION = 3          # no other is read
+    FORMAT_VERSION = 3          # the only version that is read
     NEEDS_MAJOR = 0             # the first pyjs-server that reads FORMAT_VERSION
     NEEDS_MINOR = 1
     SEGMENT_HEADER_SIZE = 64
@@ -51,11 +51,11 @@ cdef packed struct SegmentHeader:
     uint64_t spare2
     uint64_t checksum           # XXH64 of the bytes before it; seed of the first record
 
-# Writes check and checksum; returns the checksum.
+# Write check and checksum; return the checksum.
 cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil
 cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil
-cdef bint plausible(const char* p, size_t left) noexcept nogil          # a header whose sizes fit
-# The checksum that these bytes must have after `before`; `sound`: their check is right.
+cdef bint plausible(const char* p, size_t left) noexcept nogil          # whether the sizes in the header fit
+# Return the checksum that these bytes must have after `before`; set `sound` if their check is right.
 cdef uint64_t computed_checksum(const char* p, size_t length, uint64_t before, bint* sound) noexcept nogil
 cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible, and its checksum fits
 cdef bint intact_alone(const char* p) noexcept nogil                    # plausible, and its check fits

@@ -5,9 +5,9 @@ A segment is a 64-byte header followed by records, little-endian, no padding:
     record   = length u32 | kind u8 | flags u8 | subject_len u16 | seq u64 | ts i64 | header_len u32 | check u32
                [term u64 | index u64]  subject  headers  payload  checksum u64
 
-The hash of a record is XXH64 of the bytes after its header; the seed is XXH64 of the header before `check`. `check`
-is half of the hash: it proves the record even if the bytes before it are lost. The checksum is XXH64 of the hash; the
-seed is the eight bytes before the record, which are the checksum of the record before or of the segment header.
+The hash of a record is XXH64 of the bytes after its header; its seed is XXH64 of the header before `check`. `check`
+is half of the hash: it proves the record even if the bytes before it are lost. The checksum is XXH64 of the hash; its
+seed is the eight bytes before the record: the checksum of the previous record, or of the segment header.
 Invariant: if the checksums of a range of records fit, no record between them is missing.
 
 Knows no files. Compiled: each append writes one record (benchmarks/: JetStream async publish).
@@ -123,6 +123,6 @@ cdef int check_segment_header(const char* p, size_t size) noexcept nogil:
 
 
 def checksum_of(bytes data, uint64_t seed) -> int:
-    """Return XXH64 of `data` as in the records."""
+    """Return XXH64 of `data` as used in records."""
     cdef const char* p = data
     return xxh64(p, len(data), seed)

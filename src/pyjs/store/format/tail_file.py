@@ -2,13 +2,13 @@
 
     <account>/tails     envelope of kind 6 *, each: {"streams": {file name of the stream: [number, index file]}}
 
-Writing a separate file for each of thousands of streams would dominate a stop, and opening them a start. An entry is,
-byte for byte, the index file of segment `number` of its stream, encrypted if the stream is. A damaged part is left
-out: the next one is found by its magic, and the segments of the damaged part are read.
+A separate file for each of thousands of streams would dominate the time of a stop, and opening them that of a start.
+An entry is, byte for byte, the index file of segment `number` of its stream, encrypted if the stream is. A damaged
+part is left out: the next part is found by its magic, and the segments of the damaged part are read.
 
 The file describes the store at the stop: a start reads and removes it before any stream changes.
 
-Knows nothing of segments and streams. docs/storage-format.md has the same for other programs.
+Knows nothing of segments and streams. docs/storage-format.md describes the format for other programs.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def tails_path(streams: str) -> str:
 
 
 def read_tails(disk: Disk, path: str) -> tuple[Tails, list[str]]:
-    """Return the whole entries of the file at `path`, and its damage; both empty without a file.
+    """Return the intact entries of the file at `path`, and its damage; both are empty if there is no file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         data = disk.read_file(path)
@@ -62,7 +62,7 @@ def read_tails(disk: Disk, path: str) -> tuple[Tails, list[str]]:
 
 
 def _part(data: bytes, path: str) -> Tails:
-    """Return the valid entries of one part. Raises PyjsError: it is damaged."""
+    """Return the valid entries of one part. Raises PyjsError if it is damaged."""
     _, values = decode(data, KIND_TAILS, path)
     streams = values.get("streams")
     return dict(_entries(streams)) if isinstance(streams, dict) else {}
@@ -76,10 +76,10 @@ def _entries(streams: dict[object, object]) -> Iterator[tuple[str, Tail]]:
 
 
 def write_tails(disk: Disk, path: str, tails: Tails) -> None:
-    """Replace the file at `path` by `tails`, or remove it if they are empty. Like an index file it is not synced.
+    """Replace the file at `path` by `tails`, or remove it if `tails` is empty. Like an index file it is not synced.
 
     Raises:
-        OSError: the old file is unchanged.
+        OSError: the write failed; the old file is unchanged.
     """
     if not tails:
         if disk.exists(path):

@@ -1,8 +1,8 @@
 """The file of a duplicate window: its message ids at a clean stop, in parts, so that memory holds one part at a time.
 
 A part is an envelope of store/format/meta whose generation is the number of the part. The file only makes a start
-faster: if a part is missing or damaged, the ids are read from messages. docs/storage-format.md has the same for other
-programs.
+faster: if a part is missing or damaged, the ids are read from messages. docs/storage-format.md describes the format
+for other programs.
 
 Knows nothing of the meaning of an id, nor of the stream.
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 PART_IDS = 32_768  # about a megabyte
-ENTRY_SIZE = 24  # bytes of an id in a part, at least
+ENTRY_SIZE = 24  # minimum number of bytes of an id in a part
 
 
 def write_parts(disk: Disk, path: str, parts: Iterable[dict[str, Any]], key: StreamKey | None = None) -> None:
-    """Replace the window at `path` by `parts`, encrypted with a key.
+    """Replace the window at `path` by `parts`, encrypted if there is a key.
 
     Raises:
-        OSError: the old window is unchanged.
+        OSError: the write failed; the old window is unchanged.
     """
     temporary = f"{path}.tmp"
     write_file(
@@ -45,7 +45,7 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
         UnknownFormat: another version wrote it.
         Locked: it is encrypted with another key.
         FileNotFoundError: there is no window.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     at, number, total, seen = 0, 0, 0, 0
     with closing(disk, disk.open_read_only(path)) as fd:

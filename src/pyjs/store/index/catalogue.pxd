@@ -12,7 +12,7 @@ cdef class Catalogue:
     cdef readonly uint64_t first_seq    # 1 + last_seq when empty after messages; 0 before the first message
     cdef readonly uint64_t last_seq
     cdef readonly uint64_t msgs
-    cdef readonly uint64_t bytes        # nats-server's arithmetic, see reference storage-notes section 2
+    cdef readonly uint64_t bytes        # counted as by nats-server, see reference storage-notes section 2
     cdef readonly int64_t first_ts, last_ts     # 0: none
     cdef readonly uint32_t overhead             # counted per message in `bytes`
     cdef readonly uint32_t header_overhead      # counted per message with headers

@@ -6,7 +6,7 @@ it may hold, each entry the distance to the previous message of its subject, eac
 First and last are searched again only after the known ones were dropped.
 
 A search examines a few thousand sequences. If none of them matches, it asks the subjects: if few matches follow the
-gap, the filter remembers all of them. The cost of a delivery therefore depends neither on gaps nor on the length of
+gap, the filter remembers all of them. So the cost of a delivery depends neither on gaps nor on the length of
 the stream. A trie of tokens finds the subjects that match a filter with wildcards.
 
 Invariants: first_seq <= last_seq + 1; msgs is the number of live entries of all segments, and the sum of the counts
@@ -29,8 +29,8 @@ from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_fin
 cdef enum:
     SCAN_MAX = 4096             # sequences that a search examines before it asks the subjects
     AHEAD_MAX = 16384           # matches that a filter remembers; beyond that, sequences are examined
-    AHEAD_GAP = 65536           # sequences before the next look ahead, after one that found too many
-    FREED_AT_ONCE = 4096        # subjects; the memory of more is handed over
+    AHEAD_GAP = 65536           # sequences to examine before the next look ahead, after one that found too many
+    FREED_AT_ONCE = 4096        # subjects; the memory of more is freed elsewhere
 
 
 cdef class Catalogue:
@@ -68,7 +68,7 @@ cdef class Catalogue:
         e.subject_len = subject_len
         e.flags = ENTRY_MSG
         e.subject_id = sub.id
-        # A stale last is the sequence of a dropped message of this subject: the chain may lead through it.
+        # A stale last is the sequence of a dropped message of this subject; the chain may lead through it.
         e.prev = <uint32_t> (seq - sub.last) if sub.count and seq - sub.last < 0xffffffffu else 0
         if sub.count == 0:
             if self.subjects.by_token != NULL and self.subjects.add_tokens(sub) != 0:
@@ -94,7 +94,7 @@ cdef class Catalogue:
         return e
 
     cdef int add_gap(self, Segment* s) noexcept nogil:
-        """Use the next sequence in `s` without a message."""
+        """Use up the next sequence in `s` without a message."""
         cdef Entry* e = segment_add(s)
         if e == NULL:
             return -1
@@ -110,7 +110,7 @@ cdef class Catalogue:
         return 0
 
     cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil:
-        """Take the live entry out of all counts."""
+        """Subtract the live entry from all counts."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t seq = s.base + i, size = self.stored_size(e)
         cdef Subject* sub = subject_by_id(&self.subjects.table, subject_of(s, i))
@@ -212,7 +212,7 @@ cdef class Catalogue:
             self.last_seq = first_seq - 1
         self.first_seq = self.last_seq + 1
 
-    # -- questions ---------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil:
         cdef Subject* s
         if self.msgs == 0 or from_seq > self.last_seq:
@@ -286,7 +286,7 @@ cdef class Catalogue:
 
     # -- searches ----------------------------------------------------------------------------------------------
     cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil:
-        """Return the first live sequence of the subject in seq .. end - 1; 0: none."""
+        """Return the first live sequence of the subject in seq .. end - 1, or 0 if there is none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef uint32_t i, stop, place
@@ -322,7 +322,7 @@ cdef class Catalogue:
         return 0
 
     cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Return the first match >= `seq`; 0: none. A wide gap is searched once."""
+        """Return the first match >= `seq`, or 0 if there is none; a wide gap is searched only once."""
         cdef uint64_t found
         if f.n_ahead and f.ahead_from <= seq <= f.ahead_to:
             found = self.next_ahead(seq, f)
@@ -341,7 +341,7 @@ cdef class Catalogue:
         return self.scan(seq, self.last_seq + 1, f)
 
     cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil:
-        """Return the first match in seq .. end - 1, 0: none."""
+        """Return the first match in seq .. end - 1, or 0 if there is none."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef Subject* subject
@@ -362,7 +362,7 @@ cdef class Catalogue:
         return 0
 
     cdef uint64_t next_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Return the first remembered match >= `seq` that is live; 0: none."""
+        """Return the first remembered match >= `seq` that is live, or 0 if there is none."""
         cdef size_t at = f.ahead_at
         if at and f.ahead[at - 1] >= seq:
             at = 0
@@ -372,7 +372,7 @@ cdef class Catalogue:
         return f.ahead[at] if at < f.n_ahead else 0
 
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Let `f` remember all matches >= `seq`; -1: too many, or not all can be found by their subjects."""
+        """Store all matches >= `seq` in `f`; return -1 if there are too many, or a subject's chain is broken."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef uint64_t* seqs = NULL
@@ -401,13 +401,13 @@ cdef class Catalogue:
         return 0
 
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil:
-        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count); -1: its chain is broken."""
+        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count); -1 for a broken chain."""
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
         cdef uint32_t i
         while seq >= from_seq:
             segment = index_find(&self.index, seq)
-            if segment == NULL:                     # a dropped one, in a compacted segment
+            if segment == NULL:                     # the segment of a dropped message was compacted away
                 seq = self.prev_of_id(seq, s.id)
                 if seq == 0:
                     return -1
@@ -426,7 +426,7 @@ cdef class Catalogue:
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the matches >= `from_seq` by their subjects; -1: examining each message is faster."""
+        """Count the matches >= `from_seq` by their subjects; return -1 if examining each message is faster."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef size_t i, n = 0
@@ -446,7 +446,7 @@ cdef class Catalogue:
         return result
 
     cdef uint64_t prev_of_filter(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq`, 0: none."""
+        """Return the last match <= `seq`, or 0 if there is none."""
         cdef Matches found
         cdef uint64_t last, best = 0
         cdef size_t i
@@ -463,7 +463,7 @@ cdef class Catalogue:
         return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq` among `limit` messages, 0: none; set `seq` to the next one, 0: none left."""
+        """Return the last match <= `seq` among `limit` messages, or 0; set `seq` to the next one to examine, or 0."""
         cdef Segment* s
         while limit:
             seq[0] = index_prev_live(&self.index, seq[0])
@@ -538,7 +538,7 @@ cdef class Catalogue:
         cdef uint64_t left, found
         if not s.first_stale:
             return
-        # Following the chain costs a jump per message of the subject, a scan a step per message of the stream.
+        # Following the chain costs a jump per message of the subject; a scan costs a step per message of the stream.
         if s.count <= 1 << 20 and s.count * s.count * 16 < self.msgs:
             left = s.count
             found = self.walk_back(s, &left)
@@ -558,7 +558,7 @@ cdef class Catalogue:
         s.last_stale = 0
 
     cdef uint64_t last_up_to(self, Subject* s, uint64_t up_to) noexcept nogil:
-        """Return the subject's last live sequence <= up_to, 0: none."""
+        """Return the subject's last live sequence <= up_to, or 0 if there is none."""
         cdef uint64_t seq
         cdef uint32_t step
         cdef Segment* segment
@@ -572,7 +572,7 @@ cdef class Catalogue:
             if step == 0:
                 return 0
             seq -= step
-        # The chain may end at a dropped message, or in a segment that is gone.
+        # The chain may end at a dropped message, or in a segment that was removed.
         if index_live(&self.index, seq) == NULL:
             return self.prev_of_id(seq, s.id)
         return seq
@@ -584,7 +584,7 @@ cdef class Catalogue:
         return remains or []
 
     def next_match(self, uint64_t from_seq, StoreFilter f not None) -> int:
-        """Return the sequence of the first live match >= `from_seq`, 0: none."""
+        """Return the sequence of the first live match >= `from_seq`, or 0 if there is none."""
         return self.next_seq(from_seq, f)
 
     def count_matching(self, uint64_t from_seq, StoreFilter f not None) -> int:
@@ -598,7 +598,7 @@ cdef class Catalogue:
     def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
         """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending.
 
-        None: there are more than `most`.
+        Returns None if there are more than `most`.
         """
         cdef uint64_t seq, up_to = up_to_seq or self.last_seq
         cdef uint64_t* lasts
@@ -630,11 +630,11 @@ cdef class Catalogue:
             free(found.items)
 
     def seq_at(self, int64_t ts) -> int:
-        """Return the first live sequence stored at or after `ts`; last_seq + 1 when there is none."""
+        """Return the first live sequence stored at or after `ts`, or last_seq + 1 if there is none."""
         return index_seq_at(&self.index, ts) or self.last_seq + 1
 
     cdef int check_counts(self) except -1:
-        """Assert the invariants that cost nothing to check; called for each commit and after recovery."""
+        """Assert the invariants that are cheap to check; called for each commit and after recovery."""
         assert self.first_seq <= self.last_seq + 1
         assert self.msgs <= self.last_seq + 1 - self.first_seq
         assert self.msgs or self.bytes == 0
@@ -645,11 +645,11 @@ cdef class Catalogue:
         return self.subjects.table.table.used
 
     def num_deleted(self) -> int:
-        """Return the number of sequences between first and last that hold no message."""
+        """Return the number of sequences between first and last without a message."""
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:
-        """Return the sequences between first and last without a message, after `after`; `limit` 0: all."""
+        """Return the sequences without a message between first and last, above `after`; a `limit` of 0 means all."""
         cdef uint64_t seq = max(self.first_seq, after + 1), found
         gaps = []
         if self.msgs == 0:

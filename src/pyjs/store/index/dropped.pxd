@@ -6,8 +6,8 @@ from pyjs.store.index.subject_trie cimport SubjectIndex
 from pyjs.store.index.subjects cimport SubjectTable
 
 cdef class DropLog:
-    """(sequence u64, length u32, subject) of each message dropped while `tracked`, without gaps."""
-    cdef public bint tracked            # the log is drained; otherwise drops are not logged
+    """Entries (sequence u64, length u32, subject), without gaps, of the messages dropped while `tracked`."""
+    cdef public bint tracked            # drops are logged, since a reader drains the log
     cdef char* data
     cdef size_t size                    # bytes; the reader sets it to 0
     cdef size_t room
@@ -15,7 +15,7 @@ cdef class DropLog:
     cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil
 
 cdef class Remains:
-    """Tables that no store uses any more."""
+    """Tables that are no longer used by any store."""
     cdef SeqIndex index
     cdef SubjectTable subjects
     cdef SubjectIndex* by_token

@@ -1,7 +1,7 @@
 """Dropped messages of a store: a log for consumers (`DropLog`), and memory to be freed in any thread (`Remains`).
 
 `DropLog`: consumers update num_pending from the messages dropped since the last drain. Without memory a drop is not
-logged. `Remains`: a million messages are a million allocations. A purge hands the store's tables over and returns at
+logged. `Remains`: a million messages are a million allocations. A purge hands over the store's tables and returns at
 once; `free` may run in any thread, after the jobs that read the segments have ended.
 
 Knows nothing of stores and files. Compiled: limits drop a message per publish (benchmarks/: JetStream rows), and it
@@ -77,6 +77,6 @@ cdef class Remains:
         subjects_free(&self.subjects)
 
     def free(self) -> None:
-        """Give the memory back, without the GIL."""
+        """Free the memory, without the GIL."""
         with nogil:
             self.free_all()

@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from pyjs.store.index.subjects cimport Subject, SubjectTable
 
 cdef class StoreFilter:
-    """A set of subject filters bound to one store; no filters match everything. Made by StreamStore.make_filter.
+    """A set of subject filters bound to one store; without filters it matches everything.
 
     Caches its results for recent subjects, and the sequences that a search ahead found.
     """
@@ -18,7 +18,7 @@ cdef class StoreFilter:
     cdef uint32_t* verdicts             # by the low bits of the subject id: generation * 2 + matches; NULL: none yet
 
     cdef uint64_t* ahead                # the matches from ahead_from to ahead_to, ascending; some may be removed
-    cdef size_t n_ahead, ahead_at       # those before ahead_at were returned
+    cdef size_t n_ahead, ahead_at       # items before ahead_at were returned
     cdef uint64_t ahead_from, ahead_to
     cdef uint64_t no_ahead_before       # below this sequence a search ahead finds too many matches
 

@@ -1,7 +1,7 @@
 """A set of subject filters over one store, with the cached results of its searches.
 
 The memory of one filter is bounded, however many subjects there are: ten thousand consumers may have one each. Knows
-nothing of the place of messages; catalogue.pyx searches.
+nothing of the position of messages; catalogue.pyx searches.
 
 Compiled: searches ask it per message (benchmarks/: pull 500).
 """

@@ -1,8 +1,8 @@
 """Searches in steps: the last sequence of each matching subject, and the number of matching messages.
 
 Both consider only messages that were stored when the search began. Messages removed meanwhile may be counted; `Count`
-says whether that happened. Memory is eight bytes a subject, sixteen during the sort; callers should limit the number
-of simultaneous searches of a large store.
+reports whether that happened. Memory is eight bytes a subject, sixteen during the sort; callers should limit the
+number of simultaneous searches of a large store.
 
 Compiled: a stream may have millions of subjects (benchmarks/hostile.py last-per-subject, filter-updates).
 """
@@ -48,7 +48,7 @@ cdef class LastSeqs:
         return self.seqs[0]
 
     def step(self, uint32_t limit) -> bool:
-        """Do the work of about `limit` subjects; returns whether it was the last. Raises MemoryError."""
+        """Do the work for about `limit` subjects; return whether this was the last step. Raises MemoryError."""
         if not self.walk.look(limit):
             return False
         if not self.walk.done:
@@ -82,7 +82,7 @@ cdef class LastSeqs:
                     qsort(&self.seqs[begin], CHUNK, sizeof(uint64_t), by_seq)
             limit -= 1
         if self.n == self.room:
-            self.walk.at = self.walk.end        # what came later has no message of before
+            self.walk.at = self.walk.end        # subjects added later have no older message
         return 0
 
     cdef int begin_merging(self) except -1:
@@ -95,7 +95,7 @@ cdef class LastSeqs:
                 if self.merged == NULL:
                     raise MemoryError
                 return 0
-        self.run = max(self.n, <size_t> CHUNK)  # one subject after the other, which is the usual thing
+        self.run = max(self.n, <size_t> CHUNK)  # subjects follow each other in the stream, as usual
         return 0
 
     cdef void merge(self, size_t limit) noexcept nogil:
@@ -156,9 +156,9 @@ cdef class Count:
 
     cdef SubjectWalk walk
     cdef readonly uint64_t up_to        # the newest of them
-    cdef readonly uint64_t msgs         # that match; when `step` has returned True
-    cdef uint64_t all_msgs              # of the store, then
-    cdef bint lost                      # the messages of a subject cannot be counted by its chain
+    cdef readonly uint64_t msgs         # matching messages, once `step` has returned True
+    cdef uint64_t all_msgs              # messages of the store at that time
+    cdef bint lost                      # the chain of a subject is broken, so its messages cannot be counted by it
 
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         self.walk = SubjectWalk(store, f)
@@ -166,7 +166,7 @@ cdef class Count:
         self.all_msgs = store.msgs
 
     def step(self, uint32_t limit) -> bool:
-        """Do the work of about `limit` subjects; returns whether it was the last. Raises MemoryError."""
+        """Do the work for about `limit` subjects; return whether this was the last step. Raises MemoryError."""
         cdef Catalogue store = self.walk.store
         cdef Subject* s
         cdef size_t newer
@@ -185,6 +185,6 @@ cdef class Count:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing was removed meanwhile: otherwise removed messages may be counted."""
+        """Whether no messages were removed meanwhile; otherwise removed messages may be counted."""
         cdef Catalogue store = self.walk.store
         return not self.lost and store.msgs - self.all_msgs == store.last_seq - self.up_to

@@ -21,17 +21,17 @@ cdef enum:
     ENTRY_EXTENDED = 2          # the record has term and index before the subject
     ENTRY_ERASED = 4            # its headers and payload were erased when the file was read
 
-cdef struct Local:              # a subject of a segment with mapped entries, which name it by its place
+cdef struct Local:              # a subject of a segment whose entries are in a map and name the subject by its row
     uint32_t id                 # in the store
-    uint32_t prev               # of the subject's first entry here: as Entry.prev, over segments
+    uint32_t prev               # of the subject's first entry here: like Entry.prev, but across segments
 
 cdef enum:
     CHUNK_BITS = 16             # a view of a compressed or encrypted segment is filled in chunks of 1 << CHUNK_BITS
 
 cdef struct Filled:             # of a view's memory
-    uint64_t begin, end         # these bytes are filled, whatever `chunks` says
+    uint64_t begin, end         # these bytes are filled, regardless of `chunks`
     uint64_t* chunks            # a bit for each filled chunk
-    uint64_t used               # number of the last read there (store/segment/view)
+    uint64_t used               # number of the last read in the view (store/segment/view)
 
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]
@@ -50,10 +50,10 @@ cdef struct Segment:
     const char* data            # file: the map or the view, NULL until something is read
     Filled* filled              # file: the filled bytes of `data`; NULL: all
     uint32_t encoding               # file: flags of its outer header; 0: plain
-    Local* locals               # file: `entries` is in the read-only map of an .idx file; NULL: it is ours
+    Local* locals               # file: `entries` is in the read-only map of an .idx file; NULL: it is our own memory
     uint32_t n_locals
     bint sealed
-    bint examined               # file: it was read because of damage; its live messages were whole
+    bint examined               # file: it was read because of damage; its live messages were intact
     bint in_memory              # `bodies` grows with `entries`
     bint roomy                  # file: it has wide gaps
     bint sparse                 # file: over half of it is dead: queued for compaction
@@ -70,10 +70,10 @@ cdef struct SeqIndex:
     size_t hot                  # segment of the last search
 
 # A wide gap inside a recovered segment is one entry with its length, followed by zeros on untouched pages: `size` is
-# the number of entries, `seq` and `flags` are 0. Of its entries only `live` is defined.
+# the number of entries; `seq` and `flags` are 0. Only `live` is defined for the other entries of the gap.
 
 cdef inline uint32_t gap_at(Entry* e) noexcept nogil:
-    """Return the length of the wide gap that begins here; 0: none."""
+    """Return the length of the wide gap that begins here, or 0 if there is none."""
     return e.size if e.flags == 0 and e.seq == 0 else 0
 
 cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:
@@ -89,11 +89,11 @@ cdef inline bint is_filled(Filled* f, uint64_t begin, uint64_t end) noexcept nog
     return True
 
 cdef inline uint32_t subject_of(Segment* s, uint32_t i) noexcept nogil:
-    """Return the id of the subject of entry i, which has a message."""
+    """Return the subject id of entry i, which has a message."""
     return s.entries[i].subject_id if s.locals == NULL else s.locals[s.entries[i].subject_id].id
 
 cdef inline uint32_t prev_of(Segment* s, uint32_t i) noexcept nogil:
-    """Return the distance from entry i to the previous message of its subject; 0: none, or too far."""
+    """Return the distance from entry i to the previous message of its subject, or 0 if there is none nearby."""
     cdef Entry* e = &s.entries[i]
     return e.prev if e.prev or s.locals == NULL else s.locals[e.subject_id].prev
 
@@ -106,7 +106,7 @@ cdef inline int by_seq(const void* a, const void* b) noexcept nogil:
     return (x > y) - (x < y)
 
 cdef inline Segment* index_last(SeqIndex* x) noexcept nogil:
-    """Return the segment with the highest sequences; NULL: there is none."""
+    """Return the segment with the highest sequences, or NULL if there is none."""
     return x.segments[x.n - 1] if x.n else NULL
 
 cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil

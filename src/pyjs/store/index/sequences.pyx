@@ -1,6 +1,6 @@
 """Sequences of one store: the place of each message, and whether it is live.
 
-Knows nothing of names of subjects, files or memory of bodies. Removing a message sets one bit; entries of sealed
+Knows nothing of subject names, files or memory of bodies. Removing a message sets one bit; entries of sealed
 segments never change, so they may be in a read-only map.
 
 Invariants: a segment covers the sequences base .. base + n - 1 without gaps (a sequence that never held a message is

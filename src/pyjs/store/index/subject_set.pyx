@@ -1,7 +1,7 @@
 """The subjects of one store: a table by name and id, and a trie of their tokens for searches by wildcards.
 
-Knows only the sequences in the table. The first search that needs the trie builds it in steps; it then stays. With
-few subjects each one is compared instead.
+Knows only the sequences in the table. The first search that needs the trie builds it in steps; it then stays. If
+there are few subjects, each one is compared instead.
 
 Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
@@ -18,7 +18,7 @@ from pyjs.store.index.subjects cimport (
 )
 
 cdef enum:
-    FEW_SUBJECTS = 1000         # are asked one by one
+    FEW_SUBJECTS = 1000         # up to so many are compared one by one
 
 
 cdef class SubjectSet:
@@ -49,7 +49,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int know_tokens(self, uint32_t more) noexcept nogil:
-        """Add `more` subject ids to the trie; 0: it is complete, 1: not yet, -1: no memory."""
+        """Add `more` subject ids to the trie; return 0 if it is then complete, 1 if not, -1 if memory is short."""
         cdef uint32_t id = self.known_tokens
         cdef Subject* s
         if self.by_token == NULL:
@@ -83,7 +83,7 @@ cdef class SubjectSet:
 
     # -- matches -----------------------------------------------------------------------------------------------
     cdef bint is_every(self, StoreFilter f) noexcept nogil:
-        """Return whether every subject matches, if that is known without a search."""
+        """Return whether the filter is known, without a search, to match every subject."""
         cdef size_t k
         if f.all:
             return True
@@ -95,7 +95,7 @@ cdef class SubjectSet:
         return False
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Add every matching subject once; -1: more than `out.max`, or no memory."""
+        """Add every matching subject once; return -1 if there are more than `out.max`, or memory is short."""
         cdef size_t k
         for k in range(f.n):
             if self.collect_pattern(f, k, out) != 0:
@@ -103,7 +103,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects; -1: too many match, or out of memory."""
+        """Set `out` to all matching subjects; return -1 if too many match, or memory is short."""
         out[0] = matches_up_to(self.table.table.used // 8 + FEW_SUBJECTS)
         if not self.is_every(f) and self.collect(f, out) == 0:
             return 0
@@ -112,7 +112,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects, in order of their ids; -1: no memory."""
+        """Set `out` to all matching subjects in order of their ids; return -1 if memory is short."""
         cdef uint32_t id
         cdef Subject* s
         cdef bint every
@@ -120,7 +120,7 @@ cdef class SubjectSet:
             return 0
         every = self.is_every(f)
         out.max = <size_t> -1
-        for id in range(self.table.n_ids):  # a large part of all: then their order of age is the better one
+        for id in range(self.table.n_ids):  # for a large part of all subjects the order of age is better
             s = subject_by_id(&self.table, id)
             if s != NULL and (every or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
                 free(out.items)
@@ -128,7 +128,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        """Add the subjects that match the pattern `k` and none before it."""
+        """Add the subjects that match pattern `k` but no earlier pattern."""
         cdef size_t at = out.n, kept = out.n
         if self.collect_one(f, k, out) != 0:
             return -1
@@ -142,7 +142,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        """Add the subjects that match the pattern `k`; -1: too many subjects or lookups for `out`, or no memory."""
+        """Add the subjects that match pattern `k`; return -1 if `out` allows no more, or memory is short."""
         cdef uint32_t id
         cdef Subject* s
         if not f.wild[k]:
@@ -168,7 +168,7 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Rebuild the table from the messages from `seq` on; `remains` takes the old one. -1: no memory."""
+        """Rebuild the table from the messages from `seq` on; move the old one to `remains`. -1: no memory."""
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s
@@ -191,7 +191,7 @@ cdef class SubjectSet:
             s.last = each
             each = index_next_live(index, each + 1)
         each = index_next_live(index, seq)
-        while each:                                         # only now, for nothing can fail any more
+        while each:                                         # last, because nothing can fail from here on
             segment = index_find(index, each)
             i = <uint32_t> (each - segment.base)
             old = subject_by_id(&self.table, segment.entries[i].subject_id)
@@ -205,6 +205,6 @@ cdef class SubjectSet:
         return 0
 
     cdef void hand_over(self, Remains remains) except *:
-        """Start with an empty table; `remains` takes the old one."""
+        """Move the table to `remains`, and start with an empty one."""
         remains.take_subjects(&self.table, &self.by_token)
         self.known_tokens = 0

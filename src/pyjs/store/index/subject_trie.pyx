@@ -1,11 +1,11 @@
 """A trie of the tokens of a store's subjects, for filters with wildcards.
 
-The first filter with wildcards over many subjects builds it; it then stays. A search costs as much as it has matches,
-independent of the number of subjects. A branch is a node where two subjects differ, or a token that they share; the
-rest of a subject alone below a branch is a leaf of eight bytes, whose tokens are read from the subject. Knows nothing
-of messages.
+The first filter with wildcards over many subjects builds it; it then stays. The cost of a search depends on the
+number of its matches, not of subjects. A branch is a node where two subjects differ, or a token that they share. If a
+branch has one subject below it, the rest of that subject is a leaf of eight bytes, whose tokens are read from the
+subject. Knows nothing of messages.
 
-Nothing here recurses: clients determine the depth of the trie.
+Nothing here is recursive: clients determine the depth of the trie.
 Compiled: a search takes a branch per token of each subject (benchmarks/: scaling, subjects).
 """
 from libc.stdint cimport uintptr_t
@@ -44,7 +44,7 @@ cdef int more_branches(SubjectIndex* x) noexcept nogil:
 
 
 cdef Branch* branch_new(SubjectIndex* x, Branch* parent, const char* token, size_t n) noexcept nogil:
-    """Return a branch that nothing leads to yet; NULL: no memory."""
+    """Return a branch without a parent link yet, or NULL if memory is short."""
     cdef Branch* b
     if x.free == 0 and more_branches(x) != 0:
         return NULL
@@ -67,7 +67,7 @@ cdef Branch* branch_new(SubjectIndex* x, Branch* parent, const char* token, size
 
 
 cdef void branch_free(SubjectIndex* x, Branch* b) noexcept nogil:
-    """Free a branch that nothing leads to any more."""
+    """Free a branch that no parent links to any more."""
     x.branches[b.number] = <Branch*> ((<uintptr_t> x.free << 1) | 1)
     x.free = b.number
     ref_free(&b.children)
@@ -100,7 +100,7 @@ cdef void subject_index_free(SubjectIndex* x) noexcept nogil:
 # -- children --------------------------------------------------------------------------------------------------
 
 cdef bint leads_to(SubjectIndex* x, Branch* b, uint32_t child, const char* token, size_t n) noexcept nogil:
-    """Whether `token` leads from `b` to this child."""
+    """Return whether `token` leads from `b` to this child."""
     cdef Subject* s
     cdef Branch* below
     if not child & LEAF:
@@ -112,7 +112,7 @@ cdef bint leads_to(SubjectIndex* x, Branch* b, uint32_t child, const char* token
 
 
 cdef uint32_t child_of(SubjectIndex* x, Branch* b, const char* token, size_t n, uint32_t* slot) noexcept nogil:
-    """Return the child that `token` leads to, and its slot; 0: there is none."""
+    """Return the child that `token` leads to, and its slot, or 0 if there is none."""
     cdef uint32_t tag = tag_of(token, n), child
     slot[0] = tag & b.children.mask
     child = ref_search(&b.children, tag, slot)
@@ -123,7 +123,7 @@ cdef uint32_t child_of(SubjectIndex* x, Branch* b, const char* token, size_t n, 
 
 
 cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
-    """Make `s` a child of `b`, or what ends there; none has the same token."""
+    """Add `s` as a child of `b`, or as the subject that ends there; no child has the same token."""
     cdef const char* token = s.name + b.begin
     if s.len + <uint32_t> 1 == b.begin:
         b.here = s.id + 1
@@ -132,7 +132,7 @@ cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
 
 
 cdef Branch* split(SubjectIndex* x, Branch* b, uint32_t slot, size_t n) noexcept nogil:
-    """Put a branch in the place of the leaf in `slot`, which goes below it; NULL: no memory, nothing was done."""
+    """Replace the leaf in `slot` by a branch with that leaf; return NULL, and change nothing, if memory is short."""
     cdef Subject* s = leaf(x, b.children.slots[slot].ref)
     cdef Branch* below = branch_new(x, b, s.name + b.begin, n)
     if below == NULL:
@@ -173,7 +173,7 @@ cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil:
             ref_remove(&b.children, slot)
             prune(x, b)
             return
-        if child == 0 or child & LEAF:              # it was never added
+        if child == 0 or child & LEAF:              # the subject was never added
             return
         b = x.branches[child]
     if b.here == s.id + 1:
@@ -182,7 +182,7 @@ cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil:
 
 
 cdef uint32_t only_leaf(Branch* b) noexcept nogil:
-    """Return the leaf that is all there is at and below `b`; 0: there is more, or nothing."""
+    """Return the only leaf at and below `b`, or 0 if there are more or none."""
     cdef uint32_t i
     if b.children.used == 0:
         return LEAF | (b.here - 1) if b.here else 0
@@ -195,7 +195,7 @@ cdef uint32_t only_leaf(Branch* b) noexcept nogil:
 
 
 cdef void prune(SubjectIndex* x, Branch* b) noexcept nogil:
-    """Give up `b` and the branches above it that only one subject is left of, or none."""
+    """Remove `b` and the branches above it while they have at most one subject left."""
     cdef Branch* parent
     cdef uint32_t only, slot
     ref_fit(&b.children)
@@ -233,7 +233,7 @@ cdef int matches_push(Matches* m, Subject* s) noexcept nogil:
 
 
 cdef uint32_t next_child(SubjectIndex* x, Branch* b, const char* token, size_t n, bint wild) noexcept nogil:
-    """Return the next child that a search for `token` goes to; 0: there are no more."""
+    """Return the next child that a search for `token` visits, or 0 if there are no more."""
     cdef uint32_t slot = 0
     if not wild:
         b.at += 1
@@ -285,7 +285,7 @@ cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n)
     cdef Branch* b = x.branches[0]
     cdef uint32_t slot
     cdef size_t size
-    while b.here == 0:                              # what ends here, others go on from: `>` is more than nothing
+    while b.here == 0:                              # a subject that ends here does not match: `>` needs a token
         if n == 1 and pattern[0] == c'>':
             return True
         size = token_size(pattern, n)

@@ -8,16 +8,16 @@ from pyjs.store.index.subjects cimport Subject
 cdef class SubjectWalk:
     cdef Catalogue store
     cdef StoreFilter wanted
-    cdef uint32_t* ids              # and generations, in pairs; NULL: all subjects, in the order of their ids
+    cdef uint32_t* ids              # ids and generations in pairs; NULL: all subjects, in the order of their ids
     cdef size_t room                # pairs
-    cdef readonly size_t total      # when the walk began; after `look`
+    cdef readonly size_t total      # number of subjects when the walk began; valid after `look`
     cdef size_t at, end
     cdef bint found_all
-    cdef size_t pattern_at          # the next pattern that `look` asks the index of subjects for
-    cdef size_t* broad              # the patterns that need too many looks there, for all subjects are compared with
+    cdef size_t pattern_at          # the next pattern that `look` searches in the index of subjects
+    cdef size_t* broad              # patterns with too many lookups: every subject is compared with them
     cdef size_t n_broad
-    cdef uint32_t looked_at, look_end       # ids that are still to be compared; at the end: those of before the walk
-    cdef uint8_t* known             # bits of the ids that an earlier pattern brought
+    cdef uint32_t looked_at, look_end       # ids left to compare; look_end: ids when the walk began
+    cdef uint8_t* known             # bits of the ids that an earlier pattern found
 
     cdef size_t collect(self, size_t k) except 0
     cdef bint matches_broad(self, Subject* s) noexcept nogil

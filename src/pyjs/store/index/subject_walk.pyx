@@ -1,8 +1,8 @@
 """The subjects that match a filter, found and returned in steps while the store changes.
 
-Each pattern asks the index of subjects, for a bounded number of lookups. A pattern that needs more is broad: `look`
-compares every subject with it, some in each call. The walk stores ids and generations, not subjects: a subject that
-loses its last message is left out. Knows nothing of its callers.
+Each pattern is searched in the index of subjects, with a bounded number of lookups. A pattern that needs more is
+broad: `look` compares every subject with it, some in each call. The walk stores ids and generations, not subjects, so
+a subject that loses its last message is left out. Knows nothing of its callers.
 
 Compiled: a stream may have millions of subjects (benchmarks/: scaling, subjects).
 """
@@ -14,7 +14,7 @@ from pyjs.store.index.subject_trie cimport Matches, matches_up_to
 from pyjs.store.index.subjects cimport SubjectTable, subject_by_id, subject_matches
 
 cdef enum:
-    LOOKS = 8192                # of one pattern in the index: a cache miss each, half a millisecond
+    LOOKS = 8192                # lookups of one pattern in the index: a cache miss each, half a millisecond
 
 
 cdef class SubjectWalk:
@@ -38,7 +38,7 @@ cdef class SubjectWalk:
         free(self.known)
 
     def look(self, size_t limit) -> bool:
-        """Examine about `limit` more subjects; return whether all matches are known. Call it until then; then `take`.
+        """Examine about `limit` more subjects; return whether all matches are known. Repeat until True, then `take`.
 
         Raises MemoryError.
         """
@@ -84,7 +84,7 @@ cdef class SubjectWalk:
         return False
 
     cdef int remember(self, Subject* s) except -1:
-        """Add a subject, once; one that came after the walk began is left out."""
+        """Add a subject, unless it is known or was created after the walk began."""
         cdef uint8_t bit = 1 << (s.id & 7)
         if s.id >= self.look_end or self.known[s.id >> 3] & bit:
             return 0
@@ -103,7 +103,7 @@ cdef class SubjectWalk:
             count -= 1
 
     def take(self, size_t count) -> dict:
-        """Return name and number of messages of the next `count` subjects, without removed ones."""
+        """Return name -> number of messages for the next `count` subjects, without removed subjects."""
         cdef dict counts = {}
         cdef Subject* s
         while count:
@@ -115,7 +115,7 @@ cdef class SubjectWalk:
         return counts
 
     cdef Subject* next(self) noexcept nogil:
-        """Return the next subject with live messages; NULL: there is none."""
+        """Return the next subject with live messages, or NULL if there is none."""
         cdef SubjectTable* t = &self.store.subjects.table
         cdef Subject* s
         cdef uint32_t id
@@ -129,5 +129,5 @@ cdef class SubjectWalk:
 
     @property
     def done(self) -> bool:
-        """Whether all subjects were returned."""
+        """Whether all subjects have been returned."""
         return self.at >= self.end

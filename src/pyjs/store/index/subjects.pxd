@@ -4,25 +4,25 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from pyjs.base.ref_table cimport RefTable
 
 cdef enum:
-    UNIT_BITS = 17              # of a reference: place in its chunk, in units of 8 bytes
+    UNIT_BITS = 17              # position of a reference in its chunk, in units of 8 bytes
     UNIT_MASK = 131071
 
-cdef struct Subject:            # its address changes when another one is added
+cdef struct Subject:            # its address changes when another subject is added
     uint64_t count              # live messages, >= 1 while the subject is in the table
     uint64_t first              # sequence of its first live message, unless first_stale: then a lower bound
     uint64_t last               # sequence of its last live message, unless last_stale: then an upper bound
-    uint32_t id                 # used again after the subject's last message was removed
+    uint32_t id                 # reused after the subject's last message was removed
     uint32_t gen                # never used again: distinguishes the owners of a reused id; 0: removed
     uint16_t len
     char first_stale
     char last_stale
-    char[4] name                # and on, after the struct; a zero byte ends it
+    char[4] name                # extends beyond the struct, with a zero byte at its end
 
 cdef struct Chunk:              # memory for subjects, filled from start to end
-    char* base                  # NULL: freed, the number may be used again
+    char* base                  # NULL: freed, the number may be reused
     uint32_t size
     uint32_t used
-    uint32_t live               # bytes of the subjects that are not removed
+    uint32_t live               # bytes of the subjects that were not removed
 
 cdef struct SubjectTable:
     RefTable table              # name -> reference of the subject
@@ -30,7 +30,7 @@ cdef struct SubjectTable:
     Chunk* chunks
     uint32_t n_chunks
     size_t chunks_room
-    uint32_t filling            # number of the chunk that new subjects go to
+    uint32_t filling            # number of the chunk for new subjects
     uint64_t live               # bytes of all live blocks
     uint32_t n_ids              # ids ever used
     size_t ids_room
@@ -41,7 +41,7 @@ cdef void subjects_init(SubjectTable* t) noexcept nogil
 cdef void subjects_free(SubjectTable* t) noexcept nogil
 cdef void subjects_clear(SubjectTable* t) noexcept nogil            # no subjects left; generations go on
 cdef Subject* subjects_find(SubjectTable* t, const char* name, size_t n) noexcept nogil     # NULL: absent
-# The subject, created with count 0 if absent; NULL: no memory. Invalidates all other Subject pointers.
+# Return the subject, created with count 0 if absent; NULL: no memory. Invalidates all other Subject pointers.
 cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept nogil
 cdef void subjects_remove(SubjectTable* t, Subject* s) noexcept nogil
 cdef bint subject_matches(const char* pattern, size_t pn, const char* subject, size_t sn) noexcept nogil
@@ -50,5 +50,5 @@ cdef inline Subject* subject_at(SubjectTable* t, uint32_t ref) noexcept nogil:
     return <Subject*> (t.chunks[ref >> UNIT_BITS].base + ((ref & UNIT_MASK) << 3))
 
 cdef inline Subject* subject_by_id(SubjectTable* t, uint32_t id) noexcept nogil:
-    """Return the subject with this id, which is below n_ids; NULL: it is free."""
+    """Return the subject with this id, which must be below n_ids, or NULL if the id is free."""
     return NULL if t.refs[id] >> 31 else subject_at(t, t.refs[id])

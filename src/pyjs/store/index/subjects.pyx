@@ -1,12 +1,12 @@
 """The subjects of one store.
 
-Knows nothing of files, records or consumers. Each subject with live messages has a small id (used again after the
-subject is removed) and a generation (never used again), so that a filter can cache its result per id. First and last
+Knows nothing of files, records or consumers. Each subject with live messages has a small id (reused after the
+subject is removed) and a generation (never reused), so that a filter can cache its result per id. First and last
 are maintained lazily: dropping the first or last message of a subject only marks it stale; the next query searches.
 
 A stream may have millions of subjects, so each is one block of 40 bytes plus its name. Blocks are written to chunks
-one after another; 31 bits address one. A chunk without a live block is freed. A new chunk takes the blocks of chunks
-that are less than a quarter live. Blocks therefore move, but only while a subject is added.
+one after another; 31 bits address a block. A chunk without a live block is freed. A new chunk takes over the blocks
+of chunks that are less than a quarter live. So blocks move, but only while a subject is added.
 
 Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
@@ -18,14 +18,14 @@ from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_sea
 from pyjs.base.table cimport table_hash
 
 cdef enum:
-    CHUNK_MIN = 256             # a new chunk is as large as all live blocks together, up to
-    CHUNK_MAX = 1 << 20         # as far as a reference reaches
+    CHUNK_MIN = 256             # a new chunk is as large as all live blocks together, but at most CHUNK_MAX
+    CHUNK_MAX = 1 << 20         # the reach of a reference
     CHUNKS_MAX = 1 << 14
     FIRST_USED = 8              # no reference is 0
     NAME_MAX = 65535
     GENERATIONS = 0x7fffffff
     NO_ID = 0x7fffffff
-cdef uint32_t FREE = 0x80000000u        # in `refs`: not in use; the id below it is the next free one
+cdef uint32_t FREE = 0x80000000u        # in `refs`: not in use; the lower bits are the next free id
 
 
 cdef void subjects_init(SubjectTable* t) noexcept nogil:
@@ -60,7 +60,7 @@ cdef inline uint32_t tag_of(const char* name, size_t n) noexcept nogil:
 
 
 cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
-    """Return a free chunk number; -1: none, or no memory."""
+    """Return a free chunk number, or -1 if there is none or memory is short."""
     cdef uint32_t i
     for i in range(t.n_chunks):
         if t.chunks[i].base == NULL:
@@ -73,7 +73,7 @@ cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
 
 
 cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
-    """Start a chunk with room for at least `n` bytes, and move the blocks of sparse chunks to it; -1: no memory."""
+    """Start a chunk with room for at least `n` bytes; move the blocks of sparse chunks to it. -1: no memory."""
     cdef uint32_t size = CHUNK_MIN, i
     cdef int number = number_for_chunk(t)
     cdef Chunk* c
@@ -95,7 +95,7 @@ cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
 
 
 cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
-    """Move the live blocks of a chunk to the current one, which has room, and free it."""
+    """Move the live blocks of a chunk to the current chunk, which has room, and free the chunk."""
     cdef Chunk* c = &t.chunks[number]
     cdef Chunk* to = &t.chunks[t.filling]
     cdef uint32_t at = FIRST_USED, slot, tag, ref, size
@@ -121,7 +121,7 @@ cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
 
 
 cdef bint more_ids(SubjectTable* t) noexcept nogil:
-    """Make room for more ids; return False without memory."""
+    """Make room for more ids; return False if memory is short."""
     return t.n_ids + 1 < NO_ID and grow_by_half(<void**> &t.refs, &t.ids_room, t.n_ids + 1, sizeof(uint32_t)) == 0
 
 
@@ -178,7 +178,7 @@ cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept
 
 
 cdef uint32_t take_id(SubjectTable* t) noexcept nogil:
-    """Return a free id; there is one, or room for it."""
+    """Return a free id; the caller has made room for one."""
     cdef uint32_t id = t.free_id
     if id == NO_ID:
         id = t.n_ids

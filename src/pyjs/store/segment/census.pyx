@@ -1,6 +1,6 @@
 """The live messages of one segment, given the removals of the whole stream.
 
-For the check of stored files, which reads one segment after another and keeps none. An open store has its index
+Used by the check of stored files, which reads one segment after another and keeps none. An open store has its index
 instead (store/index/sequences).
 
 Knows no files. Compiled: a check examines every entry of a store (benchmarks/store_start.py has such stores).
@@ -45,14 +45,14 @@ def sorted_seqs(bytes seqs) -> bytes:
 
 
 def next_named(bytes seqs, uint64_t seq) -> int:
-    """Return the first of sorted sequences that is >= `seq`; 0: none."""
+    """Return the first sequence >= `seq` in the sorted `seqs`, or 0 if there is none."""
     cdef size_t n = len(seqs) // 8
     cdef size_t at = place_of(<const uint64_t*> <const char*> seqs, n, seq)
     return (<const uint64_t*> <const char*> seqs)[at] if at < n else 0
 
 
 cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogil:
-    """Return the first place with a sequence >= `seq`."""
+    """Return the first position with a sequence >= `seq`."""
     cdef size_t low = 0, high = n, middle
     while low < high:
         middle = (low + high) >> 1
@@ -98,9 +98,9 @@ cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
 
 
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:
-    """Return (messages, bytes of their subjects and bodies, with headers, first sequence, overwritten ones).
+    """Return (messages, bytes of subjects and bodies, messages with headers, first sequence, erased sequences).
 
-    Messages below `floor` and in the sorted `removed` are not live. The fifth value lists the messages that are
+    Messages below `floor` or in the sorted `removed` are not live. The fifth value lists the messages that were
     erased without a record of their removal.
     """
     cdef const uint64_t* seqs = <const uint64_t*> <const char*> removed

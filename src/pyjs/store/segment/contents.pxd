@@ -8,11 +8,11 @@ cdef enum:
 
 cdef uint64_t ERASED_BIT        # set in the removal of an erased message
 
-cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to it by its place
+cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to it by its position
     uint32_t count              # messages
-    uint32_t first              # place of its first entry
+    uint32_t first              # position of its first entry
     uint32_t last
-    uint32_t name_at            # in the names
+    uint32_t name_at            # offset in the names
     uint32_t name_size
     uint32_t spare
 
@@ -28,7 +28,7 @@ cdef class SegmentContents:
     cdef readonly int64_t last_ts       # of the last message or STATE record; 0: none
     cdef readonly uint32_t messages, with_headers
     cdef readonly uint64_t message_bytes        # subjects, headers and payloads
-    cdef Entry* entries                 # subject_id is a place in `subjects`, prev stays inside the segment
+    cdef Entry* entries                 # subject_id is a position in `subjects`; prev stays within the segment
     cdef bint borrowed                  # `entries` belongs to another object
     cdef object source                  # that object: the map of an index file; None: none
     cdef bint erased                    # from an index file: some messages are erased
@@ -48,7 +48,7 @@ cdef class SegmentContents:
     cdef readonly dict mended           # offset -> bytes of a record with one corrected byte
     cdef readonly uint64_t lost_bytes
     cdef readonly bint end_damaged      # the last record is damaged
-    cdef readonly size_t meta_at, meta_size     # place of the last META record's body; 0: there is none
+    cdef readonly size_t meta_at, meta_size     # offset of the last META record's body; 0: there is none
 
     cdef void own_entries(self) except *
     cdef Entry* add_entry(self) noexcept nogil

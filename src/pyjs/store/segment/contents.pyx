@@ -1,8 +1,8 @@
 """The contents of one segment file: its tables, and how they grow.
 
-They depend on the file alone, so an index file can hold them (store/segment/index_file): removed messages still have
-entries, and subjects have ids of this segment. A sequence without a message has the time of the message or STATE
-record before it in the file; 0: none.
+They depend only on the file, so an index file can hold them (store/segment/index_file): removed messages still have
+entries, and subjects have ids of this segment. A sequence without a message has the time of the previous message or
+STATE record in the file; 0: none.
 
 Knows nothing of records and files. Compiled: a start after a kill creates an entry for each record of the open
 segment (benchmarks/store_start.py).
@@ -14,7 +14,7 @@ from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport copy_sparse
 
 cdef enum:
-    WIDE_GAP = 64               # entries; a wider gap takes no memory
+    WIDE_GAP = 64               # entries; wider gaps take no memory
 ERASED_BIT = <uint64_t> 1 << 63
 
 
@@ -48,7 +48,7 @@ cdef class SegmentContents:
         return &self.entries[self.n - 1]
 
     cdef int add_gap(self, uint64_t before) noexcept nogil:
-        """Add dead entries up to, excluding, the sequence `before`."""
+        """Add dead entries up to, but excluding, the sequence `before`."""
         cdef uint64_t first = self.base_seq + self.n
         cdef Entry* e
         if before > first + WIDE_GAP:           # one entry with the length of the gap, then zeros on untouched pages
@@ -68,13 +68,13 @@ cdef class SegmentContents:
         return 0
 
     cdef int reserve_entries(self, size_t n) noexcept nogil:
-        """Make room for `n` entries; -1: no memory."""
+        """Make room for `n` entries; return -1 if memory is short."""
         if self.sparse:
             return self.grow_sparse(<uint32_t> n)
         return grow(<void**> &self.entries, &self.room, (n + 63) & ~<size_t> 63, sizeof(Entry))
 
     cdef int grow_sparse(self, uint32_t n) noexcept nogil:
-        """Make room for `n` entries, with zeros after the existing ones; pages of zeros are not touched."""
+        """Make room for `n` entries, with zeros after the existing ones, without touching pages of zeros."""
         cdef Entry* more
         cdef size_t room
         if self.sparse and n <= self.room:
@@ -90,7 +90,7 @@ cdef class SegmentContents:
 
     # -- subjects and removals ---------------------------------------------------------------------------------
     cdef uint32_t add_subject(self, const char* name, uint32_t size) noexcept nogil:
-        """Add a row for a new subject; return its place, NO_PLACE: no memory."""
+        """Add a row for a new subject; return its position, or NO_PLACE if memory is short."""
         cdef SubjectRow* row
         if self.reserve(self.n_subjects + 1, self.names_size + size, 0) != 0:
             return NO_PLACE
@@ -123,7 +123,7 @@ cdef class SegmentContents:
         self.message_bytes += e.subject_len + e.size
 
     cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil:
-        """Make room for that many of each; -1: no memory."""
+        """Make room for that many of each; return -1 if memory is short."""
         if grow(<void**> &self.subjects, &self.subjects_room, n_subjects, sizeof(SubjectRow)) != 0 \
                 or grow(<void**> &self.names, &self.names_room, names_size, 1) != 0:
             return -1

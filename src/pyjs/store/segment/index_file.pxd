@@ -35,7 +35,7 @@ cdef packed struct IndexHeader:
     uint64_t spare
 
 cdef class FullSegment:
-    """A segment without further appends, whose index file another thread writes.
+    """A segment without further appends; another thread writes its index file.
 
     The entries belong to the store, which does not change or free them until the sync of this object ends.
     """
@@ -46,7 +46,7 @@ cdef class FullSegment:
     cdef uint64_t base_seq, incarnation, end, chain, floor
     cdef readonly uint32_t number
     cdef bint sealed
-    cdef Entry* entries                 # NULL: some are dead, read the file
+    cdef Entry* entries                 # NULL: some are dead, so the file must be read
     cdef uint32_t n
     cdef uint64_t* removals
     cdef uint32_t n_removals

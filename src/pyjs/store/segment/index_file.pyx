@@ -4,14 +4,14 @@
 
 Little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is a cache: all
 of it is also in the segment. If it is missing, damaged or does not match the segment, the segment is read instead. It
-matches if stream and base sequence are those of the segment's header, and the segment has the same size and the same
+matches if stream and base sequence are those in the segment's header, and the segment has the same size and the same
 checksum of the last record, which covers all records by the chain; the FOOTER of a sealed segment must agree too.
 
 In an encrypted stream the whole index is encrypted, after an outer header, and read into memory:
 
     file   = "PYJSIDX\n"  1 u32  algorithm u32  nonce (16)  index, encrypted
 
-Knows nothing of stores. The thread that syncs a sealed segment writes it, or a stop.
+Knows nothing of stores. It is written by the thread that syncs a sealed segment, or by a stop.
 Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
@@ -40,17 +40,17 @@ from pyjs.store.crypt.keys import BLOCK_SIZES
 
 
 cdef enum:
-    BUFFER_SIZE = 65536         # for the parts around the entries
+    BUFFER_SIZE = 65536         # bytes for the parts before and after the entries
     BUFFER_KEPT_MAX = 4194304
     OUTER_SIZE = 32             # of the header of an encrypted file
-    SMALL_ENTRIES = 16          # of an index that goes to the common file (store/format/tail_file)
-    SMALL_SIZE = 2048           # bytes of it
+    SMALL_ENTRIES = 16          # maximum of an index that goes to the common file (store/format/tail_file)
+    SMALL_SIZE = 2048           # maximum size of such an index in bytes
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
-cdef list spare_buffers = []    # at most one: fresh pages for each segment cost more than filling them
+cdef list spare_buffers = []    # at most one: fresh pages for each segment would cost more than filling them
 
 
 class IndexUnusable(PyjsError):
-    """The index file is missing or unusable; `ordinary`: the disk has no fault."""
+    """The index file is missing or unusable; `ordinary` means that the disk has no fault."""
 
     def __init__(self, reason, ordinary=False) -> None:
         super().__init__(reason)
@@ -78,7 +78,7 @@ cdef size_t encoded_size(SegmentContents c) noexcept nogil:
 
 
 cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
-    """Write the index file to `out`; the entries may already be in place."""
+    """Write the index file to `out`; the entries may be there already."""
     cdef IndexHeader h
     cdef char* p = out + INDEX_HEADER_SIZE
     cdef uint64_t checksum
@@ -111,7 +111,7 @@ cpdef SegmentContents decode_index(data):
     """Return the contents in an index file. The entries stay in `data`, which the contents keep alive.
 
     Raises:
-        IndexUnusable: it is damaged, or of another version.
+        IndexUnusable: the file is damaged, or of another version.
     """
     cdef IndexHeader h
     cdef size_t size = 0
@@ -154,7 +154,7 @@ cdef void copy_parts(SegmentContents c, IndexHeader* h, const char* p) except *:
 
 
 cdef bint consistent(SegmentContents c) except *:
-    """Whether entries and subjects are valid: a start uses their numbers without checks."""
+    """Return whether entries and subjects are valid, since a start uses their numbers without checks."""
     cdef SubjectRow* rows = <SubjectRow*> calloc(c.n_subjects + 1, sizeof(SubjectRow))
     cdef SubjectRow* row
     cdef uint32_t i, messages = 0, with_headers = 0
@@ -185,7 +185,7 @@ cdef bint consistent(SegmentContents c) except *:
 
 
 cdef inline bint follows(SegmentContents c, SubjectRow* rows, uint32_t i) noexcept nogil:
-    """Whether entry i is consistent with the entries before it, counted in `rows`; if so, count it too."""
+    """Return whether entry i is consistent with the entries before it, counted in `rows`; if so, count it too."""
     cdef Entry* e = &c.entries[i]
     cdef SubjectRow* row
     if e.seq != c.base_seq + i:
@@ -220,10 +220,10 @@ def encrypted(data, key) -> bytes:
 
 
 def decrypted(data, key):
-    """Return the plain index in a file; a plain file as it is.
+    """Return the plain index in a file, decrypted if necessary.
 
     Raises:
-        IndexUnusable: it is encrypted with another key.
+        IndexUnusable: the file is encrypted with another key.
     """
     algorithm = int.from_bytes(data[12:16], "little")
     if len(data) < OUTER_SIZE or algorithm == 0:
@@ -235,9 +235,9 @@ def decrypted(data, key):
 
 
 def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
-    """Return the contents of the segment `path` with the plain image `image`, from its index file.
+    """Return the contents of the segment `path`, whose plain image is `image`, from its index file.
 
-    `stored` is the index file, if it was stored in the common file of its account.
+    `stored` is the index file, if it was stored in the common file of the account.
 
     Raises:
         IndexUnusable: the caller must read the segment.
@@ -284,7 +284,7 @@ def map_whole(disk, str path) -> object:
 
 
 def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
-    """Return whether the index `c` matches its segment: `head` is the header, `tail` the last bytes in `c`."""
+    """Return whether the index `c` matches its segment with the header `head` and the last bytes `tail`."""
     cdef SegmentHeader header
     cdef RecordHeader footer
     cdef uint64_t[6] summary
@@ -314,9 +314,9 @@ def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes ta
 
 
 def store_index(disk, str path, data) -> None:
-    """Write an index file; an incomplete one is recognized by its checksum. Raises OSError.
+    """Write an index file. Raises OSError. Its checksum shows an incomplete file.
 
-    An existing file of that name is removed, not overwritten: it may be mapped.
+    An existing file of that name is removed, not overwritten, since it may be mapped.
     """
     try:
         disk.unlink(path)
@@ -327,9 +327,9 @@ def store_index(disk, str path, data) -> None:
 
 
 def small_index(FullSegment f not None):
-    """Return the index file of a small segment, without reading its file; None: too large, or the file is needed.
+    """Return the index file of a small segment without reading its file, or None if it is too large or must be read.
 
-    In the thread of the store.
+    Call it in the thread of the store.
     """
     cdef SegmentContents c
     cdef Entry[SMALL_ENTRIES] room
@@ -347,7 +347,7 @@ def small_index(FullSegment f not None):
 
 
 cdef object unset_buffer(size_t size):
-    """Return a buffer of `size` bytes whose pages are touched only when they are filled, without the GIL."""
+    """Return a buffer of `size` bytes whose pages are first touched when they are filled, without the GIL."""
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
@@ -355,8 +355,8 @@ def index_segment(disk, FullSegment f not None) -> None:
     """Write the index file of a segment; for any thread.
 
     Raises:
-        IndexUnusable: the segment is damaged, or another stream's: the next start must read it.
-        OSError, ValueError, CorruptRecord, UnknownFormat, Locked: it cannot be read.
+        IndexUnusable: the segment is damaged, or belongs to another stream: the next start must read it.
+        OSError, ValueError, CorruptRecord, UnknownFormat, Locked: the segment cannot be read.
     """
     cdef SegmentContents c
     cdef size_t size = 0
@@ -377,7 +377,7 @@ def index_segment(disk, FullSegment f not None) -> None:
     data = memoryview(buffer)[:size]
     store_index(disk, index_path(f.path), data if f.key is None else encrypted(data, f.key))
     if len(buffer) <= BUFFER_KEPT_MAX and not spare_buffers:
-        spare_buffers.append(buffer)        # itself: a view of a view of it would grow by one each time
+        spare_buffers.append(buffer)        # the buffer itself: a view of a view of it would grow by one each time
 
 
 def whole_image(disk, str path, key):
@@ -390,7 +390,7 @@ def whole_image(disk, str path, key):
 
 
 def index_segments(disk, segments) -> list:
-    """Write the index files of segments; return the errors, which only cost time at the next start."""
+    """Write the index files of segments; return the errors, whose only effect is a slower next start."""
     problems = []
     for segment in segments:
         try:
@@ -402,13 +402,13 @@ def index_segments(disk, segments) -> list:
 
 cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object retired, Segment* s, bint footer,
                               uint64_t chain, bint whole):
-    """Return the data for the index file of `s`; `whole`: the file has every record that the store knows."""
+    """Return the data for the index file of `s`; `whole` means that the file has every record known to the store."""
     cdef FullSegment f = FullSegment()
     f.catalogue, f.retired = catalogue, retired
     f.path, f.key = files.path_of(s.number), files.key
     f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, files.incarnation, footer
     f.end, f.chain, f.floor = s.end, chain, s.floor
-    # A dead entry may have no message in the file, and its subject id may be another subject's by now.
+    # A dead entry may have no message in the file, and its subject id may belong to another subject by now.
     if whole and s.n and s.live == s.n:
         f.entries, f.n = s.entries, s.n
         f.removals, f.n_removals = s.removed, s.n_removed
@@ -417,9 +417,9 @@ cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object re
 
 cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room):
-        """Return the contents of the segment mapped at `file`: from the entries if possible, otherwise by a scan.
+        """Return the contents of the segment mapped at `file`, from the entries if possible, otherwise by a scan.
 
-        The entries are copied to `room`, their place in the index file; it must live as long as the contents.
+        The entries are copied to `room`, their position in the index file, which must live as long as the contents.
         """
         cdef SegmentContents c
         cdef int failed
@@ -443,9 +443,9 @@ cdef class FullSegment:
         return c
 
     cdef int fill(self, SegmentContents c, const char* file) noexcept nogil:
-        """Fill `c` from the entries; reads only one record of each subject from the file, for its name.
+        """Fill `c` from the entries; read only one record of each subject from the file, for its name.
 
-        If `file` is NULL, the names come from the store; then only in the store's thread.
+        If `file` is NULL, the names come from the store; this is allowed only in the store's thread.
         """
         cdef SubjectTable* table = &self.catalogue.subjects.table
         cdef uint32_t* places
@@ -492,7 +492,7 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that afterwards writes the index files of newly sealed segments; they are only a cache."""
+    """A SyncJob that afterwards writes the index files of newly sealed segments; these are only a cache."""
 
     def __init__(self, disk, files, directory, mark, sealed) -> None:
         super().__init__(disk, files, directory, mark)
@@ -500,7 +500,7 @@ class SegmentSync(SyncJob):
         self.problems = []              # errors of writing index files
 
     def __call__(self):
-        """Sync; return the error of the first call that failed, None: all is durable."""
+        """Sync; return the error of the first call that failed, or None if everything is durable."""
         error = super().__call__()
         if error is None:
             self.problems = index_segments(self.disk, self.sealed)

@@ -18,7 +18,7 @@ from pyjs.store.segment.scan import last_meta
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
-HEAD_SIZE = 1 << 20  # bytes of a segment within which the unencrypted META record ends
+HEAD_SIZE = 1 << 20  # bytes at the start of a segment that contain the unencrypted META record
 
 
 def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> bytes:
@@ -29,7 +29,7 @@ def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> byte
 
     Raises:
         Locked: the key is unknown.
-        CorruptRecord, UnknownFormat, OSError: it cannot be read.
+        CorruptRecord, UnknownFormat, OSError: the segment cannot be read.
     """
     with closing(disk, disk.open_read_only(path)) as fd:
         head = disk.read_at(fd, HEAD_SIZE, 0)

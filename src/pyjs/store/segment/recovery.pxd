@@ -5,7 +5,7 @@ from pyjs.store.segment.contents cimport SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 cdef class RecoveredSegment:
-    """One segment file as a start found it."""
+    """One segment file in the state that a start found."""
     cdef SegmentContents contents
     cdef bint ended                     # it is complete, although it may have no FOOTER
     cdef uint32_t encoding                  # flags of its outer header
@@ -29,10 +29,10 @@ cdef class Recovery:
     cdef list ends                      # (path, end, next sequence) of segments that end without a footer
     cdef object sync_error              # of a file that could not be synced: no later sync counts
     cdef bint state_due                 # no file records the last used sequence: a STATE record is needed
-    cdef bint end_damaged               # the last record of the last file is damaged
+    cdef bint end_damaged               # no file records the last used sequence, so a STATE record is needed
     cdef bint marked                    # that file is known to be complete
     cdef uint64_t cut                   # number of messages that may be missing at its end
-    cdef uint64_t shift                 # where the image begins in it, unless it is compressed
+    cdef uint64_t shift                 # offset of the image in it, unless it is compressed
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *
     cdef RecoveredSegment take(self, SegmentContents c, image, uint64_t size, bint ended, uint64_t indexed)

@@ -2,10 +2,10 @@
 
 The contents of a segment come from its index file if it matches, otherwise from a scan of its records: after a clean
 stop no record is read, after a kill those of the open segment. Both give the same contents (store/segment/scan). A
-segment whose index file is missing or unusable is scanned and gets a new one. A damaged segment has none, so that
-every start finds and reports the damage.
+segment whose index file is missing or unusable is scanned and gets a new one. A damaged segment gets no index file,
+so that every start finds and reports the damage.
 
-An index file also shows losses: it names the messages of a missing segment, or of an end that was cut off.
+An index file also shows losses: it names the messages of a missing segment, or of an end that was truncated.
 
 `steps` yields the segments, which the store adopts; after the last one the Recovery has the losses, the removals and
 the next sequence. Knows nothing of stores.
@@ -36,7 +36,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 def is_segment(str name) -> bool:
-    """Whether a file name is that of a segment; other files are not the server's."""
+    """Return whether a file name is that of a segment; the server does not touch other files."""
     digits = name[:-4]
     return (name.endswith(".seg") and digits.isascii() and digits.isdigit()
             and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
@@ -44,10 +44,10 @@ def is_segment(str name) -> bool:
 
 def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t next_seq, sure=False,
                 image=None):
-    """Return the contents of the segment `path` by a scan; None: its header is damaged and cannot be rebuilt.
+    """Return the contents of the segment `path` by a scan, or None if its header is damaged and cannot be rebuilt.
 
-    `data` are the bytes of `image`, which maps them to the file; None: the file is plain. With `sure` the header is
-    known to have had `number`, `incarnation` and `next_seq`: then records after damaged ones at the start are taken.
+    `data` are the bytes of `image`, which maps them to the file; no image means a plain file. `sure` means that the
+    header is known to have had `number`, `incarnation` and `next_seq`: records after damage at the start then count.
 
     Raises:
         UnknownFormat: another version wrote it.
@@ -97,7 +97,7 @@ cdef class Recovery:
         self.damaged_paths = []
 
     def steps(self):
-        """Yield each segment of the directory, oldest first, as a RecoveredSegment; None: a step without one.
+        """Yield each segment of the directory, oldest first, as a RecoveredSegment; yields None after other steps.
 
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
@@ -131,17 +131,17 @@ cdef class Recovery:
                     names.append(f"{stem}.idx")
 
     def _has_stored(self, path) -> bool:
-        """Whether the index file of a segment was stored in the common file of its account."""
+        """Return whether the index file of a segment was stored in the common file of the account."""
         stored = self.stored_tail
         return stored is not None and f"{stored[0]:08d}.seg" == path.rpartition("/")[2]
 
     def _keep_tail(self, path) -> None:
-        """Write the stored index file as a file of its own: its segment changed, and the index shows the loss."""
+        """Write the stored index file as a separate file: its segment changed, and the index shows the loss."""
         (_, data), self.stored_tail = self.stored_tail, None
         store_index(self.files.disk, index_path(path), data)
 
     def _read_segment(self, path, number, last):
-        """Return one file as a RecoveredSegment; None: it was set aside."""
+        """Return one file as a RecoveredSegment, or None if it was set aside."""
         cdef SegmentContents c, known = None
         cdef bint restored = False
         self.next_number = max(self.next_number, number + 1)
@@ -173,7 +173,7 @@ cdef class Recovery:
         if c.number != number:
             self.files.log.warn(f"{path} says that it is number {c.number}: it was renamed, and its name counts")
             c.number = number
-        ended = image.marked and c.end == size and not last    # encrypted: each start begins another without a footer
+        ended = image.marked and c.end == size and not last    # encrypted: each start begins a new one
         if not indexed:
             self.scanned.append(number)
             restored = known is not None and self._restore_end(c, known)
@@ -183,7 +183,7 @@ cdef class Recovery:
         self.cut = 0 if indexed or restored or ended or c.sealed \
             else max(<uint64_t> size, self.segment_size) // (RECORD_SIZE_MIN + 1)
         if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
-            self.cut = 0                # its footer is all that it lost
+            self.cut = 0                # only its footer is lost
         if not (last or c.sealed or c.problems or ended):
             self.ends.append((path, c.end, c.base_seq + c.n))
         return self.take(c, image, size, ended, c.end if indexed else 0)
@@ -202,9 +202,9 @@ cdef class Recovery:
         return found
 
     def _contents_in(self, path, number, image):
-        """Return the contents of a segment, those of its index file, and whether the first come from the index file.
+        """Return the contents of a segment, those in its index file, and whether the former come from the latter.
 
-        None for the first: the header is damaged and cannot be rebuilt. None for the second: no index file.
+        The first is None if the header is damaged and cannot be rebuilt, the second if there is no index file.
         """
         cdef SegmentContents c, known
         if image.problem:
@@ -218,7 +218,7 @@ cdef class Recovery:
         return c, known, False
 
     def _from_index(self, path, image):
-        """Return the contents from the index file; None: the segment must be read."""
+        """Return the contents from the index file, or None if the segment must be read."""
         if self._has_stored(path):
             try:
                 stored = self.stored_tail[1]
@@ -236,9 +236,9 @@ cdef class Recovery:
         return None
 
     def _from_records(self, path, number, image, SegmentContents known=None):
-        """Return the contents by a scan; None: the header is damaged and cannot be rebuilt.
+        """Return the contents by a scan, or None if the header is damaged and cannot be rebuilt.
 
-        `known` are the contents of its index file, which has the fields of the header.
+        `known` is the contents of its index file, which has the fields of the header.
         """
         next_seq = self.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(True), number, self.files.incarnation, next_seq, known is not None,
@@ -266,7 +266,7 @@ cdef class Recovery:
             self.files.log.warn(f"{index_path(path)} cannot be written: {error}")
 
     def _witness(self, path):
-        """Return the contents of a whole index file of this stream, whatever its segment is; None: none."""
+        """Return the contents of any intact index file of this stream at `path`, or None."""
         cdef SegmentContents known
         try:
             known = decode_index(decrypted(map_whole(self.files.disk, path), self.files.key))
@@ -277,7 +277,7 @@ cdef class Recovery:
         return known if known.incarnation == self.files.incarnation else None
 
     def _miss_segment(self, path) -> None:
-        """Note an index file without its segment: a regular removal removes the index file first."""
+        """Note an index file without its segment: a regular removal would remove the index file first."""
         cdef SegmentContents known = self._witness(path)
         if known is None or known.base_seq <= self.last_seq:
             remove_file(self.files.disk, self.files.log, path)
@@ -296,7 +296,7 @@ cdef class Recovery:
         self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, what))
 
     def _restore_end(self, SegmentContents c, SegmentContents known) -> bool:
-        """Count the missing end of an open segment, which its index file shows, as lost."""
+        """Count as lost the missing end of an open segment, which its index file shows."""
         if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number \
                 or not begins_alike(known, c):
             return False
@@ -307,11 +307,11 @@ cdef class Recovery:
         if c.add_gap(known.base_seq + known.n) != 0:
             raise MemoryError
         c.end_damaged = False
-        self.state_due = True         # nothing in the file says how far the sequences went
+        self.state_due = True         # nothing in the file shows the last used sequence
         return True
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *:
-        """Count the messages from entry `start` on as lost, and keep removals that only their segment recorded."""
+        """Count the messages from entry `start` on as lost; keep the removals recorded only in their segment."""
         cdef uint32_t i
         for i in range(start, known.n):
             if known.entries[i].flags & ENTRY_MSG:

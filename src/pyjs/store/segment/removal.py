@@ -1,6 +1,6 @@
 """Removal of retired segments, as a job for any thread.
 
-Knows nothing of their contents: records that make them superfluous are durable before the job runs.
+Knows nothing of their contents: the records that make them superfluous are durable before the job runs.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class SegmentRemoval:
         self._paths = paths
 
     def __call__(self) -> OSError | None:
-        """Remove them with their index files; return the error (some may come back), None: durably removed."""
+        """Remove them with their index files; return None if that is durable, otherwise the error."""
         for path in self._paths:
             remove_file(self._disk, self._log, index_path(path))
             try:
                 self._disk.unlink(path)
             except FileNotFoundError:
-                pass  # it could not even be created
+                pass  # the file may not even have been created
             except OSError as error:
                 self._log.warn(f"{path} could not be removed: {error}")
         try:

@@ -7,7 +7,7 @@ from pyjs.store.segment.contents cimport SegmentContents
 cdef class SegmentRewrite:
     """A job that compacts one segment, for any thread; it uses only files.
 
-    It has the state of the segment when the job was created; the caller decides at the end whether that still holds.
+    It has the state of the segment at the creation of the job; the caller decides at the end whether it still holds.
     """
     cdef object disk
     cdef readonly str path              # of the segment; the new file is beside it, see `new_path`
@@ -17,16 +17,16 @@ cdef class SegmentRewrite:
     cdef readonly uint32_t encoding         # of the new file: flags of its outer header
     cdef uint32_t codec                 # compression of the new file
     cdef object key                     # keys.StreamKey of the stream; None: not encrypted
-    cdef readonly bint written          # the new file is whole and durable
+    cdef readonly bint written          # the new file is complete and durable
     cdef readonly SegmentContents contents      # of the new file
     cdef uint64_t incarnation, base, first, last        # sequences: base of the old segment, first and last live one
     cdef uint64_t floor
     cdef int64_t last_ts
     cdef bytes meta
     cdef uint64_t* dead                 # of the old segment, a bit for each sequence from `base` on
-    cdef uint64_t* removed              # removals of other segments' messages, which stay recorded here
+    cdef uint64_t* removed              # removals of other segments' messages, which must stay recorded here
     cdef uint32_t n_removed
-    # Of the work only:
+    # Only for the work:
     cdef char* out
     cdef size_t size, room
     cdef uint64_t chain
@@ -41,5 +41,5 @@ cdef class SegmentRewrite:
 
 cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta,
                                object key, uint32_t codec)
-# Returns the segment that replaces `old` in the index; NULL: no memory, or the new file lacks a live message.
+# Return the segment that replaces `old` in the index; NULL: no memory, or the new file lacks a live message.
 cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil

@@ -1,9 +1,9 @@
 """Compaction of one sealed segment: writes its live messages to a new file.
 
 The job reads and checks a segment that is over half dead, and writes a new file beside it: metadata, live messages,
-removals that other segments still need, first_seq and time. The new file is synced, and renamed over the old one when
-the removals of its dead messages are durable. Invariant: one whole file exists at every moment. A damaged segment is
-left as it is.
+removals that other segments still need, first_seq and time. The new file is synced, and renamed over the old one once
+the removals of its dead messages are durable. Invariant: one complete file exists at every moment. A damaged segment
+is left unchanged.
 
 Knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without the GIL.
 Compiled: it copies and seals every live record (benchmarks/store_start.py reads its files).
@@ -167,7 +167,7 @@ cdef class SegmentRewrite:
         return failed
 
     cdef int put_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil:
-        """Add a record of another kind than MSG."""
+        """Add a record of a kind other than MSG."""
         cdef RecordHeader h
         memset(&h, 0, sizeof(h))
         h.length = <uint32_t> (RECORD_SIZE_MIN + n)

@@ -9,11 +9,11 @@ cdef class SegmentScan:
     """One scan of one segment file; use it once."""
     cdef SegmentContents c              # the result
     cdef uint64_t shift                 # offset of the image in its file: writes are torn at sectors of the file
-    cdef bint unread                    # the end of the file is unreadable: that is not a torn write
+    cdef bint unread                    # the end of the file is unreadable, which is not a torn write
     cdef const char* p
     cdef size_t size
     cdef size_t effort                  # bytes that may still be hashed to find records after damage
-    cdef int mends                      # records in which a damaged byte was looked for
+    cdef int mends                      # number of records searched for a damaged byte
     cdef uint64_t bad_before            # pages of maps that could not be read before
     cdef Table by_name                  # name -> place of the subject + 1
     cdef uint32_t latest                # place of the subject of the last message
@@ -24,8 +24,8 @@ cdef class SegmentScan:
     cdef bint torn                      # the last damage was a hole: what comes next may be the rest of a batch
     cdef uint64_t torn_seq              # of the last message of such a rest
     cdef bint begun_adrift              # the header was damaged
-    cdef bint adrift                    # damage took the checksum that the next record is chained to
-    cdef size_t after_damage            # bytes before the next record were unreadable: of so many messages at most
+    cdef bint adrift                    # damage destroyed the checksum from which the next record continues
+    cdef size_t after_damage            # unreadable bytes before the next record: they limit the lost messages
 
     cdef SegmentContents whole(self, const char* p, size_t size)
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size)
@@ -51,9 +51,9 @@ cdef class SegmentScan:
     cdef size_t cut_at(self, size_t used) noexcept nogil
     cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil
 
-# Whether a subject can stand in a protocol line.
+# Return whether a subject can be in a protocol line.
 cdef bint sendable(const char* subject, size_t n) noexcept nogil
 
-# Rebuilds a damaged header from the first whole record; -1: there is none.
+# Rebuild a damaged header from the first intact record; return -1 if there is none.
 cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
                      uint64_t next_seq) except -2

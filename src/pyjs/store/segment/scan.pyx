@@ -3,8 +3,8 @@
 If a record does not fit, there are three cases:
 
 - Only its checksum is damaged: the next record continues the computed one, and nothing is lost.
-- A record that fits follows later: the bytes between are damage; the scan continues with that record.
-- No record that fits follows: the last write was torn and never acknowledged. A complete record there is damage.
+- A later record fits: the bytes in between are damage; the scan continues with that record.
+- No later record fits: the last write was torn and never acknowledged. A complete record there is damage.
 
 A batch whose last message is missing at the end was cut short too: none of it counts. Nor does any of a batch with a
 hole, sectors of zeros that a power loss left where a page was not written, whose other pages were.
@@ -34,10 +34,10 @@ cdef extern from "string.h" nogil:
 cdef enum:
     GAP_MAX = 2097152           # sequences of one segment without a message; more are damage
     EFFORT_PART = 64            # times the file's size: bytes that are hashed to find records after damage
-    EFFORT_EACH = 512           # after that: longer records are not searched any more
-    MENDS_MAX = 16              # records of a file in which a damaged byte is looked for
+    EFFORT_EACH = 512           # longer records are not searched after that
+    MENDS_MAX = 16              # records of a file that are searched for a damaged byte
     PAGE_SIZE = 4096
-    SECTOR_SIZE = 512           # writes are cut at sectors by a power loss, at pages by a kill
+    SECTOR_SIZE = 512           # a power loss tears writes at sectors, a kill at pages
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no record has a higher sequence
 
 
@@ -60,7 +60,7 @@ def scan_segment(bytes data) -> SegmentContents:
 
 
 def last_meta(bytes data) -> bytes:
-    """Return the body of the last META record of a segment file, b"": none. The file's header may be damaged."""
+    """Return the body of the last META record of a segment file, or b"". The file's header may be damaged."""
     cdef SegmentContents c
     cdef SegmentHeader header
     cdef RecordHeader first
@@ -97,7 +97,7 @@ cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t
 
 
 cdef bint sendable(const char* subject, size_t n) noexcept nogil:
-    """Whether a subject can be in a protocol line: only separators are refused.
+    """Return whether a subject can be in a protocol line: only separators are refused.
 
     The rule is that of wire/parser: every subject that a client can publish to must be readable again.
     """
@@ -146,14 +146,14 @@ cdef class SegmentScan:
         return self.without_batch(header) if self.batch_at and not c.sealed else c
 
     cdef SegmentContents without_batch(self, SegmentHeader* header):
-        """Scan again without the batch at the end: its last message is missing, so none of it was acknowledged."""
+        """Scan again without the batch at the end: its last message is missing, so it was not acknowledged."""
         cdef SegmentScan scan = SegmentScan()
         cdef size_t end = end_of_bytes(self.p, self.batch_at, self.size)
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.parts = self.parts
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
         scan.behind(header, self.p, self.batch_at)
-        if self.c.end_damaged:          # the missing message may have been acknowledged: no sequence is used again
+        if self.c.end_damaged:          # the missing message may be acknowledged: its sequence must not be reused
             scan.c.end_damaged = True
             scan.c.lost.append((scan.c.base_seq + scan.c.n, self.c.base_seq + self.c.n - 1))
             scan.c.lost_bytes += end - self.batch_at
@@ -244,7 +244,7 @@ cdef class SegmentScan:
         return h.flags & FLAG_UNFINISHED or memmem(headers, h.header_len, b"\nNats-Batch-Id:", 15) != NULL
 
     cdef bint accept(self, size_t at) noexcept nogil:
-        """Whether the record at `at` fits; the chain then continues with its checksum."""
+        """Return whether the record at `at` fits; if so, the chain continues with its checksum."""
         cdef const char* p = self.p + at
         cdef size_t left = self.size - at
         cdef RecordHeader h
@@ -270,9 +270,9 @@ cdef class SegmentScan:
         return False
 
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
-        """Take a record of removals with one damaged byte, after correcting it.
+        """Accept a record of removals with one damaged byte, after correcting it.
 
-        1: taken; 0: it is not such a record; -1: no memory. Check and checksum, 96 bits, prove the correction.
+        Return 1 if accepted, 0 if it is no such record, -1 without memory. 96 bits of checksums prove the correction.
         """
         cdef char[MEND_SIZE_MAX] record
         cdef RecordHeader h
@@ -292,7 +292,7 @@ cdef class SegmentScan:
         return 1 if self.take(at, record) == 0 else -1
 
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Whether length and sequence of an erased message, which no checksum proves, fit the next record."""
+        """Return whether length and sequence of an erased message, which no checksum proves, fit the next record."""
         cdef size_t behind = at + h.length, end
         cdef RecordHeader after
         if not plausible(self.p + behind, self.size - behind):
@@ -325,7 +325,7 @@ cdef class SegmentScan:
         self.c.end_damaged = True         # its sequence field may be the damage
 
     cdef bint is_cut_in_checksum(self, size_t at, size_t length, size_t end) noexcept nogil:
-        """Whether a write was torn at `end`, within the checksum of a record that is right up to there."""
+        """Return whether a write was torn at `end`, within the checksum of a record that is valid up to there."""
         cdef size_t begin = at + length - CHECKSUM_SIZE
         cdef uint64_t computed
         cdef bint sound = True
@@ -335,10 +335,10 @@ cdef class SegmentScan:
         return memcmp(&computed, self.p + begin, end - begin) == 0
 
     cdef size_t cut_at(self, size_t used) noexcept nogil:
-        """Return where a write was torn whose last byte that is not zero is before `used`; 0: it is damage.
+        """Return the offset at which a write was torn whose last nonzero byte is before `used`, or 0 if it is damage.
 
-        A power loss tears a write at a sector, a kill at a page. The written bytes may end with zeros of their own:
-        these reach up to the page, followed by the zeros of reserved space.
+        A power loss tears a write at a sector, a kill at a page. The written bytes may themselves end with zeros,
+        which reach up to the page and are followed by the zeros of reserved space.
         """
         cdef size_t page = (used + self.shift + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE - self.shift
         if (used + self.shift) % SECTOR_SIZE == 0:
@@ -350,9 +350,9 @@ cdef class SegmentScan:
             self.c.problems.append((at, size, what.decode()))
 
     cdef size_t resync(self, size_t at) noexcept nogil:
-        """Return the next offset of a record that continues the checksum before it, or whose check is right; 0: none.
+        """Return the offset of the next record with a valid checksum or check, or 0 if there is none.
 
-        The work is limited: a client may have sent bytes that look like long records everywhere.
+        The work is limited, since a client may have sent bytes that look like long records everywhere.
         """
         cdef uint64_t before = 0
         cdef uint32_t length = 0
@@ -371,7 +371,7 @@ cdef class SegmentScan:
 
     # -- contents of records -----------------------------------------------------------------------------------
     cdef int take(self, size_t at, const char* record) noexcept nogil:
-        """Take the record at `at`; `record` are its bytes, in place or a corrected copy."""
+        """Read the record at `at`; `record` are its bytes, in place or a corrected copy."""
         cdef RecordHeader h
         cdef uint64_t[2] state
         cdef int failed = 0
@@ -416,7 +416,7 @@ cdef class SegmentScan:
             return -1
         for i in range(n):
             memcpy(&seq, record + RECORD_HEADER_SIZE + i * 8, 8)
-            if seq > h.seq:             # of a message that was still to come
+            if seq > h.seq:             # the removal of a later message
                 self.report(at, h.length, b"the removal of a later sequence: not believed")
                 return 0
             self.c.removals[self.c.n_removals + i] = seq | ERASED_BIT if h.flags & FLAG_ERASED else seq
@@ -456,14 +456,14 @@ cdef class SegmentScan:
         return 0
 
     cdef bint follows(self, uint64_t before) noexcept nogil:
-        """Whether the next entry can have the sequence `before`: the gaps of a segment have a common limit."""
+        """Return whether the next entry can have the sequence `before`: the gaps of a segment have a common limit."""
         cdef uint64_t expected = self.c.base_seq + self.c.n
         if before > SEQ_MAX:
             return False
         return before <= expected or before - expected + (self.c.n - self.c.messages) < GAP_MAX
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
-        """Add dead entries up to, excluding, the sequence `before`: they hold no message, or were lost."""
+        """Add dead entries, without messages or lost, up to, but excluding, the sequence `before`."""
         cdef uint64_t first = self.c.base_seq + self.c.n
         if self.after_damage and first < before:
             with gil:
@@ -472,7 +472,7 @@ cdef class SegmentScan:
         return self.c.add_gap(before)
 
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil:
-        """Return the place of the subject's row, added if absent; NO_PLACE: no memory."""
+        """Return the position of the subject's row, added if absent, or NO_PLACE if memory is short."""
         cdef SubjectRow* row
         cdef uint32_t place
         if self.c.n_subjects:

@@ -7,7 +7,7 @@ import errno
 from pyjs.base.disk import SHORTAGES
 from pyjs.store.open_files import OpenFiles
 
-# A file that could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
+# A file could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
 UNOPENED = (*SHORTAGES, errno.EACCES)
 
 

@@ -5,9 +5,9 @@ from pyjs.store.index.sequences cimport Filled
 
 cdef class ViewCache:
     """The views of all streams of a node, under one limit of bytes."""
-    cdef public uint64_t held_max   # bytes filled in, at most
-    cdef readonly uint64_t held     # bytes filled in
-    # Address of each View -> None; in front those that were not used for long. A view that goes leaves.
+    cdef public uint64_t held_max   # maximum of filled bytes
+    cdef readonly uint64_t held     # filled bytes
+    # Address of each View -> None, least recently used first. A freed view leaves it.
     cdef dict views
     cdef uint64_t reads             # number of records read in views
 
@@ -15,18 +15,18 @@ cdef class ViewCache:
     cdef bint is_over(self)
 
 cdef inline void note_use(ViewCache cache, Filled* filled) noexcept nogil:
-    """Note that a record of the view was read, so that the view is not freed soon."""
+    """Note a read in the view, so that it is not freed soon."""
     cache.reads += 1
     filled.used = cache.reads
 
 cdef class View:
-    """The image of a segment in memory of our own. Readers that point into it keep it alive."""
+    """The image of a segment in private memory. Readers that point into it keep it alive."""
     cdef ViewCache cache
     cdef object owner               # a weak reference to the SegmentMaps
     cdef uint32_t number            # of the segment
     cdef uint64_t held              # bytes that were filled in
-    cdef uint64_t looked_at         # `reads` at the last look of make_room
-    cdef object room                # an mmap that nobody closes
+    cdef uint64_t looked_at         # `reads` at the last check by make_room
+    cdef object room                # an mmap that is never closed
     cdef char* memory               # of `room`
     cdef readonly uint64_t size
     cdef Filled filled

@@ -1,14 +1,14 @@
 """View: memory with the plain image of one segment file, filled where it is read.
 
-A compressed or encrypted segment cannot be mapped. Its records are read from memory of the image's size. A read fills
-the chunk of 64 KiB of its record: the image (store/format/image) decrypts or decompresses it, and a bit marks it as
-filled. Writes to the open segment are copied here too, if the view holds its end.
+A compressed or encrypted segment cannot be mapped, so its records are read from memory of the image's size. A read
+fills the chunk of 64 KiB of its record: the image (store/format/image) decrypts or decompresses it, and a bit marks
+it as filled. Writes to the open segment are copied here too, if the view holds its end.
 
-A chunk with unreadable or damaged places has no bit: every read in it comes through here, and records outside those
-places are served.
+A chunk with unreadable or damaged places has no bit, so every read in it comes through here, and records outside
+those places are served.
 
-All views of a node share one limit of bytes, that of their ViewCache. The least recently used views are freed first,
-by their owner; noting a use costs one store (`used`).
+All views of a node share one limit of bytes, set in their ViewCache. The least recently used views are freed first,
+by their owner; noting a use costs one store instruction (`used`).
 
 Knows nothing of records. Compiled: the message path reads records here as in a map (benchmarks/, JetStream rows with
 `key`).
@@ -22,10 +22,10 @@ from libc.string cimport memcpy
 from pyjs.store.index.sequences cimport CHUNK_BITS
 
 cdef enum:
-    CHUNK_SIZE = 65536          # 1 << CHUNK_BITS; that of compressed files
+    CHUNK_SIZE = 65536          # 1 << CHUNK_BITS; also the chunk size of compressed files
     VIEWS_MAX = 1024            # each is a map of a segment's size, and a process may have 65,530
-    READS_KEPT = 4              # a reader is done with a record before that many others were read
-# Bytes filled in, of all streams: 1,024 places that are read at the same time, or eight segments of 8 MiB that were
+    READS_KEPT = 4              # a reader has finished with a record before that many others are read
+# Filled bytes of all streams: 1,024 places that are read at the same time, or eight segments of 8 MiB that were
 # read from end to end. Reading a freed view again costs 0.2 ms: a map and a chunk.
 HELD_MAX = 64 << 20
 
@@ -41,7 +41,7 @@ cdef class ViewCache:
         return len(self.views)
 
     cdef int make_room(self) except -1:
-        """Free views until the rest is within the limit; first those not used since the last such check."""
+        """Free views until the rest is within the limit, first those not used since the last such check."""
         cdef View view
         cdef size_t address, left = 2 * len(self.views)
         while self.is_over() and left:
@@ -93,15 +93,15 @@ cdef class View:
         return self.cache.make_room() if self.cache.is_over() else 0
 
     cdef int give_up(self) except -1:
-        """Let the owner forget this view."""
+        """Make the owner forget this view."""
         owner = self.owner()
         if owner is not None:
             owner.drop_map(self.number)
-        self.leave()                    # whatever the owner knows of it
+        self.leave()                    # even if the owner does not know it
         return 0
 
     cdef void leave(self) noexcept:
-        """Leave the cache: the owner has forgotten this view."""
+        """Leave the cache, after the owner has forgotten this view."""
         self.cache.views.pop(<size_t> <void*> self, None)
         self.cache.held -= self.held
         self.held = 0
@@ -109,7 +109,7 @@ cdef class View:
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:
         """Fill the bytes begin..end. Return 0, or 1 if some of them cannot be read.
 
-        The file is open as `fd`; its image has `limit` bytes now.
+        The file is open as `fd`; its image currently has `limit` bytes.
         """
         cdef uint64_t chunk
         limit = min(limit, self.size)
@@ -132,11 +132,11 @@ cdef class View:
         if holes:
             begin = read_to
         elif f.begin <= begin < f.end:
-            begin = f.end               # of the last chunk, which grows, a part is there
+            begin = f.end               # a part of the last chunk, which grows, is already filled
         if begin < end:
             data, more = self.image.read_around(begin, end - begin)
             memcpy(self.memory + begin, <const char*> data, min(<uint64_t> len(data), end - begin))
-            if <uint64_t> len(data) < end - begin:      # the file was cut
+            if <uint64_t> len(data) < end - begin:      # the file was truncated
                 more = [*more, (begin + len(data), end)]
             holes = holes + more
             self.count(end - begin)

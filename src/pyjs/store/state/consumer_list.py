@@ -3,9 +3,9 @@
     consumers.a = consumers.b = entry*          entry = MARK | envelope of store/format/meta
 
 The generation of an envelope is the number of its entry; numbers are consecutive. The first entry of a file is its
-head, with the number of entries that were written together with it. An entry that is damaged in one copy is taken
+head, with the number of entries that were written together with it. An entry that is damaged in one copy is read
 from the other; its mark finds the next entry. Bytes that do not fit at the end of both copies are an append that a
-kill interrupted, and no client was told of it. A number that neither copy has is damage: it may have been a consumer.
+kill interrupted before the client got an answer. A number missing in both copies is damage: it may be a consumer.
 
 A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old one. Of
 two copies with different heads, the one with the higher number counts.
@@ -40,7 +40,7 @@ LIVE, REMOVED, UNKNOWN = range(3)  # owner of a directory: a consumer, a deleted
 
 @dataclass(eq=False, slots=True)
 class Listed:
-    """A consumer of the list."""
+    """A consumer in the list."""
 
     name: str
     ident: int  # number of the entry that created it
@@ -49,13 +49,13 @@ class Listed:
     state: bytes | None  # its first snapshot; None: that entry is lost
 
     def values(self) -> dict[str, Any]:
-        """Return the entry that creates it."""
+        """Return the entry that creates the consumer."""
         return put_values(self.name, self.ident, self.created_ns, self.config, self.state)
 
 
 @dataclass(eq=False, slots=True)
 class Problem:
-    """One damaged place of a copy."""
+    """One damaged place in a copy."""
 
     path: str
     at: int
@@ -68,14 +68,14 @@ class Problem:
 
 @dataclass(eq=False, slots=True)
 class Copy:
-    """The whole entries of one copy."""
+    """The intact entries of one copy."""
 
     path: str
     entries: dict[int, dict[str, Any]] = field(default_factory=dict)  # by number, in the order of the file
     problems: list[Problem] = field(default_factory=list)
     size: int = 0
     is_absent: bool = False
-    ends_damaged: bool = False  # damaged bytes follow the last whole entry
+    ends_damaged: bool = False  # damaged bytes follow the last intact entry
 
     @property
     def last(self) -> int:
@@ -85,7 +85,7 @@ class Copy:
 
 @dataclass(eq=False, slots=True)
 class ConsumerList:
-    """Both copies merged."""
+    """The merged copies of a list."""
 
     live: dict[str, Listed] = field(default_factory=dict)
     dropped: set[tuple[str, int]] = field(default_factory=set)  # name and ident
@@ -94,8 +94,8 @@ class ConsumerList:
     size: int = 0  # bytes of a copy that has all of them
     gaps: list[tuple[int, int]] = field(default_factory=list)  # ranges of numbers that no copy has
     problems: list[Problem] = field(default_factory=list)
-    clean: bool = True  # both copies are equal and whole
-    sealed: bool = True  # with a key: every entry is encrypted
+    clean: bool = True  # both copies are equal and intact
+    sealed: bool = True  # in an encrypted stream: every entry is encrypted
 
 
 def list_paths(directory: str) -> list[str]:
@@ -106,7 +106,7 @@ def list_paths(directory: str) -> list[str]:
 def put_values(
     name: str, ident: int, created_ns: int, config: dict[str, Any], state: bytes | None
 ) -> dict[str, Any]:
-    """Return an entry that creates a consumer; without `state`, one that updates it."""
+    """Return an entry that creates a consumer, or updates it if there is no `state`."""
     values = {"op": PUT, "name": name, "id": ident, "created_ns": created_ns, "config": config}
     return values if state is None else values | {"state": state}
 
@@ -129,7 +129,7 @@ class Owners:
         self._dropped = {state_name(*each) for each in found.dropped}
 
     def owner_of(self, name: str) -> int:
-        """Return LIVE, REMOVED, or UNKNOWN: no entry names the directory `name`."""
+        """Return LIVE or REMOVED, or UNKNOWN if no entry names the directory `name`."""
         escaped, _, digits = name.rpartition(".")
         ident = int(digits) if digits.isdecimal() and len(digits) < IDENT_DIGITS_MAX else 0
         live = self._live.get(escaped, 0)
@@ -153,7 +153,7 @@ def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None
 def load_list(
     disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
 ) -> ConsumerList:
-    """Return the list of a stream; of each copy only the bytes before its end in `ends`.
+    """Return the list of a stream; `ends` limits the bytes read from each copy.
 
     Raises:
         UnknownFormat: another version wrote an entry.
@@ -173,14 +173,14 @@ def load_list(
             found.append((path, error))
     errors = [data for _, data in found if isinstance(data, OSError)]
     if all(data == b"" or isinstance(data, FileNotFoundError) for _, data in found):
-        return ConsumerList()  # they may have been about to be begun
+        return ConsumerList()  # they may have been about to be created
     if len(errors) == len(found):
         raise next(error for error in errors if not isinstance(error, FileNotFoundError))
     return read_list(found, opener)
 
 
 def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> ConsumerList:
-    """Merge copies, given with their paths. Raises UnknownFormat; Locked."""
+    """Merge copies, given with their paths. Raises UnknownFormat, Locked."""
     opener.saw_plain = False
     copies: list[Copy] = []
     same: bytes | None = None
@@ -199,7 +199,7 @@ def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> C
 
 
 def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
-    """Return the whole entries of a file and its damaged places."""
+    """Return the intact entries of a file and its damaged places."""
     copy = Copy(path, size=len(data))
     before, *pieces = data.split(MARK)
     at = len(before)
@@ -217,7 +217,7 @@ def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
 
 
 def _read_piece(copy: Copy, piece: bytes, at: int, is_last: bool, opener: Opener) -> Problem | None:
-    """Add the entry whose mark is at `at`; return its damage, None: it is whole."""
+    """Add the entry whose mark is at `at`; return its damage, or None if it is intact."""
     size = min(envelope_size(piece) or len(piece), len(piece))
     try:
         number, values = decode(piece[:size], KIND_CONSUMER, copy.path, opener)
@@ -232,7 +232,7 @@ def _read_piece(copy: Copy, piece: bytes, at: int, is_last: bool, opener: Opener
 
 
 def _checked(path: str, number: int, values: dict[str, Any]) -> dict[str, Any]:
-    """Return `values`. Raises CorruptRecord: they are not a valid entry."""
+    """Return `values`. Raises CorruptRecord if they are not a valid entry."""
     op = values.get("op")
     fits = 0 < number < NUMBER_MAX
     if op == HEAD:
@@ -271,14 +271,14 @@ def _merged(copies: list[Copy]) -> ConsumerList:
             found.problems.append(Problem(copy.path, copy.size, f"it lacks {missing} entries", True))
         found.clean = found.clean and not copy.problems and not missing
     if all(each.torn for each in found.problems) and {copy.last for copy in copies} == {found.last}:
-        found.problems = []  # an unfinished creation was never confirmed
+        found.problems = []  # an unfinished creation was never acknowledged
     return found
 
 
 def _take_entries(found: ConsumerList, base: int, entries: dict[int, dict[str, Any]]) -> None:
     """Apply entries in the order of their numbers."""
     due = base if base else min(entries, default=0)
-    if entries and not base:  # the head is lost, and perhaps what followed it
+    if entries and not base:  # the head is lost, and perhaps the entries after it
         found.gaps.append((0, due - 1))
     for number in sorted(entries):
         values = entries[number]

@@ -5,13 +5,13 @@ A generation g is two files that begin with the same envelope of store/format/me
     snap.<g> = envelope
     log.<g>  = envelope entry*          entry = size u32 | 0 u32 | checksum u64 | delta
 
-little-endian. The checksum is XXH64 of size and delta with the checksum of the entry before as seed; the first
-entry's seed is the envelope's checksum. One damaged byte therefore always leaves a whole snapshot. An entry that does
+little-endian. The checksum is XXH64 of size and delta with the previous entry's checksum as seed; the first
+entry's seed is the envelope's checksum. So one damaged byte always leaves an intact snapshot. An entry that does
 not fit ends the log: applying later entries could move the ack floor too far, while ending there only causes
 redeliveries. A new generation is complete before the files of the old one are removed.
 
 The first snapshot may be durable elsewhere, before the directory exists. `append` then creates the directory and the
-first generation, without a sync; that snapshot is the state as long as no envelope of the first generation is whole.
+first generation, without a sync; that snapshot is the state until an envelope of the first generation is intact.
 
 In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
 `load` rewrites plain files encrypted.
@@ -49,11 +49,11 @@ ENTRY = struct.Struct("<IIQ")
 FIRST = 1  # generation
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
 ASIDE = ".damaged-"  # before the name of a file that is no longer read
-SEED_SIZE = 24  # the end of an encrypted envelope, tag and checksum: unique for each
+SEED_SIZE = 24  # the end of an encrypted envelope, tag and checksum: unique to each envelope
 
 
 class NextState(NamedTuple):
-    """A generation that the caller writes: both files hold the envelope."""
+    """A generation that the caller writes; both files hold the envelope."""
 
     directory: str
     generation: int
@@ -66,7 +66,7 @@ class NextState(NamedTuple):
 
 
 class OpenLogs:
-    """Open descriptors of recently written logs (opening costs as much as four writes), and their syncs."""
+    """Open descriptors of recently written logs (opening one costs as much as four writes), and their syncs."""
 
     def __init__(self, disk: Disk, files: OpenFiles | None = None, sync: LogSync | None = None) -> None:
         self.sync = sync or LogSync(disk)
@@ -91,7 +91,7 @@ class ConsumerStateFile:
         self._key = key
         self._sealer: Sealer | None = None  # of this generation's deltas
         self._generation = 0
-        self._newest = 0  # highest generation handed out; it may have files if writing it failed
+        self._newest = 0  # highest generation handed out; it may have files if a write failed
         self._start = 0  # offset of the log's first entry, after its envelope
         self._end = 0  # size of the log; _start <= _end
         self._chain = 0  # checksum of its last entry
@@ -115,7 +115,7 @@ class ConsumerStateFile:
         """Append the changes of one turn to the log; they are durable after the next sync.
 
         Raises:
-            OSError: they are not written; the next call must be `snapshot` or `next_state`.
+            OSError: the delta is not written; the next call must be `snapshot` or `next_state`.
         """
         if not self._start:
             self._make_first()
@@ -129,14 +129,14 @@ class ConsumerStateFile:
         self._chain = checksum
 
     def when_synced(self, done: Done) -> None:
-        """Call `done` when everything appended so far is durable; with the error if a sync failed."""
+        """Call `done` when everything appended so far is durable, or with the error if a sync failed."""
         self._logs.sync.when_synced(self._path("log", self._generation), done)
 
     def snapshot(self, data: bytes) -> None:
-        """Start a new generation with `data`, durable on return, and remove the one before.
+        """Start a new generation with `data`, durable on return, and remove the previous one.
 
         Raises:
-            OSError: the old generation still holds everything that was appended, or the new one is whole.
+            OSError: the old generation still holds everything that was appended, or the new one is complete.
         """
         generation = max(self._newest, self._generation) + 1
         envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
@@ -149,7 +149,7 @@ class ConsumerStateFile:
         self._remove_others()
 
     def next_state(self, data: bytes) -> NextState:
-        """Return a new generation with `data` for a thread to write; call `took` when it is durable.
+        """Return a new generation with `data` for a thread to write; call `took` once it is durable.
 
         Until then `append` is forbidden. If writing failed, the next call must be `snapshot`.
         """
@@ -159,7 +159,7 @@ class ConsumerStateFile:
         return NextState(self._directory, self._newest, envelope, replaced)
 
     def took(self, state: NextState) -> None:
-        """Continue with a new generation, which is durable; the old one is removed."""
+        """Continue with a new generation, which is durable, and remove the old one."""
         for path in state.replaced:
             self._logs.files.close(path)
             self._logs.sync.forget(path)
@@ -167,7 +167,7 @@ class ConsumerStateFile:
         self._stand_behind(state.generation, state.envelope)
 
     def _make_first(self) -> None:
-        """Write both files of the first generation; the sync of the log syncs names as well.
+        """Write both files of the first generation; the sync of the log also syncs their names.
 
         Raises:
             OSError: the first snapshot is still the state.
@@ -180,14 +180,14 @@ class ConsumerStateFile:
         self._stand_behind(FIRST, envelope)
 
     def _stand_behind(self, generation: int, envelope: bytes) -> None:
-        """Continue with the first entry of a generation's log."""
+        """Continue at the first entry of a generation's log."""
         self._generation = generation
         self._start = self._end = len(envelope)
         self._chain = _checksum_of(envelope)
         self._sealer = self._sealer_of(envelope)
 
     def _remove_others(self) -> None:
-        """Remove the files of all generations but this one."""
+        """Remove the files of all other generations."""
         for number, kind in self._files():
             if number != self._generation:
                 self._logs.files.close(self._path(kind, number))
@@ -197,10 +197,10 @@ class ConsumerStateFile:
     def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
         """Return (snapshot, deltas, problems) of the stored state; without `seal` nothing is written.
 
-        `append` continues after the deltas. After problems the caller should call `snapshot`, which ends them.
+        `append` continues after the deltas. If there are problems, the caller should end them with `snapshot`.
 
         Raises:
-            CorruptRecord: no snapshot is whole.
+            CorruptRecord: no snapshot is intact.
             UnknownFormat: another version wrote the files.
             Locked: the files are encrypted with another key.
             FileNotFoundError: there are no files.
@@ -211,8 +211,8 @@ class ConsumerStateFile:
         for number in numbers:
             found = self._read_generation(number, problems)
             if found is not None:
-                self._generation = numbers[0]  # a new one must not meet files of a damaged one
-                if number == numbers[0] and not problems:  # else a new one is begun, synced
+                self._generation = numbers[0]  # a new generation must not meet files of a damaged one
+                if number == numbers[0] and not problems:  # otherwise a new one is begun, and synced
                     self._logs.sync.adopted(self._path("log", number), bool(found[1]))
                 if seal and self._key is not None and self._sealer is None:
                     self._seal(*found)
@@ -232,7 +232,7 @@ class ConsumerStateFile:
         raise CorruptRecord(self._directory, 0, "; ".join(map(str, problems)))
 
     def set_aside(self) -> list[str]:
-        """Rename every file to a name that is never read, so that `snapshot` starts again; after `load`. Return them.
+        """After `load`, rename every file to a name that is never read, so that `snapshot` starts again; return them.
 
         Raises:
             OSError: some files keep their names.
@@ -263,14 +263,14 @@ class ConsumerStateFile:
         self._remove_others()
 
     def _entry(self, delta: bytes, chain: int) -> tuple[bytes, int]:
-        """Return the log entry of a delta after the entry with the checksum `chain`, and its own checksum."""
+        """Return the log entry of a delta that follows the entry with checksum `chain`, and its own checksum."""
         if self._sealer is not None:
             delta = self._sealer.seal(delta, b"")
         checksum: int = xxhash.xxh64_intdigest(len(delta).to_bytes(4, "little") + delta, chain)
         return ENTRY.pack(len(delta), 0, checksum) + delta, checksum
 
     def _sealer_of(self, envelope: bytes) -> Sealer | None:
-        """Return the cipher of the deltas after an envelope, or None if they are plain."""
+        """Return the cipher for the deltas after an envelope, or None if they are plain."""
         if self._key is None or not is_sealed(envelope):
             return None
         return self._key.sealer(b"log" + envelope[-SEED_SIZE:])
@@ -282,7 +282,7 @@ class ConsumerStateFile:
         self._logs.sync.began(path)
 
     def _sync_names(self) -> None:
-        """Make the names of the files and of the directory durable: the first log may never have been synced."""
+        """Make the names of the files and of the directory durable; the first log may never have been synced."""
         self._disk.sync_dir(self._directory)
         self._disk.sync_dir(self._directory.rpartition("/")[0])
 
@@ -292,7 +292,7 @@ class ConsumerStateFile:
         return max(numbers, default=0) <= FIRST and all(is_torn(self._disk.read_file(path)) for path in paths)
 
     def _read_generation(self, number: int, problems: list[Exception]) -> tuple[bytes, list[bytes]] | None:
-        """Return (snapshot, deltas) of one generation; None: neither of its files has the snapshot."""
+        """Return (snapshot, deltas) of one generation, or None if neither of its files has the snapshot."""
         log = self._read(self._path("log", number), problems)
         envelope = state = None
         for path, data in (
@@ -323,7 +323,7 @@ class ConsumerStateFile:
             return None
 
     def _entries(self, number: int, envelope: bytes, log: bytes, problems: list[Exception]) -> list[bytes]:
-        """Return the deltas of a log and continue at its end; the first entry that does not fit ends it."""
+        """Return the deltas of a log and continue at its end, which is before the first entry that does not fit."""
         at, chain, deltas = len(envelope), _checksum_of(envelope), []
         self._sealer = sealer = self._sealer_of(envelope)
         while at + ENTRY.size <= len(log):

@@ -1,9 +1,9 @@
 """Consumer logs with unsynced bytes, and the jobs that sync them.
 
-Works like the syncs of a stream's store: `begin_sync` returns a job for any thread, `finish_sync` takes its result. A
-job opens the files by their paths: a log's own descriptor may be closed at any time, and syncing a file covers writes
-through every descriptor. A missing file was replaced by a later generation, which is durable, or was removed with its
-consumer.
+Works like the syncs of a stream's store: `begin_sync` returns a job for any thread, `finish_sync` handles its result.
+A job opens the files by their paths: a log's own descriptor may be closed at any time, and syncing a file covers
+writes through every descriptor. A missing file was replaced by a later generation, which is durable, or was removed
+with its consumer.
 
 After a failed sync `is_lost` is true, and the consumer must start a new generation.
 """
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Done: TypeAlias = "Callable[[Exception | None], None]"
-JOB_LOGS_MAX = 64  # with `always`: publishers wait for the one thread, which also syncs streams
+JOB_LOGS_MAX = 64  # with `always`: publishers wait for the only thread, which also syncs streams
 
 
 class LogSyncJob:
-    """A sync of some logs. Run it in any thread; it uses only files."""
+    """A sync of some logs, to run in any thread; it uses only files."""
 
     def __init__(self, disk: Disk, paths: list[str], new: set[str]) -> None:
         self._disk = disk
         self._paths = paths
-        self._new = new  # the names of these logs and of their directories are not durable either
+        self._new = new  # logs whose names and directories are not durable either
         self.together: Together | None = None  # None: syncs its logs alone
         self.failed: list[str] = []
 
     def __call__(self) -> Exception | None:
-        """Sync every log; return the first error, None: all are durable."""
+        """Sync every log; return the first error, or None if all are durable."""
         first: Exception | None = None
         for path in self._paths:
             try:
@@ -72,11 +72,11 @@ class LogSync:
         self._waiting: dict[str, list[Done]] = {}  # unsynced log -> callbacks, in order of writes
         self._new: set[str] = set()
         self._lost: set[str] = set()
-        self._job: LogSyncJob | None = None  # on its way, for `_syncing`
+        self._job: LogSyncJob | None = None  # the running job, for `_syncing`
         self._syncing: dict[str, list[Done]] = {}
 
     def began(self, path: str) -> None:
-        """Note a new log, which may replace one that was removed."""
+        """Note a new log, which may replace a removed one."""
         self._lost.discard(path)
         self._new.add(path)
         self.wrote(path)
@@ -99,16 +99,16 @@ class LogSync:
         self._waiting[path].append(done)
 
     def is_lost(self, path: str) -> bool:
-        """Return whether a sync of the log failed: appending to it is forbidden."""
+        """Return whether a sync of the log failed, after which appending to it is forbidden."""
         return path in self._lost
 
     def forget(self, path: str) -> None:
-        """Note that the log was removed; the next sync calls the callbacks that wait for it."""
+        """Note that the log was removed; the next sync calls its waiting callbacks."""
         self._lost.discard(path)
         self._new.discard(path)
 
     def begin_sync(self) -> LogSyncJob | None:
-        """Return a job for some unsynced logs, or None if there are none, or a job is running."""
+        """Return a job for some unsynced logs, or None if there are none or a job is running."""
         self._asked = False
         if self._job is not None or not self._waiting:
             return None
@@ -120,7 +120,7 @@ class LogSync:
         return self._job
 
     def finish_sync(self, error: Exception | None) -> None:
-        """Take the result of the job and call the waiting callbacks."""
+        """Handle the result of the job and call the waiting callbacks."""
         job, self._job = self._job, None
         assert job is not None
         syncing, self._syncing = self._syncing, {}

@@ -1,1 +1,1 @@
-"""From an archive back into a stream."""
+"""Replays of an archive into a stream."""

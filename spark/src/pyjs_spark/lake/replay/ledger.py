@@ -33,7 +33,7 @@ class Ledger:
 
     definition: Mapping[str, Any]
     created: str  # of the archived stream
-    batch: int = 0  # the last that was begun; 0: none
+    batch: int = 0  # the last that was begun, or 0
     low: int = 1
     high: int = 1
     state: str = DONE
@@ -46,7 +46,7 @@ class Ledger:
 
 
 def check_same(found: Replay, ledger: Ledger, created: str) -> None:
-    """Raise if the id is of another replay, or of another archive."""
+    """Raise OptionError if the id belongs to another replay, DataLoss if to another archive."""
     ours = found.definition()
     for name, value in ours.items():
         if ledger.definition.get(name) != value:

@@ -1,9 +1,9 @@
 """Subject mappings, in the words of NATS: `orders.> -> replay.orders.>`, `orders.*.new -> new.$1`.
 
-The first mapping whose source matches a subject gives its destination. `$1`, or `{{wildcard(1)}}`, is what the first
-`*` of the source matched, and `>` at the end is what its `>` matched. A subject that no mapping matches is not
-mapped; what happens to it then is not decided here. The JVM maps: each mapping is a regular expression and a
-replacement as it reads them.
+The first mapping whose source matches a subject gives its destination. `$1`, or `{{wildcard(1)}}`, is the token that
+the first `*` of the source matched; `>` at the end is the rest, which its `>` matched. A subject without a match is
+not mapped; the caller decides what follows. The JVM does the mapping: each one is a regular expression and a
+replacement in Java's syntax.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Mapping:
 
     @property
     def replacement(self) -> str:
-        """Return the destination with $1 for groups, as java.util.regex takes it."""
+        """Return the destination with $1 for groups, in the syntax of java.util.regex."""
         stars = self.source.split(".").count("*")
         return ".".join(self._replaced(token, stars) for token in self.destination.split("."))
 
@@ -74,7 +74,7 @@ def parse(said: str) -> Mapping:
 
 
 def _compact(token: str) -> str:
-    """Return {{ wildcard( 1 ) }} as $1, since a subject holds no spaces."""
+    """Return {{ wildcard( 1 ) }} as $1, since subjects have no spaces."""
     return f"${_number(token)}" if _number(token) else token
 
 
@@ -84,7 +84,7 @@ def _plain(tokens: Iterable[str]) -> str:
 
 
 def _number(token: str) -> int:
-    """Return the number of a token's wildcard, 0: it is not one."""
+    """Return the number of a token's wildcard, or 0 if it is not one."""
     match = WILDCARD.fullmatch(token)
     return int(match[1] or match[2]) if match else 0
 

@@ -1,6 +1,6 @@
 """Data source `jetstream-replay`: the sink with the option `batch`, its number, limited to `rate` rows per second.
 
-The number makes a repeated write the same one, as in a streaming query. The publishing task pauses, because Spark
+By this number a repeated write is recognised, as in a streaming query. The publishing task pauses, because Spark
 buffers thousands of rows before it and passes them on at once.
 """
 
@@ -43,7 +43,7 @@ class ReplaySource(JetStreamSource):
 
 
 class PacedWriter(DataSourceArrowWriter):
-    """The sink's writer, given its rows in time. Pickled."""
+    """The sink's writer, which gets its rows at a limited rate. Pickled."""
 
     def __init__(self, writer: DataSourceArrowWriter, rate: int) -> None:
         self._writer = writer
@@ -54,11 +54,11 @@ class PacedWriter(DataSourceArrowWriter):
         return self._writer.write(paced(iterator, self._rate))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All partitions are written."""
+        """Handle the end of all partitions."""
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A partition failed for good."""
+        """Handle a partition that failed for good."""
         self._writer.abort(messages)
 
 
@@ -69,5 +69,5 @@ def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBat
         for at in range(0, batch.num_rows, piece):
             time.sleep(max(0.0, due_s - time.monotonic()))
             part = batch.slice(at, piece)
-            due_s = max(due_s, time.monotonic()) + part.num_rows / rate  # what was late is not made up for
+            due_s = max(due_s, time.monotonic()) + part.num_rows / rate  # lost time is not made up for
             yield part

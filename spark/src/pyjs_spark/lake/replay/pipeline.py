@@ -6,8 +6,8 @@
     format = "parquet"                          # or delta, iceberg
     stream = "ORDERS"                           # whose messages
     target = "ORDERS_AGAIN"                     # the stream that stores them
-    id = "orders-again"                         # of this replay: the next run continues and repeats nothing
-    map = ["orders.> -> again.orders.>"]        # the first match counts; without a map, subjects stay
+    id = "orders-again"                         # of this replay: the next run continues without repetition
+    map = ["orders.> -> again.orders.>"]        # the first match is used; without a map, subjects stay
     subjects = ["orders.new"]                   # only these, as they are in the archive
     first_seq = 1000                            # only these sequences, both inclusive
     last_seq = 1999
@@ -106,7 +106,7 @@ class Replay:
     target: str
     id: str
     options: SinkOptions
-    given: Table[str, str]  # the options as they were said, for Spark
+    given: Table[str, str]  # the options as given, for Spark
     maps: tuple[Mapping, ...] = ()
     subjects: tuple[str, ...] = ()  # (): all
     first_seq: int = 1
@@ -186,7 +186,7 @@ class File:
     path: str
     low: int
     high: int
-    size: int  # bytes; 0: covers sequences that had no message
+    size: int  # bytes; 0 if no sequence of it had a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Batch:
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:
     """Return the batches from sequence `at` on, in order; cut at multiples of rows_per_batch.
 
-    `until` is the end of a batch that was begun before: it is the first, and whole again.
+    `until` is the end of a batch that an earlier run began; it is the first one, and is repeated as a whole.
     """
     end = min(max((file.high for file in files), default=at), replay.last_seq + 1)
     cuts: list[tuple[int, int]] = []

@@ -72,7 +72,7 @@ def _headers(found: Replay) -> Column:
     from pyspark.sql import functions as f
 
     kept = f.expr(f"map_filter(coalesce(headers, map()), (k, v) -> NOT k rlike '^{NOT_REPEATED}$')")
-    # Without a zone: a function of instants would tell them in that of the session.
+    # Without a zone: a function of instants would use the zone of the session.
     second = f.expr(
         "replace(CAST(TIMESTAMP_NTZ'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, ts_ns DIV 1000000000) "
         "AS string), ' ', 'T')"
@@ -96,7 +96,7 @@ class Limits:
 
 
 def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
-    """Refuse rows of which only a part could be written, before the first write. Raises OptionError."""
+    """Refuse all rows, before the first write, if one of them cannot be written. Raises OptionError."""
     from pyspark.sql import functions as f
 
     if not batches:

@@ -1,8 +1,8 @@
-"""Replays of archives: looked at, planned and written, batch after batch.
+"""Runs of a replay: checks the archive, plans batches and writes them one after another.
 
 Each batch is one Spark job with one task at its end, since order is promised: the JVM reads the Parquet files,
 filters and maps, and the task hands the rows to the sink's delivery, in the order of their sequences. A batch has
-the same rows however often it is made, so the sink knows it by its number and writes nothing twice
+the same rows in every attempt, so the sink recognises it by its number and writes nothing twice
 (ledger.py).
 """
 
@@ -38,7 +38,7 @@ class Plan:
 
     ledger: Ledger
     batches: tuple[Batch, ...]
-    end: int  # of the archive: the next sequence that it will hold
+    end: int  # of the archive: the sequence after its last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,7 @@ class Replayed:
     low: int
     high: int
     rows: int  # with those that an earlier run had written
-    duplicates: int = (
-        0  # of them those that the target did not store: it had their ids, from elsewhere mostly
-    )
+    duplicates: int = 0  # those of them that the target did not store, since it already had their ids
 
 
 # -- planning -------------------------------------------------------------------------------------------------------
@@ -60,8 +58,8 @@ def plan(found: Replay) -> Plan:
     """Return the batches of the next run; changes nothing.
 
     Raises:
-        OptionError: there is no such archive, or the id is of another replay.
-        DataLoss: the archive lacks something, or is of another stream than before.
+        OptionError: there is no such archive, or the id belongs to another replay.
+        DataLoss: the archive lacks messages, or belongs to another stream than before.
     """
     source = replay_source.look(found)
     client = connected(found.options.connect)
@@ -120,7 +118,7 @@ def run(
     """Write the planned batches; report each finished one.
 
     Raises:
-        OptionError, RowRefused: something in the archive cannot be written; before the first message is.
+        OptionError, RowRefused: a message of the archive cannot be written; raised before the first write.
         ReplayDiffers, WriterReplaced, PublishFailed: see the sink.
     """
     replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])

@@ -1,7 +1,7 @@
 """The source of a replay: the archive of one stream, in Parquet files or in a table of Delta or Iceberg.
 
-All three come down to Parquet files with the sequences that each holds; only how they are listed is different. A
-table covers all from its first sequence to its next one, files of Parquet each their own range.
+All three consist of Parquet files, each with known sequences; only their lists differ. A
+table covers everything from its first sequence to its next one, a Parquet file only its own range.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _table(table: Table) -> Source | None:
             return None
         parts = _delta(table) if table.lake.format == "delta" else _iceberg(table)
         held = sorted(parts, key=lambda each: each.low)
-    whole = File("", record.first, record.next, 0)  # what is in no file had no message
+    whole = File("", record.first, record.next, 0)  # sequences in no file had no message
     return Source(record.created, record.headers, [whole, *held])
 
 

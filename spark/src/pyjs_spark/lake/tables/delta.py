@@ -30,11 +30,11 @@ class DeltaArchive(Table):
 
     def __init__(self, lake: Lake, stream: str) -> None:
         super().__init__(lake, stream)
-        if "%" in self.root:  # the library decodes it in places, and then looks elsewhere
+        if "%" in self.root:  # the library decodes it in places, and would then use another path
             raise OptionError(f"format=delta: the target {lake.root} has a % in its name; name another")
 
     def record(self) -> Record | None:
-        """Return the properties of the table; None: there is no table."""
+        """Return the properties of the table, or None if there is no table."""
         from deltalake import DeltaTable
 
         if not DeltaTable.is_deltatable(self.folder):
@@ -46,7 +46,7 @@ class DeltaArchive(Table):
         return Record.of(said, at, len(table.file_uris()))
 
     def create(self, record: Record) -> None:
-        """Make the table."""
+        """Create the table."""
         from deltalake import DeltaTable
         from deltalake.transaction import CommitProperties, Transaction
 
@@ -82,7 +82,7 @@ class DeltaArchive(Table):
         )
 
     def conflict(self) -> type[Exception]:
-        """Return the library's error of a commit that another one came before."""
+        """Return the library's error for a commit that lost against another one."""
         from deltalake.exceptions import CommitFailedError
 
         found: type[Exception] = CommitFailedError

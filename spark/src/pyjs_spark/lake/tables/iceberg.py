@@ -1,6 +1,6 @@
 """Archive of a stream as an Iceberg table, written by the Python library pyiceberg; no Spark, no JVM.
 
-Each snapshot that the archive makes has the property `pyjs.next`, the sequence after its last one. The newest
+Each snapshot that the archive commits has the property `pyjs.next`, the sequence after its last one. The newest
 snapshot with it is the progress, so a table that was rolled back is filled again; where snapshots have expired, the
 progress is the table's property of that name, which each commit sets as well. The table is partitioned by the day of
 `ts`.
@@ -37,7 +37,7 @@ class IcebergArchive(Table):
     data = "/data"
 
     def record(self) -> Record | None:
-        """Return the properties of the table; None: there is no table."""
+        """Return the properties of the table, or None if there is no table."""
         catalog = self._catalog(is_made=False)
         if catalog is None or not catalog.table_exists(self._name):
             self._check_unknown()
@@ -51,7 +51,7 @@ class IcebergArchive(Table):
         return Record.of(said, self.end_of(table), int(files or 0))
 
     def create(self, record: Record) -> None:
-        """Make the table, and the catalog if it is a file of ours."""
+        """Create the table, and the catalog if it is the default file."""
         from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.transforms import DayTransform
 
@@ -87,7 +87,7 @@ class IcebergArchive(Table):
             change.add_files(paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False)
 
     def conflict(self) -> type[Exception]:
-        """Return the library's error of a commit that another one came before."""
+        """Return the library's error for a commit that lost against another one."""
         from pyiceberg.exceptions import CommitFailedException
 
         found: type[Exception] = CommitFailedException

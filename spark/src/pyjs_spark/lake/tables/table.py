@@ -1,4 +1,4 @@
-"""The table of one stream: what an archive asks of it, whatever its format is. Knows nothing of any library."""
+"""The table of one stream, as an archive uses it; the formats implement it. Knows nothing of any library."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Record:
 
     @classmethod
     def of(cls, said: Mapping[str, str], next_seq: int, files: int) -> Record:
-        """Return the record in the properties of a table, with what its commits say."""
+        """Return the record in the properties of a table, with the progress from its commits."""
         subjects = tuple(json.loads(said["pyjs.subjects"]))
         return cls(
             said["pyjs.created"], subjects, said["pyjs.headers"], int(said["pyjs.first"]), next_seq, files
@@ -84,17 +84,17 @@ class Table(ABC):
 
     @property
     def root(self) -> str:
-        """Return the root as libraries take it: a URI, or an absolute path."""
+        """Return the root in the form that libraries accept: a URI, or an absolute path."""
         root = self.lake.root
         return root.rstrip("/") if "://" in root else str(file_system(root)[1])
 
     @abstractmethod
     def record(self) -> Record | None:
-        """Return the properties of the table; None: there is no table. Raises OptionError: it is not an archive."""
+        """Return the properties of the table, or None without one. Raises OptionError if it is not an archive."""
 
     @abstractmethod
     def create(self, record: Record) -> None:
-        """Make the table."""
+        """Create the table."""
 
     def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
         """Add the files if the table ends at `after`, and set its end to `high`, in one step.
@@ -128,10 +128,10 @@ class Table(ABC):
 
     @abstractmethod
     def conflict(self) -> type[Exception]:
-        """Return the library's error of a commit that another one came before."""
+        """Return the library's error for a commit that lost against another one."""
 
     def moved(self, after: int, found: int | None) -> SparkError:
-        """Return the error for a table that ends elsewhere."""
+        """Return the error for a table whose end has moved."""
         return SparkError(
             f"{self.folder}: the table is at sequence {found}, and this run began at {after}: another run wrote "
             f"to it at the same time; nothing was added twice, run this again"
@@ -144,7 +144,7 @@ def folder_name(stream: str) -> str:
 
 
 def check_installed(kind: str) -> None:
-    """Raise SparkMissing if the library of a format is not there."""
+    """Raise SparkMissing if the library of a format is not installed."""
     for name in PACKAGES[kind]:
         if importlib.util.find_spec(name) is None:
             raise SparkMissing(f"format={kind}: the package {name} is not installed; {INSTALL}")
@@ -152,7 +152,7 @@ def check_installed(kind: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Return an exception of a library in one line; even one library has no common error class."""
+    """Raise exceptions of a library as SparkErrors of one line; a library has no common error class."""
     try:
         yield
     except (SparkError, OSError):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 PART_FILES = 256  # ranges that are committed together
 PART = re.compile(r"part-(\d{19})-[0-9a-f]{32}\.parquet")
-ORPHAN_AGE = timedelta(days=1)  # no run takes so long over one part
+ORPHAN_AGE = timedelta(days=1)  # no run needs so long for one part
 
 
 Task = Callable[..., list[TableFile]]  # of a range and, if that is wanted, a report
@@ -81,7 +81,7 @@ def _holding(lake: Lake, state: StreamState) -> Holding:
 
 
 def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the tables lack, and make the tables. Raises as archive.plan."""
+    """Return the ranges that the tables lack, and create missing tables. Raises as archive.plan."""
     holdings = look(lake, options)
     ranges = archive.lacking(lake.root, options, holdings, rows_per_file)
     for holding in holdings:
@@ -183,8 +183,8 @@ def write_files(
 ) -> list[TableFile]:
     """Read one range and write its files, visible only after the commit; runs in a worker.
 
-    Without a name for the `run` each attempt has one of its own: Spark may make a task again while the first attempt
-    still writes, on a machine that it has lost.
+    Without a name for the `run`, each attempt has its own: Spark may repeat a task while the first attempt
+    still writes, on a machine that Spark has lost.
     """
     run = run or uuid.uuid4().hex
     fs, base = file_system(root)

@@ -95,7 +95,7 @@ cdef class StateLog:
             self.len += 1
 
     def take(self) -> bytes:
-        """Return the encoded changes since the last call; b"": none."""
+        """Return the encoded changes since the last call, or b"" if there is none."""
         self.end_run()
         out = <bytes> self.data[:self.len] if self.len else b""
         self.len = 0

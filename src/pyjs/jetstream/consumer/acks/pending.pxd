@@ -3,11 +3,11 @@ cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    IN_NONE = 0                 # in no list: being handled
-    IN_REDELIVER = 1            # due: goes out again, in this order
-    IN_EXHAUSTED = 2                # due, and delivered as often as allowed
-    IN_DELAYED = 3              # due at a time of its own (nak with delay): in the heap, in no list
-    IN_WAIT = 4                 # first of the lists of those waiting for an ack, one per backoff step
+    IN_NONE = 0                 # in no list, while it is handled
+    IN_REDELIVER = 1            # queued for redelivery, in this order
+    IN_EXHAUSTED = 2                # due, but already delivered `max_deliver` times
+    IN_DELAYED = 3              # due at its own time (nak with delay): in the heap, in no list
+    IN_WAIT = 4                 # first of the lists that wait for an ack, one per backoff step
 
 cdef struct Entry:
     uint64_t seq                # stream_seq
@@ -33,9 +33,9 @@ cdef class PendingAcks:
     cdef uint64_t bucket_mask
     cdef int bucket_shift
     cdef readonly uint32_t count            # entries in use
-    cdef readonly uint32_t redelivered      # of them delivered more than once
+    cdef readonly uint32_t redelivered      # entries delivered more than once
     cdef uint32_t oldest, newest            # by seq
-    cdef readonly uint32_t n_queued         # of them queued for redelivery
+    cdef readonly uint32_t n_queued         # entries queued for redelivery
     cdef readonly uint64_t heap_steps       # places of the heap written so far, for tests
     cdef uint32_t* heap         # entries IN_DELAYED; none is due before its parent; room for `capacity`
     cdef uint32_t n_heap

@@ -25,7 +25,7 @@ cdef enum:
     FIRST_BUCKETS_LOG = 7
     ENTRY_TEXT_MAX = 128        # characters of an entry in JSON: six numbers and separators
     EXPIRED_MAX = 16384         # due entries handled by one call; more would delay the turn
-    FEW_PART = 4                # if fewer than this part of the rest are removed, they leave the table one by one
+    FEW_PART = 4                # removals of fewer than this part of the rest leave the table one by one
     ROOMY_PART = 16             # the slab is shrunk if less than this part of it is used
     MANY = 4096                 # entries: a smaller slab is not shrunk, nor the table rebuilt for fewer removals
 
@@ -72,7 +72,7 @@ cdef class PendingAcks:
         free(self.waits)
 
     def set_waits(self, waits_ns) -> None:
-        """Set the wait after the n-th delivery to the n-th of `waits_ns`; further deliveries have the last one.
+        """Set the ack wait after the n-th delivery to the n-th of `waits_ns`; later deliveries use the last one.
 
         The deadlines of waiting entries are recomputed.
         """
@@ -146,7 +146,7 @@ cdef class PendingAcks:
         return 0
 
     cdef int rehash(self, int size_log) noexcept nogil:
-        """Rebuild the table with 2 ** size_log buckets; -1: no memory."""
+        """Rebuild the table with 2 ** size_log buckets; return -1 if memory is short."""
         cdef uint32_t* buckets = <uint32_t*> calloc(<size_t> 1 << size_log, sizeof(uint32_t))
         if buckets == NULL:
             return -1
@@ -429,7 +429,7 @@ cdef class PendingAcks:
         return e.sent_at + self.waits[(e.count if e.count < self.n_waits else self.n_waits) - 1]
 
     cdef int64_t last_deadline(self) noexcept nogil:
-        """Return the latest deadline of all, 0: nothing is pending."""
+        """Return the latest deadline of all, or 0 if nothing is pending."""
         cdef int64_t latest = 0
         cdef uint32_t i = self.oldest
         while i:
@@ -447,7 +447,7 @@ cdef class PendingAcks:
         return best
 
     cdef uint32_t first_due(self, int64_t now, uint32_t* where) noexcept nogil:
-        """Return an entry that is due at `now`, 0: none; lists before `where` have none."""
+        """Return the index of an entry due at `now`, or 0; the lists before `where` have no due entry."""
         cdef uint32_t i
         if self.n_heap and self.entries[self.heap[0]].due_at <= now:
             return self.heap[0]
@@ -521,7 +521,7 @@ cdef class PendingAcks:
         self.reorder()
 
     def sent_by(self, int64_t now) -> None:
-        """Limit all delivery times to `now`: the clock was set back, and no client must wait for it to catch up."""
+        """Limit all delivery times to `now` after the clock was set back, so that redeliveries are not delayed."""
         cdef uint32_t i = self.oldest
         cdef int64_t ahead
         cdef bint changed = False
@@ -598,7 +598,7 @@ cdef class PendingAcks:
     # The message path for tests in Python: each method returns False if `seq` is not pending.
 
     def deliver_again(self, int64_t now) -> int:
-        """Deliver the next entry queued for redelivery; return its seq, 0: none is queued."""
+        """Deliver the next entry queued for redelivery; return its sequence, or 0 if none is queued."""
         cdef uint32_t i = self.lists[<uint32_t> IN_REDELIVER].head
         if i == 0:
             return 0
@@ -631,7 +631,7 @@ cdef class PendingAcks:
         return True
 
     def expire_due(self, int64_t now, uint32_t max_deliver=0) -> list:
-        """Queue due entries; remove and return the sequences delivered `max_deliver` times."""
+        """Queue due entries; remove those delivered `max_deliver` times and return their sequences."""
         cdef list exhausted = []
         cdef uint32_t i
         self.expire(now, max_deliver)

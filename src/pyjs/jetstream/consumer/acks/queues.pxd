@@ -14,7 +14,7 @@ cdef class AckReplies:
 cdef class AcknowledgedQueue:
     cdef uint64_t* seqs
     cdef size_t count, room
-    cdef size_t taken           # of them were taken already
+    cdef size_t taken           # sequences already taken
 
     cdef void add(self, uint64_t seq) noexcept nogil
     cdef list take(self, size_t most)

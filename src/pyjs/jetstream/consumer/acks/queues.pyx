@@ -16,7 +16,7 @@ from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    ROOM_KEPT = 2048            # sequences: larger memory is freed when empty
+    ROOM_KEPT = 2048            # sequences; a larger buffer is freed when it is empty
 
 
 cdef class AckReplies:
@@ -26,7 +26,7 @@ cdef class AckReplies:
         free(self.data)
 
     cdef void add(self, const char* reply, uint32_t n) noexcept nogil:
-        """Queue a reply; out of memory it is dropped, and the client sends the ack again."""
+        """Queue a reply. Without memory it is dropped, and the client sends the ack again."""
         if grow(<void**> &self.data, &self.room, self.size + n + sizeof(uint32_t), 1) < 0:
             return
         memcpy(self.data + self.size, &n, sizeof(uint32_t))
@@ -34,7 +34,7 @@ cdef class AckReplies:
         self.size += n + sizeof(uint32_t)
 
     cdef void send(self, Account account) noexcept nogil:
-        """Publish the replies; replies that this causes are queued for the next call."""
+        """Publish the replies; replies caused by this are queued for the next call."""
         cdef char* data = self.data
         cdef size_t size = self.size, room = self.room
         self.data = NULL                # a reply may be an ack of this consumer
@@ -73,7 +73,7 @@ cdef class AcknowledgedQueue:
         free(self.seqs)
 
     cdef void add(self, uint64_t seq) noexcept nogil:
-        """Queue a sequence; out of memory it is dropped, and the message stays in the stream."""
+        """Queue a sequence. Without memory it is dropped, and the message stays in the stream."""
         if grow(<void**> &self.seqs, &self.room, self.count + 1, sizeof(uint64_t)) < 0:
             return
         self.seqs[self.count] = seq

@@ -38,7 +38,7 @@ cdef class AckState:
     # -- deliveries ------------------------------------------------------------------------------------------------
 
     cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:
-        """Add a first delivery; `acked`: ack policy none. The caller has made room in `pending`."""
+        """Add a first delivery; `acked` is true for ack policy none. The caller has made room in `pending`."""
         self.delivered_cseq += 1
         self.delivered_seq = seq
         self.changes.delivered(seq, self.delivered_cseq, now)
@@ -54,7 +54,7 @@ cdef class AckState:
         self.pending.sent_again(i, now)
 
     def give_up(self, uint64_t seq) -> int:
-        """Give up a pending delivery, which stays unacknowledged; return how often it was sent.
+        """Give up a pending delivery, which stays unacknowledged; return its number of deliveries.
 
         The ack floor does not change.
         """
@@ -75,7 +75,7 @@ cdef class AckState:
     # -- acks ------------------------------------------------------------------------------------------------------
 
     cpdef bint ack(self, uint64_t seq) noexcept nogil:
-        """Acknowledge one message; False: it was neither pending nor given up."""
+        """Acknowledge one message; return False if it was neither pending nor given up."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
             self.acknowledge(i)
@@ -102,7 +102,7 @@ cdef class AckState:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Acknowledge everything up to `seq`; False: it was before. True: then call `take_exhausted`.
+        """Acknowledge everything up to `seq`; return whether that is new. If so, call `take_exhausted` next.
 
         A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the
         floor. nats-server confirms such an ack but ignores it; here a confirmed ack always counts.
@@ -117,14 +117,14 @@ cdef class AckState:
         return True
 
     cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil:
-        """Restart the wait for an ack of `seq`."""
+        """Restart the ack wait of `seq`."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
             self.pending.progress(i, now)
             self.changes.put(PROGRESS, seq, <uint64_t> now)
 
     def nak(self, uint64_t seq, int64_t due_at) -> None:
-        """Redeliver a pending message at `due_at`, 0: at once."""
+        """Redeliver a pending message at `due_at`, or at once if that is 0."""
         cdef uint32_t i = self.pending.find(seq)
         if due_at:
             self.pending.delay(i, due_at)
@@ -136,7 +136,7 @@ cdef class AckState:
     # -- deliveries that were given up -----------------------------------------------------------------------------
 
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil:
-        """Remove a given-up delivery; False: `seq` is none."""
+        """Remove a delivery that was given up; return False if `seq` is not one."""
         with gil:
             if self.exhausted.pop(seq, None) is None:
                 return False
@@ -182,7 +182,7 @@ cdef class AckState:
         return removed
 
     cpdef int fit(self, uint64_t last, Catalogue catalogue) except -1:
-        """Fit to a stream that ends at `last` and lost or removed messages."""
+        """Adjust the state to a stream that ends at `last` and may have lost or removed messages."""
         cdef uint32_t i = self.pending.oldest, newer
         self.delivered_seq = min(self.delivered_seq, last)
         while i:

@@ -23,7 +23,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 cdef int read_number(const uint8_t* data, size_t size, size_t* at, uint64_t* number) noexcept nogil:
-    """Read the number at `at`; return -1 if it has no end or is too large."""
+    """Read the number at `at`; return -1 if it is incomplete or too large."""
     cdef uint64_t value = 0
     cdef int shift = 0
     while at[0] < size and shift < 64:
@@ -51,7 +51,7 @@ cdef class Skips:
     """The sequences that one consumer delivers first, each once, ascending."""
 
     def __init__(self, bytes packed not None):
-        """Start with the first. Raises ValueError: `packed` is not an ascending list."""
+        """Start with the first sequence. Raises ValueError if `packed` is not an ascending list."""
         cdef uint64_t gap = 0, seq = 0
         cdef size_t at = 0
         self.data = packed
@@ -67,7 +67,7 @@ cdef class Skips:
 
     @staticmethod
     def from_state(kept) -> Skips:
-        """Return the Skips of a snapshot. Raises ValueError, TypeError: invalid."""
+        """Return the Skips of a snapshot. Raises ValueError or TypeError if it is invalid."""
         return Skips(b"" if kept == [] else a2b_base64(kept, strict_mode=True))
 
     def state(self) -> str | list:
@@ -79,7 +79,7 @@ cdef class Skips:
         return number_bytes(self.seq) + self.data[self.at :] if self.left else b""
 
     cdef void advance(self) noexcept nogil:
-        """Go to the next sequence; only if `left` > 0."""
+        """Go to the next sequence; `left` must be above 0."""
         cdef uint64_t gap = 0
         self.left -= 1
         if self.left:
@@ -95,13 +95,13 @@ cdef class DeliveryCursor:
         self.skips = Skips(b"")
 
     def set_filters(self, tuple subjects) -> None:
-        """Set the filter subjects; empty: all messages."""
+        """Set the filter subjects; none means all messages."""
         self.filter = self.store.make_filter(subjects)
         self.stale = True
         self.end_seq = 0
 
     def begin(self, uint64_t seq, Skips skips not None, uint64_t skips_end) -> None:
-        """Set the position to `seq`; the `skips` come first, and no other message up to `skips_end`."""
+        """Set the position to `seq`; first deliver the `skips`, and no other message up to `skips_end`."""
         self.next_seq, self.skips, self.skips_end = seq, skips, skips_end
 
     def reset(self, uint64_t seq) -> None:
@@ -111,7 +111,7 @@ cdef class DeliveryCursor:
         self.stale = True
 
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
-        """Accept a count: `unread` matches are between the cursor, at the first message, and `counted_to`.
+        """Set num_pending from a count: `unread` matches from the cursor, at the first message, to `counted_to`.
 
         No message was removed since the count; removals that `dropped` will still report are not part of it.
         """
@@ -119,7 +119,7 @@ cdef class DeliveryCursor:
             self.unread, self.counted_to, self.stale = unread, counted_to, False
 
     def num_pending(self) -> int:
-        """Return num_pending: how many messages will be delivered for the first time."""
+        """Return num_pending: the number of messages still to be delivered for the first time."""
         self.refresh()
         assert self.stale or self.skips.left or self.unread <= self.catalogue.msgs
         return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
@@ -130,7 +130,7 @@ cdef class DeliveryCursor:
         self.next_seq = max(self.next_seq, first_seq)
 
     cpdef uint64_t find(self) noexcept nogil:
-        """Return the sequence of the next first delivery, 0: none now."""
+        """Return the sequence of the next first delivery, or 0 if there is none now."""
         cdef uint64_t seq
         if self.skips.left:
             return self.skips.seq
@@ -144,7 +144,7 @@ cdef class DeliveryCursor:
         return seq
 
     cpdef void pass_by(self, uint64_t seq) noexcept nogil:
-        """Move after `seq`, a match."""
+        """Advance past the match `seq`."""
         self.next_seq = seq + 1
         if self.unread:
             self.unread -= 1
@@ -188,6 +188,6 @@ cdef class DeliveryCursor:
             self.unread -= 1
 
     cpdef void fit(self, uint64_t last) noexcept nogil:
-        """Move into the range of the stream: at most after `last`, at least to the first message."""
+        """Clamp the position to the stream: from its first message to just after `last`."""
         self.next_seq = max(min(self.next_seq, last + 1), self.catalogue.first_seq)
         self.skips_end = min(self.skips_end, last)

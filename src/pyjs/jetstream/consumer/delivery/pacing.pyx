@@ -21,12 +21,12 @@ cdef class Pacing:
         self.burst_size = burst_size
 
     def set_rate(self, int64_t rate_bps) -> None:
-        """Set the limit in bits per second, 0: none; a new limit starts with a full bucket."""
+        """Set the limit in bits per second (0: none); a new limit starts with a full bucket."""
         if self.rate_bps != rate_bps:
             self.rate_bps, self.burst_at = rate_bps, 0
 
     cdef int64_t replay_due(self, int64_t ts, int64_t now) noexcept nogil:
-        """Return the delivery time of a message stored at `ts`: the previous one's plus their distance."""
+        """Return the delivery time for a message stored at `ts`, at its original distance after the previous one."""
         if self.replay_ts == 0:
             return now
         return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)
@@ -46,7 +46,7 @@ cdef class Pacing:
         self.replay_ts = ts
 
     cpdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil:
-        """Take `size` bytes out of the bucket; False: not possible before `hold_until`."""
+        """Take `size` bytes out of the bucket; return False if that must wait until `hold_until`."""
         cdef double ns_per_byte = 8e9 / <double> self.rate_bps
         cdef int64_t spare = 0
         if size < self.burst_size:

@@ -35,7 +35,7 @@ class RefusedPull(Exception):
 
 @dataclass(slots=True)
 class PullRequest:
-    """The fields of a pull request; 0 is unset in all numbers but `batch`."""
+    """The fields of a pull request; 0 means unset, except in `batch`."""
 
     batch: int = 1
     expires_ns: int = 0
@@ -53,7 +53,7 @@ def read_pull(body: bytes) -> PullRequest:
     """Decode a pull request.
 
     Raises:
-        RefusedPull: 400, the JSON is wrong or a value is impossible.
+        RefusedPull: 400, the JSON or a value in it is invalid.
     """
     body = body.strip()
     if not body:

@@ -1,10 +1,10 @@
 """The waiting pull requests of a consumer, and the choice of the next one.
 
-`WaitingQueue`: served in turns. A request that got a message and wants more goes to the end, or after those of its
+`WaitingQueue`: served round robin. A request that got a message and wants more goes to the end, or after those of its
 priority. `Pin`, of a priority group: only the pinned client is served while it sends requests in time. A pin has an
 id, which the client repeats in its requests, and a number, by which waiting requests are compared without their
-texts. `PullRequests` passes over or ends requests because of expiry, pin or priority policy. A request that ends
-without all of its messages gets a status.
+texts. `PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends
+before it has all its messages gets a status.
 
 Knows nothing of cursors and acks: the consumer passes the numbers for the conditions.
 
@@ -43,7 +43,7 @@ cdef class WaitingQueue:
 
     def add(self, bytes reply, int64_t batch, int64_t max_bytes, bint no_wait, int64_t now, int64_t expires_ns,
             int64_t heartbeat_ns, int64_t priority=0) -> bool:
-        """Queue a request; False: there are `max` already."""
+        """Queue a request; return False if there are `max` already."""
         cdef Waiting* w
         if self.count >= self.max:
             return False
@@ -104,7 +104,7 @@ cdef class WaitingQueue:
         self.remove(NULL, self.head)
 
     cdef void remove(self, Waiting* before, Waiting* w) noexcept nogil:
-        """Remove and free `w`, which follows `before` (NULL: it is the first)."""
+        """Remove and free `w`, which follows `before`, or is the first if that is NULL."""
         if before == NULL:
             self.head = w.next
         else:
@@ -119,7 +119,7 @@ cdef class WaitingQueue:
     cdef bint served(self, int64_t size, int64_t now) noexcept nogil:
         """Count a message of `size` bytes for the first request, and move on to the next request.
 
-        True: the first request has all of its messages, but not all of its bytes, and must be ended with a status.
+        Return True if the first request has all of its messages but not all of its bytes: end it with a status.
         """
         cdef Waiting* w = self.head
         w.delivered += 1
@@ -148,7 +148,7 @@ cdef class WaitingQueue:
         return out
 
     def wanted(self) -> int:
-        """Return how many messages the requests want in total."""
+        """Return the total number of messages that the requests may still get."""
         cdef int64_t total = 0
         cdef Waiting* w = self.head
         while w != NULL:
@@ -217,7 +217,7 @@ cdef class PullRequests:
         return False
 
     def add(self, bytes reply, request, int64_t now) -> bool:
-        """Queue a request; False: the queue is full."""
+        """Queue a request; return False if the queue is full."""
         cdef Waiting* w
         if not self.queue.add(reply, request.batch, request.max_bytes, request.no_wait, now, request.expires_ns,
                               request.heartbeat_ns, request.priority):
@@ -233,7 +233,7 @@ cdef class PullRequests:
     # -- messages --------------------------------------------------------------------------------------------------
 
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil:
-        """Send a message of `size` bytes to the first request that may have it; `unread` is num_pending after it."""
+        """Send a message of `size` bytes to the first eligible request; `unread` is num_pending after it."""
         cdef Waiting* w
         cdef int64_t passed = 0
         while self.queue.head != NULL:
@@ -311,7 +311,7 @@ cdef class PullRequests:
         self.account.send(reply, b"", body)
 
     def end_all(self, bint deleted) -> None:
-        """End every request; `deleted`: the consumer was deleted, otherwise the server stops."""
+        """End every request; `deleted` means that the consumer was deleted, otherwise the server stops."""
         cdef Waiting* w
         while self.queue.head != NULL:
             if deleted:

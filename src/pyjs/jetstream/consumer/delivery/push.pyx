@@ -34,7 +34,7 @@ cdef class FlowControl:
         return self.state == FLOW_OFF or self.pending <= self.window
 
     cdef bint note_sent(self, int64_t size) noexcept nogil:
-        """Count sent bytes; True: request a confirmation now."""
+        """Count sent bytes; return whether to request a confirmation now."""
         if self.state == FLOW_OFF:
             return False
         self.pending += size
@@ -51,7 +51,7 @@ cdef class FlowControl:
         self.asked = self.pending
 
     def confirm(self, bytes reply) -> bool:
-        """Handle a confirmation; False: it answers another request."""
+        """Handle a confirmation; return False if it answers another request."""
         if self.state != FLOW_ASKED or reply != self.reply:
             return False
         assert 0 <= self.asked <= self.pending
@@ -74,7 +74,7 @@ cdef class PushSubject:
         self.heartbeat_ns = heartbeat_ns
 
     def look(self, Account account not None, int64_t now) -> None:
-        """Update `bound`: whether the subject has interest; a wildcard that matches it does not count."""
+        """Update `bound`: whether the subject has interest. A wildcard that matches the subject does not count."""
         self.changed = False
         was, self.bound = self.bound, False
         for subscription in account.subs.match(self.subject):

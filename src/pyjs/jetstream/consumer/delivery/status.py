@@ -12,7 +12,7 @@ NO_MESSAGES = b"NATS/1.0 404 No Messages\r\n\r\n"
 
 
 def status(text: str | bytes) -> bytes:
-    """Return a status without further headers; `text` is code and description."""
+    """Return a status without headers; `text` is its code and description."""
     return b"NATS/1.0 %b\r\n\r\n" % (text.encode() if isinstance(text, str) else text)
 
 
@@ -26,7 +26,7 @@ def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
 
 
 def read_progress(headers: bytes) -> tuple[int, int]:
-    """Return stream_seq and consumer_seq in an answer to flow control; 0: missing."""
+    """Return stream_seq and consumer_seq of an answer to flow control, 0 if missing."""
     found = []
     for name in (b"Nats-Last-Stream:", b"Nats-Last-Consumer:"):
         text = headers.partition(name)[2].partition(b"\r\n")[0].strip()

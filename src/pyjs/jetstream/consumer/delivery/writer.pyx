@@ -3,8 +3,8 @@
     $JS.ACK.<stream>.<consumer>.<count>.<stream_seq>.<consumer_seq>.<timestamp>.<pending>
     $JS.ACK.<domain or _>.<account hash>.<stream>.<consumer>.<the same five>[.<anything>]
 
-A delivery is a stored message with the ack subject as reply subject: a prefix and the last five tokens. The line up
-to the body is written here; the body stays in the store. Only headers_only and a pin rewrite it, with one more
+A delivery is a stored message whose reply subject is its ack subject: a prefix and the last five tokens. The line
+before the body is written here; the body stays in the store. Only headers_only and a pin rewrite the body, to add one
 header. Timestamp and pending count of an ack are for clients, and are not read. Knows nothing of the receivers.
 
 Compiled: writes every delivery and reads every ack (benchmarks/: pull 500, push, pull with explicit acks).
@@ -30,7 +30,7 @@ cdef enum:
 
 
 cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
-    """Read a number up to a dot or the end, return its size; an invalid one becomes the largest, never delivered."""
+    """Read a number up to a dot or the end; return its length. An invalid number becomes 2**64 - 1."""
     cdef size_t i = 0
     cdef uint64_t value = 0
     while i < n and <unsigned char> (p[i] - c'0') <= 9:
@@ -64,7 +64,7 @@ cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil:
 
 cdef void write_token(TokenText* t, char* out, uint64_t count, uint64_t seq, uint64_t cseq, uint64_t ts,
                       uint64_t pending) noexcept nogil:
-    """Write the five tokens to `out` (104 bytes or more), and note them in `t`."""
+    """Write the five tokens to `out` (104 bytes or more), and record their positions in `t`."""
     cdef char* p = out
     p += write_digits(p, count)
     p[0] = c'.'
@@ -84,7 +84,7 @@ cdef void write_token(TokenText* t, char* out, uint64_t count, uint64_t seq, uin
 
 cdef void update_token(TokenText* t, char* out, uint64_t count, uint64_t seq, uint64_t cseq, uint64_t ts,
                        uint64_t pending) noexcept nogil:
-    """Write the five tokens over those of the last delivery; after a usual one only a few digits change."""
+    """Write the five tokens over those of the previous delivery; usually only a few digits change."""
     if (count != t.count or seq != t.seq + 1 or cseq != t.cseq + 1 or pending + 1 != t.pending
             or ts / LOW_NS != t.ts_high or t.ts_high == 0
             or out[t.seq_end] == c'9' or out[t.cseq_end] == c'9' or out[t.size - 1] == c'0'):
@@ -117,7 +117,7 @@ cdef Verb parse_verb(const char* p, size_t n) noexcept nogil:
 
 
 cdef inline char* copy_headers(char* out, Msg* m) noexcept nogil:
-    """Copy the headers without the end of the block, or begin a block; return the position after them."""
+    """Copy the headers without the empty last line, or begin a header block; return the position after them."""
     cdef size_t n = m.header_len - 2 if m.header_len else 10
     memcpy(out, m.body if m.header_len else <const char*> b"NATS/1.0\r\n", n)
     return out + n
@@ -140,7 +140,7 @@ cdef class DeliveryWriter:
         free(self.pinned)
 
     cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil:
-        """Set `m` to the delivery of a stored message, without the end of its line; -1: out of memory."""
+        """Set `m` to the delivery of a stored message, without the end of its line; return -1 if memory is short."""
         compose(m, r.subject, r.subject_len, r.body, r.header_len, r.size)
         m.reply = m.tail = self.line
         update_token(&self.token, self.line + self.prefix_len, count, r.seq, cseq, <uint64_t> r.ts, unread)
@@ -154,7 +154,7 @@ cdef class DeliveryWriter:
         m.tail_len = write_sizes(self.line + m.reply_len + 1, m) - self.line
 
     cdef int strip_payload(self, Msg* m) noexcept nogil:
-        """Replace the payload by a header with its size."""
+        """Replace the payload with a header that states its size."""
         cdef char* p
         if grow(<void**> &self.bare, &self.bare_room, m.header_len + HEADER_ROOM, 1) < 0:
             return -1
@@ -167,7 +167,7 @@ cdef class DeliveryWriter:
         return 0
 
     cdef int add_pin(self, Msg* out, Msg* m, const char* pin) noexcept nogil:
-        """Set `out` to the delivery `m` with the header of the pin; -1: out of memory."""
+        """Set `out` to the delivery `m` with the pin header added; return -1 if memory is short."""
         cdef size_t payload = m.size - m.header_len
         cdef char* p
         if grow(<void**> &self.pinned, &self.pinned_room, m.size + HEADER_ROOM, 1) < 0:
@@ -186,7 +186,7 @@ cdef class DeliveryWriter:
         return 0
 
     cdef int read_ack(self, Msg* m, AckToken* token) noexcept nogil:
-        """Read the tokens of an ack with one of the two prefixes; -1: it has neither."""
+        """Read the tokens of an ack; return -1 if its subject is not an ack subject of this consumer."""
         cdef uint32_t n = self.prefix_len
         if m.subject_len <= n or memcmp(m.subject, self.line, n) != 0:
             n = self.other_len
@@ -199,7 +199,7 @@ cdef class DeliveryWriter:
 
 
 def parse(bytes tokens) -> tuple:
-    """Return (count, stream_seq, consumer_seq) of the last five tokens, None: invalid."""
+    """Return (count, stream_seq, consumer_seq) from the last five tokens, or None if they are invalid."""
     cdef AckToken token
     if parse_token(tokens, len(tokens), &token) < 0:
         return None
@@ -207,7 +207,7 @@ def parse(bytes tokens) -> tuple:
 
 
 def compose_tokens(deliveries) -> list:
-    """Return the last five tokens of each of `deliveries`, written one over the other."""
+    """Return the last five tokens of each of `deliveries`; each is written over the one before."""
     cdef TokenText t
     cdef char out[104]
     memset(&t, 0, sizeof(t))

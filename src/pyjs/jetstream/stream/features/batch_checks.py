@@ -1,7 +1,7 @@
-"""The checks of an atomic batch at its commit: each message as if those before it were stored.
+"""The checks of an atomic batch at its commit: each message is checked as if those before it were stored.
 
-All messages are refused with the error of the first one that fails. The stored messages equal the published ones,
-except for counters, schedules, and lifetimes that are too short.
+If a message fails, all messages are refused with the error of the first one that fails. The stored messages equal
+the published ones, except for counters, schedules, and lifetimes that are too short.
 
 Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
             """Return whether the duplicate window has the id."""
 
         def last_seq_of(self, subject: bytes) -> int:
-            """Return the last sequence of a subject, which may have wildcards; 0: none."""
+            """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
 
         def wall_ns(self) -> int:
             """Return the wall time."""
 
         def last_headers(self, subject: bytes) -> bytes | None:
-            """Return the header block of the last message of a subject, None: there is none."""
+            """Return the header block of the last message of a subject, or None if there is none."""
 
         def totals(self) -> tuple[int, int, int]:
             """Return last sequence, messages and bytes of the stream."""
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
             """Return the number of messages of a subject."""
 
         def stored_size(self, subject: bytes, headers: bytes, payload: bytes) -> int:
-            """Return the bytes that a message will count."""
+            """Return the stored size of a message in bytes, as limits count it."""
 
         def add_up_after(
             self, headers: bytes, last: tuple[bytes, bytes] | None, subject: bytes
@@ -78,7 +78,7 @@ class BatchChecks:
         self._last_seq, self._msgs, self._bytes = state.totals()
         self._ids: set[bytes] = set()
         self._counts: dict[bytes, int] = {}  # messages of this batch by subject
-        self._expected: dict[bytes, int] = {}  # subject -> its last sequence, as a condition found it
+        self._expected: dict[bytes, int] = {}  # subject -> its last sequence that a condition has required
         self._last: dict[bytes, bytes] = {}  # subject -> headers, in a stream with schedules
         self._sums: dict[
             bytes, tuple[bytes, bytes]
@@ -88,7 +88,7 @@ class BatchChecks:
         """Return the next message as it will be stored.
 
         Raises:
-            ApiError: it is refused, and with it the batch.
+            ApiError: the message is refused, and with it the batch.
         """
         if value_of(message.headers, _LAST_ID):
             raise errcodes.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH.error(header=_LAST_ID.decode())
@@ -102,7 +102,7 @@ class BatchChecks:
         return message
 
     def accepted(self, message: Staged) -> Staged:
-        """Like `checked`, but Nats-Expected-Last-Msg-Id has no effect."""
+        """Like `checked`, but ignore Nats-Expected-Last-Msg-Id."""
         headers, subject = message.headers, message.subject
         self._check_alone(headers, len(message.payload))
         if self._config.allow_msg_counter:
@@ -128,11 +128,11 @@ class BatchChecks:
         return self._state.wall_ns()
 
     def last_headers(self, subject: bytes) -> bytes | None:
-        """Return the header block of the last message of a subject, of this batch or stored; None: there is none."""
+        """Return the header block of the last message of a subject, in this batch or stored, or None."""
         return self._last[subject] if subject in self._last else self._state.last_headers(subject)
 
     def _check_alone(self, headers: bytes, payload_size: int) -> None:
-        """Check the headers that depend on this message alone, and its id."""
+        """Check the headers that depend only on this message, and its id."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(headers) > HEADERS_SIZE_MAX)
         if error := increment_error(headers, payload_size, self._config.allow_msg_counter):
             raise error

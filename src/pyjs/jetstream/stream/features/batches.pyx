@@ -40,7 +40,7 @@ cdef int64_t SEQUENCE_MAX = 10**17      # a sequence that reaches it takes no fu
 # -- headers ---------------------------------------------------------------------------------------------------------
 
 cdef int64_t sequence_of(Value v) noexcept nogil:
-    """Return a sequence of up to 20 digits; at least SEQUENCE_MAX for any larger one; -1: invalid."""
+    """Return a sequence of up to 20 digits; return at least SEQUENCE_MAX if it is larger, -1 if it is invalid."""
     cdef int64_t seq = 0
     cdef uint32_t i
     if v.n == 0 or v.n > SEQUENCE_DIGITS_MAX:
@@ -98,7 +98,7 @@ cdef void scan_batch_headers(const char* headers, size_t n, BatchHeaders* out) n
 
 
 def scan(bytes headers not None) -> tuple:
-    """Return id, sequence, commit or None, and whether a level is required, of a header block; for tests."""
+    """Return id, sequence, commit or None, and whether a level is required, from a header block; for tests."""
     cdef BatchHeaders h
     scan_batch_headers(headers, len(headers), &h)
     return (h.id.p[:h.id.n] if h.id.n else b"", h.seq,
@@ -158,7 +158,7 @@ cdef class AtomicBatch:
         compose(m, p, s.subject_len, p + s.subject_len, s.header_len, s.size)
 
     cdef int replace(self, size_t i, bytes subject, bytes headers, bytes payload) except -1:
-        """Replace message `i`; the bytes of the former one stay unused."""
+        """Replace message `i`; the old bytes stay in the arena, unused."""
         cdef bytes body = headers + payload
         cdef Msg m
         compose(&m, subject, len(subject), body, len(headers), len(body))
@@ -181,13 +181,13 @@ cdef class AtomicBatches:
         self.last = AtomicBatch(b"")
 
     cdef bint goes_on(self, Msg* m, BatchHeaders* h) noexcept nogil:
-        """Return whether a message is the next one of the batch used last, within the limits, and not its end."""
+        """Return whether a message continues the batch used last, within its limits, and is not its last one."""
         return (h.seq == <int64_t> self.last.n + 1 and h.seq > 1 and not h.has_commit and not h.has_level
                 and h.id.n == self.last.id_len and memcmp(h.id.p, self.last.id_text, h.id.n) == 0
                 and self.last.n < self.msgs_max and self.has_room(m))
 
     cdef int stage(self, AtomicBatch batch, Msg* m, bint special, int64_t now_ns) noexcept nogil:
-        """Append a message to an open batch, and restart its idle time; -1: out of memory."""
+        """Append a message to an open batch, and restart its idle time; return -1 if memory is short."""
         cdef int64_t size = m.subject_len + m.size + sizeof(StagedMessage)
         if batch.stage(m, special) != 0:
             return -1
@@ -197,7 +197,7 @@ cdef class AtomicBatches:
         return 0
 
     cdef AtomicBatch take(self, Msg* m, BatchHeaders* h, bint special, int64_t now_ns):
-        """Stage a message; return its batch, closed, if this one commits it, otherwise None.
+        """Stage a message; if it commits its batch, close and return the batch, otherwise return None.
 
         Raises:
             ApiError: the message is refused, and its batch is abandoned.
@@ -246,7 +246,7 @@ cdef class AtomicBatches:
         """Open a batch whose first message has the sequence `seq`.
 
         Raises:
-            ApiError: it is not 1, or too many batches are open.
+            ApiError: `seq` is not 1, or too many batches are open.
         """
         cdef AtomicBatch batch
         if seq != 1:
@@ -270,7 +270,7 @@ cdef class AtomicBatches:
                       m.body[m.header_len:m.size])
 
     def arm(self, AtomicBatch batch not None) -> None:
-        """Set the timer for the end of the idle time; later messages do not move it."""
+        """Set the timer for the end of the idle time, which later messages do not move."""
         batch.timer = self.timers.at(batch.deadline_ns, lambda: self.check_idle(batch), self)
 
     def check_idle(self, AtomicBatch batch not None) -> None:
@@ -291,7 +291,7 @@ cdef class AtomicBatches:
         return errcodes.ATOMIC_PUBLISH_TOO_LARGE_BATCH.error(size=self.msgs_max)
 
     def close(self, AtomicBatch batch not None) -> None:
-        """Close an open batch; its messages no longer count."""
+        """Close an open batch and stop counting its messages."""
         del self.open[batch.id]
         self.usage.count -= 1
         self.usage.bytes -= batch.bytes

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def later_refusal(
     point: int, config: StreamConfig, headers: bytes, payload_size: int, subject: bytes, view: View
 ) -> ApiError | None:
-    """Return the error of a header, None: this `point` finds none.
+    """Return the error of a header, or None if the checks at this `point` find none.
 
     Points are the places where nats-server checks these headers: 0 before any condition, 1 after the expected stream,
     2 after the expected sequences, 3 just before storing.

@@ -1,8 +1,8 @@
 """Counters: a message adds its Nats-Incr to the last value of its subject, and the sum is stored.
 
 Numbers have any size, as in nats-server: thousands of digits are read and written in parts, because Python limits one
-conversion. A copied message brings the whole value of its origin. Nats-Counter-Sources, in the headers of the last
-message of the subject, has the value last seen from every origin; only the change since then is added.
+conversion. A copied message has the whole value of its origin. Nats-Counter-Sources, in the headers of the last
+message of the subject, has the last known value of every origin; only the change since then is added.
 
 Knows only headers and payloads; the stream finds the last message and stores the new one.
 Source: ADR-49; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/counter).
@@ -38,7 +38,7 @@ _ESCAPES = ((b"&", rb"\u0026"), (b"<", rb"\u003c"), (b">", rb"\u003e"))
 
 
 def increment_error(headers: bytes, payload_size: int, allowed: bool) -> ApiError | None:
-    """Return the error of a Nats-Incr header that a client sent, None: it is valid, or there is none."""
+    """Return the error of a Nats-Incr header sent by a client, or None if it is valid or absent."""
     increment = value_of(headers, INCREMENT)
     if not increment:
         return None
@@ -60,9 +60,9 @@ def counted(
     size_max: int,
     copied: bytes | None = None,
 ) -> tuple[bytes, bytes, bytes]:
-    """Return headers and payload to store, and the value, of a message whose increment is added.
+    """Return the headers, payload and value to store for a message whose increment is added.
 
-    `last_headers` and `last_payload` are those of the last message of the subject; no payload: it is the first one.
+    `last_headers` and `last_payload` are from the last message of the subject; no payload means there is none.
     `copied` is the payload of a message from another stream.
 
     Raises:
@@ -87,7 +87,7 @@ def counted(
 def _with_copy(
     headers: bytes, total: int, sources: dict[str, dict[str, str]], theirs: int
 ) -> tuple[int, bytes]:
-    """Add the change of an origin's value since the last copy; note that value in `sources`."""
+    """Add the change of an origin's value since its last copy; note the new value in `sources`."""
     fields = value_of(headers, STREAM_SOURCE).decode("utf-8", "replace").split(" ")
     subjects = sources.setdefault(fields[0], {})
     subject = fields[4] if len(fields) > 4 else ""
@@ -97,7 +97,7 @@ def _with_copy(
 
 
 def _value_in(payload: bytes) -> int:
-    """Return the number in a stored payload; a text without digits, or no text, counts as zero as in nats-server."""
+    """Return the number in a stored payload, or 0 if there is none, as in nats-server."""
     try:
         shown = orjson.loads(payload).get("val")
         digits = b"" if shown is None else shown.encode()
@@ -107,7 +107,7 @@ def _value_in(payload: bytes) -> int:
 
 
 def _sources_in(headers: bytes) -> dict[str, dict[str, str]]:
-    """Return origin -> subject -> value of a stored header."""
+    """Return the values in a stored header as origin -> subject -> value."""
     shown = value_of(headers, SOURCES)
     if not shown:
         return {}
@@ -128,13 +128,13 @@ def _json(sources: dict[str, dict[str, str]]) -> bytes:
 
 
 def _leading_number(text: bytes) -> int:
-    """Return the number that a text begins with, 0: it begins with none."""
+    """Return the number that a text begins with, or 0 if it begins with none."""
     match = _BIG_INT.match(text)
     return number_of(match[0]) if match else 0
 
 
 def number_of(text: bytes) -> int:
-    """Return the number that decimal digits, maybe with a sign, stand for."""
+    """Return the value of decimal digits with an optional sign."""
     if text[:1] in (b"-", b"+"):
         return -_natural(text[1:]) if text[:1] == b"-" else _natural(text[1:])
     return _natural(text)

@@ -1,13 +1,13 @@
 """Cron patterns of six fields (second, minute, hour, day, month, weekday), in the dialect of nats-server.
 
-Written here, since no library reads exactly this dialect, and the dialect decides which patterns are refused.
+This module exists because no library reads exactly this dialect, and the dialect decides which patterns are refused.
 croniter and cronsim also accept `L`, `#` and weekday 7, and have other rules for jumps of the clock.
 
 A field is a list of ranges: `*`, `?`, a number or a name, `a-b`, each with `/step`; `a/step` ends at the maximum. If
 neither day nor weekday has a star, one of them has to match; otherwise both.
 
-The search goes forward by instants, from month to second, and starts again where a field wraps around. Hours that the
-clock skips therefore do not match, and those that it repeats match twice, as in nats-server.
+The search moves an instant forward, field by field from month to second, and restarts when a field wraps around. So
+hours that the clock skips do not match, and hours that it repeats match twice, as in nats-server.
 
 Knows nothing of messages. Source: ADR-51; the dialect probed on nats-server 2.15.1
 (tests/conformance/scenarios/schedule/patterns.txt).
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 PATTERN_SIZE_MAX = 1000  # characters; nats-server has no limit, and each range costs a microsecond
-YEARS_MAX = 5  # a pattern that matches nothing for so long is invalid
+YEARS_MAX = 5  # a pattern without a match for so long is invalid
 CACHED = 4096
 _EPOCH = datetime(1970, 1, 1)  # wall times of a zone are computed without one
 _NUMBER = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
@@ -48,12 +48,12 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
 @dataclass(frozen=True, slots=True)
 class _Field:
     bits: int  # bit n: the value n matches
-    star: bool  # every value was asked for
+    star: bool  # the field has a star without a step
 
 
 @lru_cache(CACHED)
 def parse_cron(pattern: str) -> Cron | None:
-    """Return the parsed pattern, None: it is invalid."""
+    """Return the parsed pattern, or None if it is invalid."""
     texts = pattern.split()
     if len(texts) != len(_FIELDS) or len(pattern) > PATTERN_SIZE_MAX:
         return None
@@ -113,7 +113,7 @@ class Cron:
     weekday: _Field
 
     def next_after(self, at_s: int, zone: tzinfo | None) -> int | None:
-        """Return the first matching second after `at_s`, in seconds since 1970; None: there is none for years.
+        """Return the first matching second after `at_s`, in seconds since 1970, or None if there is none for years.
 
         `zone` None is UTC.
         """
@@ -129,7 +129,7 @@ class Cron:
         return None
 
     def _has_date(self) -> bool:
-        """Return whether a date matches at all: the search for one would visit every day of years."""
+        """Return whether any date matches; without this check a search would visit every day of several years."""
         by_day = any(
             self.month.bits >> month & 1 and self.day.bits & ((2 << days) - 2)
             for month, days in enumerate(_DAYS_MAX, 1)
@@ -138,7 +138,7 @@ class Cron:
             return by_day and bool(self.weekday.bits)
         return by_day or bool(self.month.bits and self.weekday.bits)
 
-    # Each step goes forward to a match; False: the field wrapped around, and the larger ones need another look.
+    # Each step moves forward to a match, or returns False after a wrap-around: larger fields are then checked again.
 
     def _months(self, walk: _Walk) -> bool:
         while not self.month.bits >> walk.wall.month & 1:
@@ -197,7 +197,7 @@ class _Walk:
 
     def __init__(self, at_s: int, zone: tzinfo | None) -> None:
         self.zone = zone
-        self.truncated = False  # the smaller fields were set back to their start
+        self.truncated = False  # the smaller fields are reset to their minimum
         self.move(at_s)
 
     def move(self, at_s: int) -> None:
@@ -206,20 +206,20 @@ class _Walk:
         self.wall = _EPOCH + timedelta(seconds=at_s + offset_s(at_s, self.zone))
 
     def go_to(self, wall: datetime) -> None:
-        """Go to a wall time; one that the clock skips or repeats becomes the instant that Go's time.Date chooses."""
+        """Go to a wall time; if the clock skips or repeats it, to the instant that Go's time.Date chooses."""
         as_utc = (wall - _EPOCH) // timedelta(seconds=1)
         guess = offset_s(as_utc, self.zone)
         self.move(as_utc - offset_s(as_utc - guess, self.zone))
 
     def truncate(self, wall: datetime) -> None:
-        """Set the smaller fields back to their start, once."""
+        """Reset the smaller fields to their minimum, once."""
         if not self.truncated:
             self.truncated = True
             self.go_to(wall)
 
 
 def offset_s(at_s: int, zone: tzinfo | None) -> int:
-    """Return how many seconds the clocks of a zone are ahead of UTC at an instant."""
+    """Return the offset of a zone from UTC at an instant, in seconds."""
     if zone is None:
         return 0
     ahead = datetime.fromtimestamp(at_s, zone).utcoffset()

@@ -8,15 +8,15 @@ cdef enum Operation:
     END                         # end the batch; this message is not stored
     PING
 
-cdef struct FastReply:          # what a reply subject says; `id` is a view into it
+cdef struct FastReply:          # the fields of a reply subject; `id` points into it
     const char* id
     uint32_t id_len
-    uint16_t flow               # the most messages per acknowledgement
+    uint16_t flow               # maximum number of messages per acknowledgement
     bint gap_ok
     Operation operation
     uint64_t seq                # of the message in its batch, from 1
 
-# Fill `out` from a reply subject that ends with ".$FI"; return 0 if it has not the form of one.
+# Fill `out` from a reply subject that ends with ".$FI"; return 0 if it is malformed.
 cdef bint parse_fast_reply(const char* reply, size_t n, FastReply* out) noexcept nogil
 
 cdef class FastBatch:
@@ -25,10 +25,10 @@ cdef class FastBatch:
     cdef uint32_t id_len
     cdef uint16_t flow, flow_max                # messages per acknowledgement, now and at most
     cdef bint gap_ok
-    cdef readonly uint64_t last_seq             # in the batch: the highest one taken
-    cdef readonly uint64_t stream_seq           # of its last stored message, 0: none
-    cdef uint64_t done_seq                      # in the batch: stored or known; <= last_seq
-    cdef uint64_t told_seq                      # in the batch: of the last acknowledgement; <= done_seq
+    cdef readonly uint64_t last_seq             # in the batch: the highest one received
+    cdef readonly uint64_t stream_seq           # of the last stored message of the batch; 0: none
+    cdef uint64_t done_seq                      # up to here all are stored or duplicates; <= last_seq
+    cdef uint64_t told_seq                      # up to here all are acknowledged; <= done_seq
     cdef int64_t deadline_ns
     cdef object timer
 

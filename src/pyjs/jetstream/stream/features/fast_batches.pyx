@@ -1,12 +1,13 @@
 """Fast batches: messages stored at once, acknowledged in groups whose size the server chooses.
 
-The reply subject of each message says all: `<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI`. A batch
-with gap mode `fail` ends before a missing message, one with `ok` goes on. The acknowledgement of every n-th message
-also tells the next n: it doubles up to what the client allows, and to 500 divided by the number of open batches.
+The reply subject of a message has all parameters: `<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI`. A
+batch with gap mode `fail` ends before a missing message; a batch with `ok` continues. The acknowledgement of every
+n-th message also states the next n: it doubles up to the client's maximum, and to 500 divided by the number of open
+batches.
 
 Invariant of an open batch: told_seq <= done_seq <= last_seq.
 
-Knows nothing of streams and stores. Compiled because each message of a batch asks here for its batch and whether an
+Knows nothing of streams and stores. Compiled because it finds the batch of each message and decides whether an
 acknowledgement is due (benchmarks/batches.py).
 Source: ADR-50 "Fast-ingest Batch Publishing"; flow and texts probed on nats-server 2.15.1
 (tests/conformance/scenarios/fast).
@@ -17,14 +18,14 @@ from libc.string cimport memcmp
 from pyjs.jetstream import errcodes
 
 cdef enum:
-    FLOW_MAX = 500              # messages per acknowledgement, shared by the open batches of a stream
+    FLOW_MAX = 500              # messages per acknowledgement, divided among the open batches of a stream
     FLOW_DEFAULT = 10
 
-cdef int64_t VALUE_MAX = 10**17     # a number that reaches it takes no further digit
+cdef int64_t VALUE_MAX = 10**17     # no digit is added to a value this large
 
 
 cdef inline const char* token_before(const char* start, const char* end) noexcept nogil:
-    """Return the dot before the token that ends at `end`; NULL: there is none."""
+    """Return the dot before the token that ends at `end`, or NULL if there is none."""
     while end > start:
         end -= 1
         if end[0] == c'.':
@@ -33,7 +34,7 @@ cdef inline const char* token_before(const char* start, const char* end) noexcep
 
 
 cdef inline int64_t number(const char* p, const char* end) noexcept nogil:
-    """Return a decimal number; -1: it is none, or has more than 18 significant digits."""
+    """Return a decimal number, or -1 if it is invalid or has more than 18 significant digits."""
     cdef int64_t value = 0
     if p == end:
         return -1
@@ -83,7 +84,7 @@ cdef bint parse_fast_reply(const char* reply, size_t n, FastReply* out) noexcept
 
 
 def parse(bytes reply not None):
-    """Return id, flow, gap mode, sequence and operation of a reply subject, None: it is malformed; for tests."""
+    """Return id, flow, gap mode, sequence and operation of a reply subject, or None if malformed; for tests."""
     cdef FastReply r
     if not reply.endswith(b".$FI") or not parse_fast_reply(reply, len(reply), &r):
         return None
@@ -103,7 +104,7 @@ cdef class FastBatch:
         return r.id_len == self.id_len and memcmp(r.id, self.id_text, self.id_len) == 0
 
     cdef bint owes_ack(self, size_t n_open) noexcept nogil:
-        """Return whether an acknowledgement is due, of told_seq; the flow is then adjusted."""
+        """Return whether an acknowledgement is due; if so, update `told_seq` and the flow."""
         cdef uint16_t most
         if self.done_seq < self.told_seq + self.flow:
             return False
@@ -128,7 +129,7 @@ cdef class FastBatches:
         self.last = FastBatch(b"", 1, False)
 
     cdef FastBatch find(self, FastReply* r):
-        """Return the open batch of a message; None: there is none."""
+        """Return the open batch of a message, or None if there is none."""
         cdef FastBatch batch = self.open.get(r.id[:r.id_len])
         if batch is not None:
             self.last = batch
@@ -138,7 +139,7 @@ cdef class FastBatches:
         """Open a batch.
 
         Raises:
-            ApiError: too many are open.
+            ApiError: too many batches are open.
         """
         cdef FastBatch batch
         if self.n_open >= self.limits.max_fast_per_stream or self.usage.fast_count >= self.limits.max_fast_total:
@@ -157,11 +158,11 @@ cdef class FastBatches:
         batch.deadline_ns = now_ns + self.timeout_ns
 
     def arm(self, FastBatch batch not None) -> None:
-        """Set the timer for the end of the idle time; later messages do not move it."""
+        """Set the timer for the end of the idle time, which later messages do not move."""
         batch.timer = self.timers.at(batch.deadline_ns, lambda: self.check_idle(batch), self)
 
     def check_idle(self, FastBatch batch not None) -> None:
-        """Close the batch, unless a message has come since its timer was set; nobody is told."""
+        """Close the batch, unless a message has come since its timer was set; its client gets no message."""
         if batch.deadline_ns > batch.timer.deadline_ns:
             self.arm(batch)
         else:
@@ -178,7 +179,7 @@ cdef class FastBatches:
             self.last = FastBatch(b"", 1, False)
 
     def close_lost(self, uint64_t kept_seq) -> None:
-        """Close the batches that allow no gap and have a message after `kept_seq`, which was not written."""
+        """Close the batches without gaps that have a message after `kept_seq`: those messages were not written."""
         cdef FastBatch batch
         for batch in list(self.open.values()):
             if batch.stream_seq > kept_seq and not batch.gap_ok:

@@ -1,8 +1,8 @@
 """Publishes of fast batches into one stream: order, gaps, checks, acknowledgements.
 
-A message that continues the batch used last and needs no check beyond its size and its id is stored by compiled code
-alone (`append`). All others take the long way (`take`), with the checks of a batch of one message. Replies of a
-batch, errors of its messages too, are sent even if the stream has `no_ack`, as by nats-server.
+A message that continues the batch used last, and needs only checks of its size and id, is stored by compiled code
+alone (`append`). Other messages take the slow path (`take`), with the checks of a batch of one message. Replies of a
+batch, including errors of its messages, are sent even if the stream has `no_ack`, as by nats-server.
 
 Compiled because every message of a fast batch passes here (benchmarks/batches.py).
 Source: ADR-50 "Fast-ingest Batch Publishing"; order of checks probed on nats-server 2.15.1
@@ -45,7 +45,7 @@ cdef class FastPublishes(Sink):
         self.batches = batches
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
-        """Take one message whose reply subject ends with `.$FI`; `t` is not used."""
+        """Handle one message whose reply subject ends with `.$FI`; `t` is not used."""
         cdef FastReply r
         cdef PubHeaders h
         cdef bint is_valid
@@ -69,16 +69,16 @@ cdef class FastPublishes(Sink):
                 self.stream.turn.faulted.append((self.stream, error))
         return 1
 
-    # -- the short way -----------------------------------------------------------------------------------------
+    # -- the fast path -----------------------------------------------------------------------------------------
     cdef bint goes_on(self, Msg* m, FastReply* r, PubHeaders* h) noexcept nogil:
-        """Return whether the message is the next one of the batch used last, and needs no further check."""
+        """Return whether the message continues the batch used last and needs no further check."""
         return (r.operation == APPEND and r.seq == self.batches.last.last_seq + 1 and self.batches.last.has_id(r)
                 and not (h.conditional or h.later or self.stream.limits.features & CHECKED)
                 and not self.stream.size_refused(m)
                 and (m.header_len == 0 or memmem(m.body, m.header_len, b"Nats-Required-Api-Level", 23) == NULL))
 
     cdef void append(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Store a message that goes on, unless its id is known."""
+        """Store a message that continues its batch, unless its id is known."""
         cdef uint64_t seq
         self.batches.keep_alive(self.batches.last, self.stream.turn.now)
         self.batches.last.last_seq += 1
@@ -119,12 +119,12 @@ cdef class FastPublishes(Sink):
     cdef void say(self, Msg* m, bytes body) noexcept:
         self.stream.answers.add(m, REFUSAL, 0, body, len(body))
 
-    # -- the long way ------------------------------------------------------------------------------------------
+    # -- the slow path -----------------------------------------------------------------------------------------
     cdef void take(self, Msg* m, FastReply* r, bint is_valid) except *:
         """Check, store and answer one message.
 
         Raises:
-            ApiError: the message is refused, and belongs to no batch then.
+            ApiError: the message is refused, and does not belong to a batch.
         """
         cdef FastBatch batch
         cdef bytes headers = m.body[:m.header_len]
@@ -154,7 +154,7 @@ cdef class FastPublishes(Sink):
             self.check(m, r, batch, headers)
 
     cdef bint follows(self, Msg* m, FastReply* r, FastBatch batch) except -1:
-        """Return whether the batch takes the sequence of the message; a gap is reported."""
+        """Return whether the batch accepts the sequence of the message; report a gap."""
         cdef uint64_t expected = batch.last_seq + 1
         if r.seq != expected:
             self.say(m, b'{"type":"gap","last_seq":%d,"seq":%d}' % (expected, r.seq))
@@ -216,7 +216,7 @@ cdef class FastPublishes(Sink):
             self.send_flow(m, batch)
 
     cdef void refuse(self, Msg* m, FastReply* r, FastBatch batch, error, uint64_t known) except *:
-        """Report the error of a message and end the batch, unless it goes on; `known`: the id is of that message."""
+        """Report the error of a message; end the batch unless it continues. `known` is the duplicate's sequence."""
         if known:
             batch.done_seq = r.seq
             if batch.owes_ack(self.batches.n_open):

@@ -1,4 +1,4 @@
-"""Values of a header block, read and replaced as in nats-server: names match exactly, the first one counts.
+"""Values of a header block, read and replaced as in nats-server: names match exactly, the first match counts.
 
 Knows nothing of the meaning of a header. Source: nats.docs "Headers", probed on nats-server 2.15.1.
 """
@@ -17,19 +17,19 @@ _END = b"\r\n\r\n"
 
 
 def value_or_none(headers: bytes, name: bytes) -> bytes | None:
-    """Return the value of the first header `name`, None: there is none. It may be empty."""
+    """Return the value of the first header `name`, which may be empty, or None if there is none."""
     _, found, rest = headers.partition(b"\r\n%b:" % name)
     return rest.partition(b"\r\n")[0].lstrip(b" ") if found else None
 
 
 def value_of(headers: bytes, name: bytes) -> bytes:
-    """Return the value of the first header `name`, b"": there is none, or it is empty."""
+    """Return the value of the first header `name`, or b"" if there is none."""
     return value_or_none(headers, name) or b""
 
 
 @lru_cache(FIELDS_CACHED)
 def fields_of(headers: bytes) -> Mapping[bytes, bytes]:
-    """Return every header by name, the first of equal names; for those that read many headers of one message."""
+    """Return every header by name, the first of equal names; for callers that read many headers of one message."""
     fields: dict[bytes, bytes] = {}
     for line in headers.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
@@ -38,7 +38,7 @@ def fields_of(headers: bytes) -> Mapping[bytes, bytes]:
 
 
 def with_value(headers: bytes, name: bytes, value: bytes) -> bytes:
-    """Return `headers` with the value of `name` replaced, or with a new last line."""
+    """Return `headers` with the value of `name` replaced, or appended as a new last line."""
     head, found, rest = headers.partition(b"\r\n%b:" % name)
     if not found:
         return added(headers, name, value)
@@ -47,12 +47,12 @@ def with_value(headers: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def added(headers: bytes, name: bytes, value: bytes) -> bytes:
-    """Return `headers` with a new last line; b"" is an empty block."""
+    """Return `headers` with a new last line; `headers` may be b""."""
     return b"%b%b: %b%b" % (headers[:-2] if headers else FIRST_LINE, name, value, _END)
 
 
 def without(headers: bytes, name: bytes) -> bytes:
-    """Return `headers` without every line `name`; b"": no line is left."""
+    """Return `headers` without the lines `name`, or b"" if no line is left."""
     lines = headers[:-2].split(b"\r\n")[:-1]
     left = [line for line in lines if not line.startswith(name + b":")]
     return b"" if len(left) < 2 else b"\r\n".join(left) + _END

@@ -29,7 +29,7 @@ cdef bint is_only_increment(PubHeaders* h) noexcept nogil:
 
 
 cdef bint small_number(Value v, int64_t* out) noexcept nogil:
-    """Set `out` to a decimal number with an optional sign."""
+    """Set `out` to a decimal number with an optional sign; return False if it is not a small number."""
     cdef int64_t total = 0
     cdef uint32_t i = 1 if v.n and (v.p[0] == c'-' or v.p[0] == c'+') else 0
     if v.n == i or v.n - i > DIGITS_MAX:
@@ -70,7 +70,7 @@ cdef size_t write_payload(char* out, int64_t value) noexcept nogil:
 
 
 def added(bytes increment not None, bytes headers not None, bytes payload) -> bytes | None:
-    """Return the payload after an increment of a stored message, None: not a case of this module; for tests."""
+    """Return the payload after an increment of a stored message, or None if counting.py must do it; for tests."""
     cdef char[PAYLOAD_SIZE_MAX] out
     cdef int64_t total = 0, change = 0
     cdef bytes body

@@ -1,7 +1,7 @@
 """Message schedules: when a message with Nats-Schedule fires next, and the headers of the messages that it produces.
 
-A schedule is `@at` a time, `@every` duration, six cron fields, or a name such as `@daily`. It belongs to a subject: a
-later message there replaces it, or ends it. Each firing publishes the message, or the last one of
+A schedule is `@at` a time, `@every` duration, six cron fields, or a name such as `@daily`. It belongs to a subject; a
+later message of that subject replaces or ends it. Each firing publishes the message, or the last message of
 Nats-Schedule-Source, under Nats-Schedule-Target. Its header Nats-Scheduler holds the schedule's subject, and
 Nats-Schedule-Next the time of the next firing, or `purge` if this was the last one.
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
             """Return the wall time."""
 
         def last_headers(self, subject: bytes) -> bytes | None:
-            """Return the header block of the last message of a subject, None: there is none."""
+            """Return the header block of the last message of a subject, or None if there is none."""
 
 
 SCHEDULE, NEXT, SCHEDULER = b"Nats-Schedule", b"Nats-Schedule-Next", b"Nats-Scheduler"
@@ -64,7 +64,7 @@ _PLAIN_TIME = re.compile(
     r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z|20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII
 )
 _EPOCH = datetime(1970, 1, 1)  # of times without a zone
-# Headers that a produced message does not take over: those of the schedule, and those that could prevent its storage.
+# Headers not copied to a produced message: those of the schedule, and those that could prevent its storage.
 _PREFIXES = (b"Nats-Schedule", b"Nats-Expected-")
 _NAMES = (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup")
 
@@ -91,7 +91,7 @@ class Due(NamedTuple):
 
 @lru_cache(ZONES_CACHED)
 def zone_of(name: bytes) -> tzinfo:
-    """Return a time zone by its name in the database of the system; "Local" is UTC.
+    """Return the time zone with this name in the system's database; "Local" is UTC.
 
     Raises:
         ApiError: 10223, there is no such zone.
@@ -110,7 +110,7 @@ def zone_of(name: bytes) -> tzinfo:
 
 
 def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
-    """Return the first firing after `after_ns`, None: the message is not a schedule.
+    """Return the first firing after `after_ns`, or None if the message is not a schedule.
 
     Firings that `now_ns` has passed are skipped, except that of `@at`.
 
@@ -154,10 +154,10 @@ def _due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due |
 
 @lru_cache(TEXTS_CACHED)
 def _time_ns(text: str) -> int:
-    """Return the time of `@at`, which may have an hour of one digit and an offset of up to 24 hours and 60 minutes.
+    """Return the time of `@at` in ns, which may have a one-digit hour and an offset of up to 24 hours and 60 minutes.
 
     Raises:
-        ValueError: it is not such a time.
+        ValueError: the text is not such a time.
     """
     if _PLAIN_TIME.fullmatch(text):  # the usual form, without the general reader
         second = (datetime.fromisoformat(text[:19]) - _EPOCH) // timedelta(seconds=1)
@@ -192,7 +192,7 @@ def _rounded(ns: int) -> int:
 
 
 def schedule_refusal(config: StreamConfig, headers: bytes, subject: bytes, view: View) -> ApiError | None:
-    """Return the error of the headers about schedules in a publish, None: they are valid, or there are none."""
+    """Return the error of the schedule headers in a publish, or None if they are valid or absent."""
     now_ns = view.wall_ns()
     try:
         due = next_due(headers, now_ns, now_ns)
@@ -233,7 +233,7 @@ def _is_own(config: StreamConfig, subject: bytes) -> bool:
 
 
 def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: View) -> ApiError | None:
-    """Return the error of a message that ends a schedule, or claims to come from one."""
+    """Return the error of a message that ends a schedule, or names one as its origin."""
     fields = fields_of(headers)
     following, scheduler = fields.get(NEXT), fields.get(SCHEDULER, b"")
     if not following:
@@ -249,7 +249,7 @@ def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: Vi
 
 
 def with_rollup(headers: bytes) -> bytes:
-    """Return the header block to store of a schedule: it replaces earlier messages of its subject."""
+    """Return the header block to store for a schedule, which replaces earlier messages of its subject."""
     fields = fields_of(headers)
     if not fields.get(SCHEDULE) or fields.get(b"Nats-Rollup"):
         return headers
@@ -257,7 +257,7 @@ def with_rollup(headers: bytes) -> bytes:
 
 
 def ended_by(headers: bytes) -> bytes:
-    """Return the subject of the schedule that a message ends, b"": it ends none."""
+    """Return the subject of the schedule that a message ends, or b"" if it ends none."""
     fields = fields_of(headers)
     if fields.get(NEXT) != PURGE:
         return b""
@@ -266,7 +266,7 @@ def ended_by(headers: bytes) -> bytes:
 
 
 def continued_by(headers: bytes) -> tuple[bytes, int] | None:
-    """Return the subject of the schedule that produced a message and its next time; None: it does not continue."""
+    """Return the subject of the schedule that produced a message, and its next time; None if there is no next one."""
     fields = fields_of(headers)
     following, scheduler = fields.get(NEXT), fields.get(SCHEDULER)
     if not scheduler or not following or following == PURGE:
@@ -283,7 +283,7 @@ def continued_by(headers: bytes) -> tuple[bytes, int] | None:
 def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
     """Return the firing of a stored schedule after the one at `at_ns`; the last one has `repeats` unset.
 
-    None: the message is not a valid schedule, or has no target.
+    Returns None if the message is not a valid schedule or has no target.
     """
     try:
         due = next_due(headers, at_ns, now_ns)
@@ -297,8 +297,8 @@ def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
 def produced_headers(schedule: bytes, subject: bytes, content: bytes, due: Due) -> bytes:
     """Return the header block of a produced message.
 
-    `schedule` is the header block of the schedule under `subject`, `content` that of the message to publish. `due` is
-    the next firing.
+    `schedule` is the header block of the schedule under `subject`, `content` the header block of the message to
+    publish, and `due` the next firing.
     """
     lines = content[:-2].split(b"\r\n")[1:-1]
     kept = [

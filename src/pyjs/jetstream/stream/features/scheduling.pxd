@@ -9,7 +9,7 @@ cdef class Scheduling:
     cdef object timer               # expiry.Expiry
     cdef Lifetimes due              # next firing of each schedule, by its sequence
     cdef dict learned               # during recovery: sequence -> next firing
-    cdef bint busy                  # firings go on in the next turn
+    cdef bint busy                  # firings continue in the next turn
 
     cdef void note(self, uint64_t seq, int64_t at_ns) noexcept
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept

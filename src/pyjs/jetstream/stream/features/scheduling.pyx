@@ -1,8 +1,8 @@
 """The message schedules of one stream: which fires next, and the message that a firing stores.
 
 A heap has the sequence and the next time of each schedule, sixteen bytes an entry. Everything else is read from the
-stored message when it fires, so that removed, replaced and ended schedules need no work: their entries are skipped.
-A firing reads and stores messages; a bounded number fires in each turn.
+stored message when it fires, so removed, replaced and ended schedules need no work: their entries are skipped.
+A firing reads and stores messages, so only a bounded number fire in each turn.
 
 Compiled, since it stores with the functions of the ingest (benchmarks/expiry.py); the decisions are in schedule.py.
 Source: ADR-51, probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
@@ -28,7 +28,7 @@ from pyjs.jetstream.stream.message_ttl import with_least_ttl
 
 cdef enum:
     STEP = 100                  # schedules that fire in one turn: some milliseconds
-cdef int64_t RETRY_NS = 1000000000      # after which a firing that the store refused is tried again
+cdef int64_t RETRY_NS = 1000000000      # wait before a firing that the store refused is tried again
 
 
 cdef class Scheduling:
@@ -41,11 +41,11 @@ cdef class Scheduling:
         self.learned = {}
 
     def __len__(self) -> int:
-        """Return the number of entries, those of removed schedules included."""
+        """Return the number of entries, including those of removed schedules."""
         return len(self.due)
 
     def close(self) -> None:
-        """Fire no more."""
+        """Stop firing."""
         self.timer.cancel()
         self.stream = None
 
@@ -67,14 +67,14 @@ cdef class Scheduling:
             self.stream.turn.go_on(sweep_steps(self.due, self.stream))
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept:
-        """Note the next firing of a schedule that has just fired, or could not."""
+        """Note the next firing of a schedule that has fired or could not fire."""
         self.due.note_again(seq, max(at_ns, 1))
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
-        """Note a message of a recovered stream: a schedule, its end, or one that tells when it fires next."""
+        """Note a message of a recovered stream: a schedule, its end, or one with the time of its next firing."""
         cdef bytes subject = ended_by(headers)
         cdef uint64_t last = self.stream.store.catalogue.last_seq_of(subject, len(subject)) if subject else 0
-        if 0 < last < seq:                  # a kill came between the end of a schedule and its removal
+        if 0 < last < seq:                  # the server was killed between the end of a schedule and its removal
             self.learned.pop(last, None)
             self.stream.evictions.note_rollup(subject, b"sub", seq)
             self.stream.note_change()
@@ -93,7 +93,7 @@ cdef class Scheduling:
             self.learned[seq] = due.at_ns
 
     def end_learning(self) -> None:
-        """Fire the schedules that were learned."""
+        """Arm the schedules that were found."""
         learned, self.learned = self.learned, {}
         for seq, at_ns in learned.items():
             self.note(seq, at_ns)
@@ -101,7 +101,7 @@ cdef class Scheduling:
 
     def arm(self) -> None:
         """Set the timer to the next firing."""
-        at_ns = self.due.next_due()                         # no C integer: with the skew it may not fit
+        at_ns = self.due.next_due()                         # no C integer: with the skew it may overflow
         if at_ns and not self.busy:
             self.timer.arm(self, at_ns - self.stream.turn.skew, self.stream.turn.now)
 
@@ -113,7 +113,7 @@ cdef class Scheduling:
     # -- firing -----------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Fire schedules that are due: some now, the others in the next turns. The timer calls it."""
+        """Fire schedules that are due: some now, the others in the next turns. Called by the timer."""
         if self.fire_some():
             self.busy = True
             self.stream.turn.go_on(self.rest())
@@ -121,7 +121,7 @@ cdef class Scheduling:
             self.arm()
 
     def rest(self) -> Generator[Step, None, None]:
-        """Fire the others."""
+        """Fire the remaining schedules."""
         yield None
         while self.stream is not None and self.fire_some():
             yield None
@@ -171,7 +171,7 @@ cdef class Scheduling:
             self.note_again(seq, due.at_ns)
 
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1:
-        """Return whether a later message of its subject ended a schedule; a product of another schedule does not."""
+        """Return whether a later message ended a schedule of its subject; a message produced by another does not."""
         cdef StreamStore store = self.stream.store
         cdef uint64_t last = store.catalogue.last_seq_of(subject, len(subject))
         cdef uint64_t after = seq if last == seq else store.catalogue.next_seq(seq + 1, store.make_filter((subject,)))
@@ -192,7 +192,7 @@ cdef class Scheduling:
         return schedule if last is None else last
 
     cdef bint publish(self, bytes subject, bytes headers, bytes payload) except -1:
-        """Store a produced message; False: the store has no room now. One that is too large is lost."""
+        """Store a produced message; return False if the store has no room now. A message too large is dropped."""
         cdef Stream stream = self.stream
         cdef bytes body
         cdef PubHeaders h

@@ -1,10 +1,10 @@
 """Publishes that need more than a check and an append: those of batches, counters and schedules.
 
-A stream's ingest passes a message here when its reply subject, a header or an option of the stream asks for it; all
-others never see this part. Batches come before any check of the ingest, counters after the conditions. A schedule
-gets its roll-up header and goes back to the ingest; scheduling.pyx fires it.
+A stream's ingest passes a message here if its reply subject, a header or an option of the stream requires it; all
+other messages bypass this part. Batches come before any check of the ingest, counters after the conditions. A
+schedule gets its roll-up header and returns to the ingest; scheduling.pyx fires it.
 
-Compiled, since it stores and answers with the functions of the ingest (benchmarks/: JetStream async publish); the
+Compiled because it stores and answers with the functions of the ingest (benchmarks/: JetStream async publish); the
 decisions are in plain Python beside it.
 Source: order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/counter, publish).
 """
@@ -42,7 +42,7 @@ cdef enum:
 
 
 cdef inline bint is_special(PubHeaders* h) noexcept nogil:
-    """Return whether a header of a message of a batch needs a check, or has an effect."""
+    """Return whether a header of a message of a batch needs a check or has an effect."""
     return (h.later or h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
             or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
             or h.schedule.n or h.schedule_next.n)
@@ -85,7 +85,7 @@ cdef class SpecialPublishes(Sink):
         return 1
 
     cdef void take(self, Msg* m, PubHeaders* h) noexcept:
-        """Take a schedule, or a counter that needs the checks in Python."""
+        """Handle a schedule, or a counter that needs the checks in Python."""
         try:
             if h.schedule.n and h.rollup.n == 0 and self.stream.limits.features & SCHEDULES:
                 self.scheduled(m)
@@ -97,7 +97,7 @@ cdef class SpecialPublishes(Sink):
             self.stream.turn.faulted.append((self.stream, error))
 
     cdef bint is_refused(self, Msg* m) noexcept nogil:
-        """Return whether space or size refuse a message of a batch, which is then answered."""
+        """Return whether a message of a batch is refused for lack of space or for its size; if so, answer it."""
         return self.stream.usage_refused(m) or self.stream.is_too_large(m)
 
     # -- batches -----------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ cdef class SpecialPublishes(Sink):
             self.commits.commit(m, batch)
 
     cdef void answer_staged(self, Msg* m) noexcept nogil:
-        """Queue the answer to a staged message, which is empty."""
+        """Queue the answer to a staged message; its body is empty."""
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             self.stream.answers.add(m, REFUSAL, 0, NULL, 0)
 
@@ -138,14 +138,14 @@ cdef class SpecialPublishes(Sink):
         self.commits.finish()
 
     def drop_disabled(self) -> None:
-        """Forget the open batches of the kinds that the stream's configuration does not allow."""
+        """Forget open batches of kinds that the stream's configuration no longer allows."""
         if not self.stream.config.allow_atomic:
             self.batches.drop_all()
         if not self.stream.config.allow_batched:
             self.fast.batches.close_all()
 
     def lost(self, uint64_t kept_seq) -> None:
-        """End fast batches that have messages after `kept_seq`: these were not written."""
+        """End fast batches with messages after `kept_seq`, which were not written."""
         self.fast.batches.close_lost(kept_seq)
 
     def close(self) -> None:
@@ -168,15 +168,15 @@ cdef class SpecialPublishes(Sink):
 
     # -- schedules -----------------------------------------------------------------------------------------------
     cdef void scheduled(self, Msg* m) except *:
-        """Take a schedule, with the header by which it replaces earlier messages of its subject."""
+        """Handle a schedule, with the header by which it replaces earlier messages of its subject."""
         cdef PubHeaders h
         cdef bytes headers = with_rollup(m.body[:m.header_len])
         scan_pub_headers(headers, len(headers), &h)
-        errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.raise_if(h.rollup.n == 0)    # the block is no valid one
+        errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.raise_if(h.rollup.n == 0)    # the block is invalid
         self.stream.ingest_with_other_headers(m, headers)
 
     def note_schedule(self, bytes headers, uint64_t seq) -> None:
-        """Apply the headers of the message `seq`, just stored: it is a schedule, or ends one."""
+        """Apply the headers of message `seq`, just stored, which is a schedule or ends one."""
         subject = ended_by(headers)
         if subject and self.stream.limits.features & ALLOW_ROLLUP:
             self.stream.evictions.note_rollup(subject, b"sub", seq)
@@ -185,7 +185,7 @@ cdef class SpecialPublishes(Sink):
             self.scheduling.arm()
 
     def clock_stepped(self) -> None:
-        """Fire by the new wall time, after the clock was set."""
+        """Set the timers by the new wall time after the clock was set."""
         self.scheduling.arm_again()
 
     def wall_ns(self) -> int:
@@ -193,7 +193,7 @@ cdef class SpecialPublishes(Sink):
         return self.stream.wall()
 
     def last_headers(self, bytes subject) -> bytes | None:
-        """Return the header block of the last message of a subject, None: there is none."""
+        """Return the header block of the last message of a subject, or None if there is none."""
         cdef uint64_t seq = self.stream.store.catalogue.last_seq_of(subject, len(subject))
         try:
             last = self.stream.store.get(seq) if seq else None
@@ -212,7 +212,7 @@ cdef class SpecialPublishes(Sink):
         return self.stream.dedupe.seq_of(msg_id, len(msg_id), self.stream.turn.now) != 0
 
     def last_seq_of(self, bytes subject) -> int:
-        """Return the last sequence of a subject, which may have wildcards; 0: none."""
+        """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
         return self.stream.store.last_match(subject)
 
     def totals(self) -> tuple:
@@ -224,7 +224,7 @@ cdef class SpecialPublishes(Sink):
         return self.stream.store.catalogue.count_of(subject, len(subject))
 
     def stored_size(self, bytes subject, bytes headers, bytes payload) -> int:
-        """Return the bytes that a message will count."""
+        """Return the stored size of a message in bytes, as limits count it."""
         extra = self.stream.store.catalogue.header_overhead if headers else 0
         return self.stream.store.catalogue.overhead + extra + len(subject) + len(headers) + len(payload)
 
@@ -236,7 +236,7 @@ cdef class SpecialPublishes(Sink):
 
     # -- counters ----------------------------------------------------------------------------------------------
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Store the sum of a small increment and a small value, and answer; False: nothing is done, use `add_up`."""
+        """Store the sum of a small increment and a small value, and answer; if it returns False, use `add_up`."""
         cdef uint64_t last_seq
         cdef int64_t change = 0, total = 0
         cdef size_t size
@@ -288,9 +288,9 @@ cdef class SpecialPublishes(Sink):
         self.store(m, headers, payload, b',"val":"%b"' % value)
 
     def count(self, uint64_t last_seq, bytes headers, copied=None) -> tuple:
-        """Return headers, payload and value of a message of a counter.
+        """Return headers, payload and value of a counter message.
 
-        `last_seq` is the last message of its subject, 0: none; `copied` is the payload from another stream.
+        `last_seq` is the last message of its subject, or 0; `copied` is the payload from another stream.
 
         Raises:
             ApiError: the message cannot be counted.
@@ -304,7 +304,7 @@ cdef class SpecialPublishes(Sink):
 
     # -- storing -----------------------------------------------------------------------------------------------
     cdef uint64_t store(self, Msg* m, bytes headers, bytes payload, bytes told) except? 0:
-        """Store a checked message with other headers and payload; the PubAck tells `told` too. 0: it is refused."""
+        """Store a checked message with new headers and payload, `told` in its PubAck; return 0 if it is refused."""
         cdef bytes body = headers + payload
         cdef PubHeaders h
         cdef uint64_t seq
@@ -323,7 +323,7 @@ cdef class SpecialPublishes(Sink):
         return seq
 
     cdef void answer(self, Msg* m, uint64_t seq, bytes told) except *:
-        """Queue a PubAck with more members, `told`."""
+        """Queue a PubAck with the additional members `told`."""
         cdef bytes body
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             body = b"%b%d%b}" % (self.stream.answers.head, seq, told)
