@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 from pyjs.base.fast cimport write_digits
 from pyjs.core.account cimport Account
 from pyjs.core.intake cimport HELD, REST, VERDICT, Intake
-from pyjs.core.outbuf cimport OutBuf
+from pyjs.core.outbuf cimport FLUSH_AT, OutBuf
 from pyjs.core.reserved cimport reserved_reply, reserved_subject
 from pyjs.core.sink cimport Sink
 from pyjs.core.tracing.publish cimport TracedPublish
@@ -42,7 +42,6 @@ from pyjs.core.auth.violations import publish_violation, reply_violation, subscr
 from pyjs.core.tracing.publish import DENIED, NO_ECHO
 
 cdef enum:
-    FLUSH_AT = 262144           # queued bytes that force a partial turn: a larger buffer exceeds the L2 cache
     WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each 256 bytes
     WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
     COPIED_BITS = 8
@@ -64,8 +63,9 @@ cdef inline int count_delivery(ClientSession session, Msg* m, Target* t, size_t 
         session.mark_dirty()
     if t.sub.max and t.sub.delivered >= t.sub.max:
         session.retire_later(t.sub)
-    if session.out.queued() > FLUSH_AT:
+    if session.out.queued() > session.out.relief_at:
         session.turn.pressure = True
+    if session.out.queued() > FLUSH_AT:
         session.turn.extra_work += <int64_t> (copied >> PILED_UP_BITS)
         session.turn.crowded |= session.is_behind() or session.out.unwritten() > session.out.stall_at // 4
         if m.origin != NULL and (session.is_behind() or session.out.unwritten() > session.out.stall_at):
@@ -706,10 +706,10 @@ cdef class ClientSession(Sink):
         if self.output == LOST:
             self.out.clear()
             return False
-        if self.output == PAUSED or not self.out.queued():
-            return False
-        self.write_out()
-        self.out.unsent = self.link.pending_size()
+        if self.output == FLOWS and self.out.queued():
+            self.write_out()
+            self.out.unsent = self.link.pending_size()
+        self.out.note_flush()
         self.dirty = self.out.queued() > 0 and self.output == FLOWS
         return self.dirty
 

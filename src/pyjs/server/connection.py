@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
 
-# Equal to FLUSH_AT of core/session.pyx: the part of a write that the kernel did not take may wait here.
+# Equal to FLUSH_AT of core/outbuf.pxd: the part of a write that the kernel did not take may wait here.
 BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not take, above which the session keeps its output
 BUFFER_LOW = 64 * 1024
 FULL_READ = 250_000  # after a read of this size the kernel may have more; both loops read slightly more

@@ -344,6 +344,21 @@ def test_the_partial_turns_of_all_publishers_share_the_time_of_one_turn() -> Non
     assert len(receiver.payloads()) == 3 * len(publishers)
 
 
+def test_a_receiver_that_takes_nothing_does_not_cost_a_partial_turn_for_each_message() -> None:
+    node = VirtualNode()
+    receiver, publisher = node.client(), node.client()
+    receiver.send(b"SUB slow 1\r\n")
+    receiver.session.output_paused()
+    publisher.send(b"PUB slow 600000\r\n%600000d\r\n" % 7)
+    scheduler = node.node._scheduler
+    before = scheduler._turns
+
+    publisher.session.receive_data(b"PUB slow 4\r\n0000\r\n" * 1000)
+
+    assert publisher.session.in_msgs == 1001
+    assert scheduler._turns - before <= 2
+
+
 def input_work(connect: bytes) -> int:
     """Return the work of publishing one large message with headers to slow receivers that sent `connect`."""
     node = VirtualNode()
