@@ -119,7 +119,7 @@ cdef uint64_t highway_end(Highway* h) noexcept nogil:
 
 
 def highway_hash(bytes name not None, data not None) -> bytes:
-    """Return the eight bytes of the hash of `data` with the SHA-256 of `name` as its key."""
+    """Return the hash of `data` as eight bytes, with the SHA-256 of `name` as its key."""
     cdef Highway h
     cdef bytes key = hashlib.sha256(name).digest()
     cdef uint64_t value

@@ -31,7 +31,7 @@ fill_table()
 
 
 def masked_crc(data not None) -> int:
-    """Return the CRC-32C of `data`, masked as frames store it."""
+    """Return the CRC-32C of `data`, masked as stored in frames."""
     cdef uint32_t crc = 0xFFFFFFFFu
     cdef size_t i, n = 0
     cdef const uint8_t* p = <const uint8_t*> borrowed(data, &n)

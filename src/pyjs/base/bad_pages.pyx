@@ -24,7 +24,7 @@ cdef list free_slots = []
 
 
 def guard(memory not None) -> int:
-    """Guard a map; return its slot for `release`, -1: the table is full and the map is not guarded."""
+    """Guard a map; return its slot for `release`, or -1 if the table is full and the map is not guarded."""
     cdef size_t size = 0
     cdef const char* start = borrowed(memory, &size)
     cdef size_t slot = free_slots.pop() if free_slots else pyjs_maps_used()

@@ -10,7 +10,7 @@ from pyjs.wire.ops cimport Msg
 cdef class RemoteAccount(RemoteSink):
     cdef readonly Account account
     cdef RouteWriter writer
-    cdef uint32_t number                # in frames that leave
+    cdef uint32_t number                # number of the account in outgoing frames
     cdef bint tells_senders             # to another worker, which has the streams
     cdef public uint32_t clients        # of the account, at the other server
     cdef readonly dict subscriptions    # (subject, queue) -> Subscription

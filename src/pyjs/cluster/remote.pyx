@@ -44,7 +44,7 @@ cdef class RemoteAccount(RemoteSink):
             return 0
         if m.told & self.writer.bit:
             if t.sub.queue_id == 0:
-                return 0                # it has the message already
+                return 0                # the other server already has the message
             if self.writer.add_queue_to(m, t) == 0:
                 t.sub.delivered += 1
                 return 1

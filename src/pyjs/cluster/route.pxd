@@ -30,7 +30,7 @@ cdef class Route:
     cdef bytes line                     # the beginning of a line of the greeting
     cdef RouteState state
     cdef readonly dict remote           # account name -> RemoteAccount
-    cdef list numbered                  # the other side's numbers of accounts -> RemoteAccount or Unknown
+    cdef list numbered                  # the other side's account number -> RemoteAccount or Unknown
     cdef object sender                  # core.auth.identity.Sender of the next message; None: not told
     cdef readonly str closed_reason     # "": open
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns

@@ -1,9 +1,9 @@
 """One route: a connection to another server of the cluster. Frames in, frames out, without its socket.
 
-A subscription of the other server stands in the account here with the RemoteAccount (remote.pyx) as its receiver, so
-that publishing finds it as it finds any other. A message leaves once for each server, however many subscriptions it
-has there: `Msg.told` has one bit for each route. Of a queue group, one server is chosen, and the frame names the
-group. A message that came by a route goes to subscriptions here only, since every server has a route to every other.
+A subscription of the other server is in the account here with the RemoteAccount (remote.pyx) as its receiver, so
+publishing finds it like any other. A message is sent once to each server, however many subscriptions it
+has there: `Msg.told` has one bit for each route. For a queue group, one server is chosen, and the frame names the
+group. A message from a route goes only to subscriptions here, since every server has a route to every other.
 writer.pyx has the output. Long because every kind of frame is read and checked here.
 
 Compiled: every message between servers passes here (benchmarks/: 1-1 over a route).
@@ -36,9 +36,9 @@ cdef enum:
     TRACE_WORK = 512            # headers read in Python, events, one more message
     FRAME_WORK = 48             # a frame other than a message
     COPIED_BITS = 8
-    PING_MAX = 64               # bytes that are sent back
+    PING_MAX = 64               # bytes of a PING that are returned
     CLIENTS_SIZE = 4
-    ACCOUNTS_MAX = 1048576      # numbers of accounts that one server may give
+    ACCOUNTS_MAX = 1048576      # maximum number of account numbers per server
 
 SLOW = "Slow Consumer (Pending Bytes)"
 PROTOCOL = "Protocol Violation"
@@ -110,7 +110,7 @@ cdef class Route:
         self.cluster.route_closed(self)
         self.remote, self.numbered = {}, []
         self.main = self.aside = None
-        self.writer.end()               # it holds this route: a cycle would outlive both
+        self.writer.end()               # it refers to this route: a cycle would remain
 
     def lose_link(self) -> None:
         """Write nothing more, because the transport is closed."""
@@ -505,12 +505,12 @@ cdef class Route:
 
     @property
     def out_msgs(self) -> int:
-        """The number of messages that were sent."""
+        """The number of messages sent."""
         return self.writer.out_msgs + (0 if self.aside is None else self.aside.out_msgs)
 
     @property
     def out_bytes(self) -> int:
-        """The bytes of their headers and payloads."""
+        """The number of bytes of sent headers and payloads."""
         return self.writer.out_bytes + (0 if self.aside is None else self.aside.out_bytes)
 
     @property

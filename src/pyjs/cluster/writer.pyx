@@ -8,7 +8,7 @@ stays: after a large message all of its messages take that connection, until the
 FRAME_AFTER lets the reader wait for what the route had before. Publishers are told apart by a few bits of their
 address: those that share them go together.
 
-Compiled: every message to another server (benchmarks/: 1-1 over a route).
+Compiled: every message to another server passes here (benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -23,7 +23,7 @@ from pyjs.wire.route_frames cimport (
 )
 
 cdef enum:
-    JAMMED_PART = 8             # consumers rest when more than this part of `stall_at` waits
+    JAMMED_PART = 8             # consumers pause when more than this part of `stall_at` waits
 
 
 cdef inline void write_queue(char* out, Target* t) noexcept nogil:
@@ -54,7 +54,7 @@ cdef class RouteWriter:
         self.aside_done = count
 
     def end(self) -> None:
-        """Take nothing more; the other side and the route are not needed any more."""
+        """Accept nothing more; release the other side and the route."""
         self.bulk = None
         self.is_open = False
         self.route = None

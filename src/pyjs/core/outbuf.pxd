@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 
 cdef enum:
     FLUSH_AT = 262144           # bytes between two partial turns: a larger buffer does not fit in the L2 cache
-    BACKLOG_MAX = 33554432      # bytes that may wait for slow writes, all together; publishers of more are slowed
+    BACKLOG_MAX = 33554432      # bytes that may wait for slow writes in total; beyond it, publishers slow down
 
 
 cdef class OutBuf:

@@ -20,7 +20,7 @@ cdef class Turn:
     cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
     cdef public object trace            # core.tracing.trace.Trace of the message that is being published; None: none
     cdef object sender                  # core.auth.identity.Sender of a request from another worker; None: none
-    cdef int64_t extra_work             # work of the current delivery, besides 1 for each receiver
+    cdef int64_t extra_work             # work of the current delivery, in addition to 1 for each receiver
     cdef readonly object inputs         # deque of ClientSessions with input left, longest waiting first
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
     cdef readonly list streams          # Streams with records to commit or PubAcks to send

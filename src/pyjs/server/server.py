@@ -67,7 +67,7 @@ MEET_S = 3.0  # seconds for which a replacement worker waits for the others
 FETCHERS = 4  # threads that ask an account server
 FIRST_WORKER = 1  # has the streams
 STREAMS_S = 10.0  # that another worker waits for them to close
-CLOSING_S = 1.0  # time for connections to take their last output when the server stops
+CLOSING_S = 1.0  # seconds for connections to read their last output when the server stops
 
 
 class State(enum.Enum):

@@ -7,9 +7,9 @@ cdef enum FrameKind:
     FRAME_MSG = 3
     FRAME_PING = 4
     FRAME_PONG = 5
-    FRAME_INFO = 6              # JSON: what the sender says of itself and of its peers
-    FRAME_ERROR = 7             # text: why the sender closes
-    FRAME_SYNCED = 8            # all interest that there was when the route opened has been sent
+    FRAME_INFO = 6              # JSON: the sender's description of itself and its peers
+    FRAME_ERROR = 7             # text: the reason why the sender closes
+    FRAME_SYNCED = 8            # the interest that existed when the route opened has been sent
     FRAME_SENDER = 9            # JSON: the client of the next message; between workers
     FRAME_AFTER = 11            # of a bulk connection: the number of frames that the route has before what follows
     FRAME_CLIENTS = 10          # the number of the sender's clients in an account, 4 bytes

@@ -20,7 +20,7 @@ cdef class ServiceSink(Sink):
     cdef bytes own                      # the text for a message of the server itself: republished, a PubAck
     cdef const char* own_text
     cdef uint32_t own_len
-    cdef object extend                  # callable(text, importer, add_server) -> text: the request came by an import
+    cdef object extend                  # callable(text, importer, add_server) -> text, after another import
     cdef Rewrite rewrite                # None: `to`, or the subject stays the same
     cdef bytes to                       # b"": the subject stays the same
     cdef const char* text               # of `to`; NULL: b""

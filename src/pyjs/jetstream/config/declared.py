@@ -64,7 +64,7 @@ def option(
     always: bool = False,
     updatable: bool = True,
 ) -> Any:
-    """Declare an option as a field of a dataclass; its `default` is the zero of its kind unless given."""
+    """Declare an option as a field of a dataclass; without `default`, the default is the zero of its kind."""
     told = {"kind": kind, "doc": doc, "level": level, "always": always, "updatable": updatable}
     start = zero_of(kind) if default is _KIND_DEFAULT else default
     if kind.name == "map" or (kind.name == "struct" and start is not None):

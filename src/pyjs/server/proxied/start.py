@@ -32,7 +32,7 @@ class ProxiedStart(asyncio.Protocol):
         self._connection = connection
         self._above = above  # the connection, or the TlsTransport below it
         self._data = b""
-        self._over = False  # nothing more is read
+        self._over = False  # nothing more will be read
         self._timer: Timer | None = None
         self._transport: asyncio.Transport
 

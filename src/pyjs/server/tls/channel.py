@@ -47,7 +47,7 @@ class TlsChannel:
         self._asks = context.verify_mode is not ssl.CERT_NONE
         self._fed = b""  # records since the handshake, for `unseal`
         self._credit = IDLE_MAX  # bytes of records that may still come without data
-        self._sealed = False  # the output had a record that is encrypted
+        self._sealed = False  # the output had an encrypted record
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def feed(self, records: bytes) -> None:

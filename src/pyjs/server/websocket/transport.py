@@ -73,7 +73,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._paused = False  # the transport below
         self._full = False  # the client does not read
         self._pong = b""  # to be sent when it reads again
-        self._closing = b""  # the close frame, when it does not depend on the session
+        self._closing = b""  # the close frame, if it does not depend on the session
         self._timer: Timer | None = None
         self._peer: Peer | None = None
 

@@ -21,7 +21,7 @@ cdef class SegmentMaps:
         self.index_maps = {}
 
     cdef void add_map(self, Segment* s, object view, size_t size) except *:
-        """Read `s` in a map of `size` bytes from now on."""
+        """From now on, read `s` in the map `view` of `size` bytes."""
         cdef size_t n = 0
         cdef const char* data = borrowed(view, &n)
         assert n >= size

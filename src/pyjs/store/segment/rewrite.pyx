@@ -73,7 +73,7 @@ cdef class SegmentRewrite:
         return f"{self.path}{NEW}"
 
     def __call__(self):
-        """Write and sync the new file; return the error, None: it is durable."""
+        """Write and sync the new file; return the error, or None if it is durable."""
         cdef SegmentContents old
         cdef const char* file
         cdef size_t size = 0

@@ -17,7 +17,7 @@ cdef class SegmentScan:
     cdef uint64_t bad_before            # pages of maps that could not be read before
     cdef Table by_name                  # name -> place of the subject + 1
     cdef uint32_t latest                # place of the subject of the last message
-    cdef size_t batch_at                # where the batch begins whose last message is still to come; 0: none
+    cdef size_t batch_at                # offset of the batch whose last message has not come yet; 0: none
     cdef dict parts                     # batches with a hole: where one begins -> the next record after the hole
     cdef bint has_parts
     cdef size_t part_end                # of the last one that was found

@@ -6,7 +6,7 @@ If a record does not fit, there are three cases:
 - A later record fits: the bytes in between are damage; the scan continues with that record.
 - No later record fits: the last write was torn and never acknowledged. A complete record there is damage.
 
-A batch whose last message is missing at the end was cut short too: none of it counts. Nor does any of a batch with a
+A batch whose last message is missing at the end was torn too, and does not count. Nor does any of a batch with a
 hole, sectors of zeros that a power loss left where a page was not written, whose other pages were.
 
 One damaged byte in a short record of removals, which may be their only record, is corrected.

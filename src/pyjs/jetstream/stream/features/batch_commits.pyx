@@ -61,7 +61,7 @@ cdef class BatchCommits:
             self.begin(m, batch)
             return
         if self.stream.limits.features & DISCARD_NEW:
-            self.stream.makes_room()            # evictions of this turn count no more
+            self.stream.makes_room()            # earlier evictions of this turn no longer count
         self.check(batch, 0, batch.n, self.count_to_check(batch))
         self.check_room(batch)
         seq = self.append_batch(batch)
@@ -317,14 +317,14 @@ cdef class BatchCommits:
             or self.stream.interest.wanted(m.subject, m.subject_len)
 
     cdef uint64_t keep_wanted(self, Msg* m) noexcept nogil:
-        """Append one message of a batch, whose limits are checked."""
+        """Append one message of a batch whose limits have been checked."""
         if self.stream.republisher is None:
             return self.stream.keep(m)
         with gil:
             return self.stream.keep_and_republish(m)
 
     cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil:
-        """Apply the headers of the messages from sequence `first` on, just appended."""
+        """Apply the headers of the messages from sequence `first` on, which were just appended."""
         cdef PubHeaders h
         cdef size_t i
         cdef Msg m

@@ -149,7 +149,7 @@ cdef class SpecialPublishes(Sink):
         self.fast.batches.close_lost(kept_seq)
 
     def close(self) -> None:
-        """Forget open batches and schedules, which refer to the stream: a cycle would outlive it."""
+        """Forget open batches and schedules; they refer to the stream, so a cycle would remain."""
         self.commits.finish()
         self.commits.state = None
         self.batches.drop_all()
