@@ -160,7 +160,8 @@ class Trial:
         found = [pid for pid, command in members(self._driver.pid) if marks[victim] in command]
         assert found, f"no {victim} runs: {self.log()}"
         for pid in found:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGKILL)
         if victim == "driver":
             self._driver.kill()
             self._driver.wait()

@@ -31,6 +31,7 @@ def test_a_rest_catalog_hears_of_a_warehouse_only_where_one_is_named(tmp_path: P
             pass
 
     with HTTPServer(("127.0.0.1", 0), Catalog) as server, ThreadPoolExecutor(1) as pool:
+        server.timeout = 60  # otherwise a client that asks nothing would keep the pool
         pool.submit(server.handle_request)
         said = {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}"}
         lake = Lake(str(tmp_path), "iceberg", said | ({"warehouse": warehouse} if warehouse else {}))

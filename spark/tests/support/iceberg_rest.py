@@ -42,7 +42,11 @@ class RestCatalog:
                 stdout=log,
                 stderr=log,
             )
-        self._wait(port)
+        try:
+            self._wait(port)
+        except BaseException:
+            self.stop()
+            raise
 
     def _wait(self, port: int) -> None:
         deadline_s = time.monotonic() + START_S

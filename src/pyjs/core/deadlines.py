@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.clock import NS_PER_S
+
 if TYPE_CHECKING:
     from pyjs.base.timers import Timer
     from pyjs.core.session import ClientSession
-
-NS_PER_S = 1e9
 
 
 class Deadlines:

@@ -180,6 +180,8 @@ cdef class ClientSession(Sink):
         """Discard all output, because the transport is closed. The caller must call `end_input`."""
         self.output = LOST
         self.out.clear()
+        if not self.closing:
+            self.deadlines.reader_caught_up()
 
     def connection_lost(self) -> None:
         """Handle the loss of the transport; input that arrived before is still parsed."""

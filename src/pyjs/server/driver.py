@@ -10,6 +10,7 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.server.endings import Endings
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pyjs.node import Node
 
 NS_PER_MS = 1_000_000
-NS_PER_S = 1_000_000_000
 
 
 class Driver:

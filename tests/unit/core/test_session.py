@@ -497,3 +497,14 @@ def test_the_write_deadline_of_a_client_that_takes_nothing_outlives_its_login(no
     slow.session.receive_data(b"CONNECT {}\r\n")
     node.advance(seconds=11)
     assert slow.session.closed_reason == "Slow Consumer (Write Deadline)"
+
+
+def test_a_client_that_leaves_while_it_takes_nothing_is_no_slow_consumer(node: VirtualNode) -> None:
+    slow = node.client()
+    slow.session.output_paused()
+    slow.session.receive_data(b"PING\r\n")
+    slow.session.lose_link()
+    node.advance(seconds=11)
+    assert node.node.slow_consumers == 0
+    slow.session.end_input()
+    assert slow.session.closed_reason == "Client Closed"

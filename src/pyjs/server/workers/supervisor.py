@@ -26,6 +26,7 @@ from pyjs.server.logging import configured_logger, opened_logger
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again, rewrite_files
 from pyjs.server.system import files, signals
 from pyjs.server.system.clock import OsRng, SystemClock
+from pyjs.server.system.collector import keep_survivors
 from pyjs.server.system.descriptors import raise_limit
 from pyjs.server.tls.context import TlsFailed, read_tls_settings
 from pyjs.server.tls.port import TlsPort
@@ -127,6 +128,7 @@ class Supervisor:
             await self._wait_ready()
             if self._ready:
                 self._tell_ready()
+                keep_survivors()
             elif not self._stopping and not self._in_lame_duck_mode:
                 self._fail()
             await self._wait_ended(running)

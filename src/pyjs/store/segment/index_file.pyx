@@ -362,14 +362,16 @@ def index_segment(disk, FullSegment f not None) -> None:
     cdef size_t size = 0
     cdef const char* image
     cdef char* p
+    cdef object room
     cdef object buffer = spare_buffers.pop() if spare_buffers else unset_buffer(BUFFER_SIZE)
     whole = whole_image(disk, f.path, f.key)
     image = borrowed(whole, &size)
     if <size_t> len(buffer) < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
         buffer = unset_buffer(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
-    c = f.contents(image, size, PyByteArray_AS_STRING(buffer))
+    room = buffer                           # `c` points into it until the end
+    c = f.contents(image, size, PyByteArray_AS_STRING(room))
     size = encoded_size(c)
-    if size > <size_t> len(buffer):         # the entries stay in the room
+    if size > <size_t> len(buffer):
         buffer = unset_buffer(size)
     p = PyByteArray_AS_STRING(buffer)
     with nogil:

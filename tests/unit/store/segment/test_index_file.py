@@ -277,6 +277,26 @@ def test_a_damaged_segment_gets_no_index_file(tmp_path: Path, dead: bool, at: in
     store.release()
 
 
+def test_an_index_larger_than_its_buffer_is_right(tmp_path: Path) -> None:
+    count = 30_000
+    store = open_store(tmp_path, segment_size=2 << 20)
+    for number in range(count):
+        store.store(b"kv.%060d" % number, b"", b"x" * 20, 1 + number)
+    store.flush()
+    assert len(store.segment_paths()) > 1
+    store.sync_now()
+    store.close()
+
+    log = ListLog()
+    again = open_store(tmp_path, log)
+
+    assert log.lines == []
+    assert [again.get(1 + number).subject for number in range(0, count, 997)] == [
+        b"kv.%060d" % number for number in range(0, count, 997)
+    ]
+    again.close()
+
+
 def test_writing_index_files_leaves_nothing_behind(tmp_path: Path) -> None:
     def views() -> int:
         gc.collect()
