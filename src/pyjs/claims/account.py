@@ -128,9 +128,8 @@ class AccountClaims:
     head: Head
     limits: AccountLimitClaims = AccountLimitClaims()
     signing_keys: Mapping[str, UserScope | None] = field(default_factory=dict)
-    revocations: Mapping[str, int] = field(
-        default_factory=dict
-    )  # user or ANY, and a time: claims issued up to then are revoked
+    # User or ANY, and a time: claims issued up to then are revoked.
+    revocations: Mapping[str, int] = field(default_factory=dict)
     default_permissions: PermissionLists = field(default_factory=PermissionLists)
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()

@@ -164,9 +164,8 @@ def _key(account: Account, user: User | None) -> tuple[int, int]:
 
 
 def _unpack(piece: _Piece) -> list[ClosedSession]:
-    return [
-        _session(row, *piece.owners[row[0]]) for row in marshal.loads(piece.rows)
-    ]  # written by this process
+    # `rows` was written by this process.
+    return [_session(row, *piece.owners[row[0]]) for row in marshal.loads(piece.rows)]
 
 
 def _row(closed: ClosedSession, owner: int) -> tuple[Any, ...]:

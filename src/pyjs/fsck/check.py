@@ -229,9 +229,8 @@ class StoreCheck:
 
     def _from_segments(self, copies: Copies, directory: str) -> None:
         """Read the metadata from the newest META record, as a start does if no copy is intact."""
-        names = sorted(
-            self._disk.list_dir(f"{directory}/msgs"), key=len
-        )  # by number, regardless of its digits
+        # By number, regardless of its digits.
+        names = sorted(self._disk.list_dir(f"{directory}/msgs"), key=len)
         for name in reversed(names):
             path = f"{directory}/msgs/{name}"
             if not is_segment(name):

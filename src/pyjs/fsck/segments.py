@@ -307,9 +307,8 @@ class MessagesCheck:
             finding = self._report.find(DAMAGE, path, "it says something else than its segment")
         else:
             return
-        finding.mend = (
-            partial(make_index, self._files, segment, whole) if not c.problems else None
-        )  # that repair writes it
+        # If there are problems, their repair writes it.
+        finding.mend = None if c.problems else partial(make_index, self._files, segment, whole)
 
     # -- lost segments -------------------------------------------------------------------------------------
 

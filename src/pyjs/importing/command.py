@@ -55,9 +55,8 @@ class Surroundings:
     rng: Rng
     out: TextIO
     err: TextIO
-    load: Callable[
-        [str, str], Options
-    ]  # options of a configuration file and a store directory; "": not given
+    # Options of a configuration file and a store directory; "": not given.
+    load: Callable[[str, str], Options]
     holders: Callable[[str], list[int]]  # processes that have files below a directory open
 
 

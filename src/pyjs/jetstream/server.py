@@ -83,9 +83,8 @@ class JetStreamServer:
         self._mender: Mender | None = None  # None: nothing has failed
         self._apis: dict[str, ApiSubscriptions] = {}
         self._stores: Stores | None = None  # None: no stream was stored or recovered
-        self.open_files = OpenFiles(
-            host.disk, host.disk.open_files_max
-        )  # shared by all streams and consumers
+        # Shared by all streams and consumers.
+        self.open_files = OpenFiles(host.disk, host.disk.open_files_max)
         self.scrubber: Scrubber | None = None  # None: not begun, or switched off
         self._scrub_timer: Timer | None = None
         self._lock: StoreLock | None = None  # held on the store directory

@@ -39,9 +39,8 @@ class JetStreamSwitch:
         # Syncs, waits for changes of metadata, then stops.
         self._ending: JetStreamServer | None = None
         self._synced = False  # `_ending` waits only for changes of metadata
-        self._hooks: list[
-            Callable[[], None]
-        ] = []  # the hooks of this object among those that the driver calls
+        # The hooks of this object among those that the driver calls.
+        self._hooks: list[Callable[[], None]] = []
         self._after: list[Callable[[], None]] = []  # called after JetStream has stopped
 
     def start(self, options: Options) -> None:

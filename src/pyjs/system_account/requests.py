@@ -50,9 +50,8 @@ class SystemRequests:
         self._make_answers = make_answers
         self._reload = reload  # reloads after this turn, then calls back with the error, or ""
         self._answers: Answers | None = None
-        self._served: set[str] = (
-            set()
-        )  # names of accounts with subscriptions; the system account never changes
+        # Names of accounts with subscriptions; the system account never changes.
+        self._served: set[str] = set()
 
     @property
     def answers(self) -> Answers:

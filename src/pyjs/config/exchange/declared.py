@@ -47,9 +47,8 @@ class StreamExport:
     accounts: tuple[str, ...] = ()  # those that may import it; empty: every account
     account_token_position: int = 0  # position of the importer's name in the subject, from 1; 0: none
     activation_required: bool = False  # an importer needs an activation
-    revocations: tuple[
-        tuple[str, int], ...
-    ] = ()  # importer or ANY: activations issued up to this time are revoked
+    # Importer or ANY: activations issued up to this time are revoked.
+    revocations: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

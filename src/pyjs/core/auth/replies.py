@@ -11,9 +11,8 @@ from collections import OrderedDict
 
 from pyjs.core.auth.permissions import ResponsePermission
 
-SIZE_MAX = (
-    64 * 1024 * 1024
-)  # bytes of all entries of one client: 260,000 unanswered requests with usual inboxes
+# Bytes of all entries of one client: 260,000 unanswered requests with usual inboxes.
+SIZE_MAX = 64 * 1024 * 1024
 ENTRY_SIZE = 200  # bytes of an entry in addition to its subject
 
 

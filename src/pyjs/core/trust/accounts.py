@@ -133,9 +133,8 @@ class TrustedAccounts:
         self.resolver = resolver
         self.accounts: dict[str, TrustedAccount] = {}
         self.pinned_failures = 0  # logins to accounts that are not pinned
-        self._waiting: dict[
-            str, tuple[list[Known], Timer]
-        ] = {}  # by account being fetched; with the time limit
+        # By account being fetched; with the time limit.
+        self._waiting: dict[str, tuple[list[Known], Timer]] = {}
         self._fetches: dict[str, AccountFetch] = {}  # for logins, until they return; including abandoned ones
         self._exchanges = TokenExchanges(host)
 

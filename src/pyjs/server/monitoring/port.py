@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from pyjs.monitor.response import Response
     from pyjs.server.monitoring.http import HttpConnection
 
-    Work = Generator[
-        asyncio.Future[Any] | None, None, Response
-    ]  # yields between two steps the future to wait for
+    # Yields between two steps the future to wait for.
+    Work = Generator[asyncio.Future[Any] | None, None, Response]
     Handler = Callable[[str], Work]  # argument: the request target, path and query
 
 CONNECTIONS_MAX = 1000  # open at once; more are refused, so that descriptors stay for clients

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Job = Callable[
-        [], Exception | None
-    ]  # runs in the thread; an exception it returns is a result, not a crash
+    # Runs in the thread; an exception it returns is a result, not a crash.
+    Job = Callable[[], Exception | None]
     Done = Callable[[Exception | None], None]  # runs on the loop
 
 

@@ -32,9 +32,8 @@ class TlsSettings(NamedTuple):
 
     options: TlsOptions
     context: ssl.SSLContext  # made from the files
-    pages: (
-        ssl.SSLContext | None
-    )  # for the monitoring port, which requests no certificates; None: it has no TLS
+    # For the monitoring port, which requests no certificates; None: it has no TLS.
+    pages: ssl.SSLContext | None
 
     def objection(self, peer: TlsPeer) -> str:
         """Return the reason to refuse a client, or "" if it is accepted."""

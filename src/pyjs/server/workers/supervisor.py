@@ -276,9 +276,8 @@ class Supervisor:
         rewrite_files(old, new, self.log, self._write_ports_file)
         for each in self.workers:
             each.options = new
-        asked = [
-            each for each in self.workers if each.state is State.READY
-        ]  # others will start with the new one
+        # The others will start with the new configuration.
+        asked = [each for each in self.workers if each.state is State.READY]
         answers = await asyncio.gather(*(each.reload() for each in asked))
         for worker, refusal in zip(asked, answers, strict=True):
             if refusal:

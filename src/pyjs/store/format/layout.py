@@ -36,9 +36,8 @@ class StoreLocked(PyjsError):
 
 def file_name(name: str) -> str:
     """Return the file name for `name`: characters outside SAFE as %XX, a long name cut and followed by a digest."""
-    kept = name[
-        : NAME_SIZE_MAX + 1
-    ]  # the rest is cut anyway: a damaged file may name a consumer of a megabyte
+    # The rest is cut anyway: a damaged file may name a consumer of a megabyte.
+    kept = name[: NAME_SIZE_MAX + 1]
     escaped = "".join(
         char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in kept
     )

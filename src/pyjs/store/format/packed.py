@@ -52,9 +52,8 @@ class PackedImage(PlainImage):
         self.fd = fd
         self.outer = outer
         self._stream = stream
-        self.marked = (
-            stream is not None
-        )  # an encrypted image had its mark, or a FOOTER, when it was compressed
+        # An encrypted image had its mark, or a FOOTER, when it was compressed.
+        self.marked = stream is not None
         self._places: list[tuple[int, int, int]] = []  # of each chunk: offset, size, checksum
         self.damaged: set[int] = set()  # damaged chunks among those that were read
         body_size = disk.size_of(fd) - outer.shift
