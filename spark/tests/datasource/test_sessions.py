@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from spark.tests.support.places import PYTHONPATH
@@ -157,6 +158,12 @@ class FakeSpark:
         self.environment: dict[str, str] = {}
         self.sparkContext = self.dataSource = self
         self.registered: list[type] = []
+        self._jvm = SimpleNamespace(**{"org.apache.spark.sql.classic.SparkSession": self})
+        self._jsparkSession = self
+        self.active: list[object] = []
+
+    def setActiveSession(self, session: object) -> None:
+        self.active.append(session)
 
     def register(self, source: type) -> None:
         self.registered.append(source)
@@ -176,3 +183,4 @@ def test_a_package_that_came_as_a_zip_is_named_to_the_planner_of_queries(
 
     assert spark.environment == ({"PYTHONPATH": str(root)} if is_zip else {})
     assert len(spark.registered) == 1
+    assert spark.active == [spark]
