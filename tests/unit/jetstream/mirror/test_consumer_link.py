@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from typing import Any
 
 import pytest
@@ -326,3 +327,26 @@ def test_an_answer_that_is_none_is_reported(answer: bytes) -> None:
     settle(js)
     # then
     assert report(js)["error"]["err_code"] == 10045
+
+
+@pytest.mark.parametrize("seq", [-1, 2**64 - 2, 2**64 - 1, 2**64 + 5])
+@pytest.mark.parametrize("kind", COPIES)
+def test_a_sequence_that_no_message_can_have_is_reported_and_asked_again(kind: str, seq: int) -> None:
+    # given
+    js = JetStreamFixture()
+    other = js.client()
+    other.send(b"SUB poison.CONSUMER.RESET.O.c 1\r\n")
+    place = {"name": "O", "consumer": CONSUMER, "external": {"api": "poison", "deliver": ""}}
+    js.add("C", **({"mirror": place} if kind == "mirror" else {"sources": [place]}))
+    settle(js)
+    # when
+    text = {"config": {"ack_policy": "flow_control"}, "delivered": {"stream_seq": seq}}
+    other.send(
+        b"PUB %b %d\r\n%b\r\n" % (other.frames()[-1].reply, len(body := json.dumps(text).encode()), body)
+    )
+    settle(js)
+    # then
+    assert report(js)["error"]["err_code"] == (10029 if kind == "mirror" else 10045)
+    assert js.state("C")["last_seq"] == 0
+    settle(js, 3)
+    assert len(other.frames()) == 1
