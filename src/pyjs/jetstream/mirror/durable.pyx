@@ -64,7 +64,7 @@ cdef class ConsumerFeed(Sink):
     def open(self, uint64_t position, bytes ident) -> None:
         """Take deliveries of messages after `position`, of the origin `ident`; their consumer_seq starts at 1."""
         cdef Copier copier = self.copier
-        copier.copied = copier.written = copier.kept = position
+        copier.start_at(position)
         copier.ident = copier.ident_text = ident
         copier.ident_len = len(ident)
         copier.error = None

@@ -425,3 +425,32 @@ def test_a_copy_that_cannot_be_committed_is_taken_after_the_next_reset() -> None
     # then
     assert far.js.payloads("C") == [b"1"]
     assert "error" not in report(far.js)
+
+
+def test_a_late_sync_of_copies_of_a_former_origin_counts_nothing_for_its_successor() -> None:
+    # given
+    js = JetStreamFixture(Options(jetstream=JetStreamOptions(enabled=True, sync_always=True)))
+    origin(js, storage="memory", retention="workqueue")
+    copy(js, "source")
+    stream = js.stream("C")
+    js.user.send(b"".join(b"PUB o.a 1\r\n%d\r\n" % number for number in range(5)))
+    job = stream.begin_sync()
+    assert job is not None
+    # when
+    js.api("STREAM.DELETE.O")
+    settle(js, 3)
+    origin(js, storage="memory", retention="workqueue")
+    settle(js, 6)
+    js.user.send(b"PUB o.a 1\r\n5\r\nPUB o.a 1\r\n6\r\n")
+    stream.finish_sync(job())
+    settle(js, 3)
+    # then
+    assert numbers(js) == [0, 1, 2, 3, 4, 5, 6]
+    assert js.state("O")["messages"] == 2
+    # when
+    job = stream.begin_sync()
+    assert job is not None
+    stream.finish_sync(job())
+    settle(js, 3)
+    # then
+    assert js.state("O")["messages"] == 0
