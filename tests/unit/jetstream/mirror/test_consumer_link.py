@@ -166,16 +166,20 @@ def test_a_full_target_takes_the_refused_message_when_there_is_room(kind: str) -
 def test_a_gap_in_the_deliveries_leads_to_a_reset(kind: str) -> None:
     # given
     js = JetStreamFixture()
+    other = js.client()
+    other.send(b"SUB $JS.API.CONSUMER.RESET.O.c 1\r\n")
     origin(js)
     copy(js, kind)
     fill(js, 1)
+    assert len(other.frames()) == 1
     # when
-    js.user.send(b"HPUB d.c $JS.ACK.O.c.1.9.7.1700000000000000000.0 12 13\r\nNATS/1.0\r\n\r\nx\r\n")
+    js.engine.account.send(b"d.c", b"x", b"", b"$JS.ACK.O.c.1.9.7.1700000000000000000.0")
     settle(js)
     fill(js, 2)
     settle(js, 3)
     # then
     assert numbers(js) == [1, 2]
+    assert len(other.frames()) == 1
 
 
 @pytest.mark.parametrize(
@@ -197,7 +201,7 @@ def test_a_message_that_is_no_delivery_is_ignored(reply: bytes) -> None:
     origin(js)
     copy(js, "mirror")
     # when
-    js.user.send(b"PUB d.c %b 6\r\nforged\r\n" % reply)
+    js.engine.account.send(b"d.c", b"forged", b"", reply)  # a client may not send such a reply subject
     settle(js)
     fill(js, 1)
     # then
@@ -447,6 +451,29 @@ def test_a_late_sync_of_copies_of_a_former_origin_counts_nothing_for_its_success
     # then
     assert numbers(js) == [0, 1, 2, 3, 4, 5, 6]
     assert js.state("O")["messages"] == 2
+    # when
+    job = stream.begin_sync()
+    assert job is not None
+    stream.finish_sync(job())
+    settle(js, 3)
+    # then
+    assert js.state("O")["messages"] == 0
+
+
+def test_a_reset_acknowledges_nothing_that_is_not_synced() -> None:
+    # given
+    js = JetStreamFixture(Options(jetstream=JetStreamOptions(enabled=True, sync_always=True)))
+    origin(js, storage="memory", retention="workqueue")
+    copy(js, "source")
+    stream = js.stream("C")
+    js.user.send(b"PUB o.a 1\r\n1\r\n")
+    settle(js, 3)
+    # when
+    js.engine.account.send(b"d.c", b"x", b"", b"$JS.ACK.O.c.1.9.7.1700000000000000000.0")
+    settle(js, 3)
+    settle(js, 3)
+    # then
+    assert (numbers(js), js.state("O")["messages"]) == ([1], 1)
     # when
     job = stream.begin_sync()
     assert job is not None
