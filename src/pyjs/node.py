@@ -308,10 +308,11 @@ class Node(Host):
         """Return the login rules and intervals for clients that connect as `peer` does."""
         return self._websocket_entrance if peer.kind == "websocket" else self._entrance
 
-    def session_entered(self, session: ClientSession) -> None:
-        """Report a session that was bound to a user."""
+    def session_entered(self, session: ClientSession, left: Account) -> None:
+        """Report a session that was bound to a user; it was in the account `left` before."""
         if self.cluster is not None:
-            self.cluster.clients_changed(session.account)
+            for account in {left: None, session.account: None}:
+                self.cluster.clients_changed(account)
         if self.events is not None:
             self.events.entered(session)
 
@@ -386,9 +387,7 @@ class Node(Host):
     def enforce_account_limits(self) -> None:
         """After a reload, close surplus clients of accounts, newest first, and report surplus subscriptions."""
         for account in self.accounts.values():
-            limits = account.limits
-            if isinstance(limits, AccountLimits) and 0 <= limits.max_connections < len(account.sessions):
-                self._close_newest(account, limits.max_connections)
+            self.clients_came_elsewhere(account)
         for session in self.sessions.values():
             if session.num_subscriptions > session.subscriptions_max:  # the session keeps them
                 self.log.error(f"{session} - {TOO_MANY_SUBSCRIPTIONS}")

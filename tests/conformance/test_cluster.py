@@ -406,7 +406,7 @@ def test_info_tells_the_cluster_and_all_addresses(both: list[ThreeServers]) -> N
     same(both, scene)
 
 
-def test_the_fields_of_routez_are_thesame(both: list[ThreeServers]) -> None:
+def test_the_fields_of_routez_are_the_same(both: list[ThreeServers]) -> None:
     def scene(servers: ThreeServers) -> Any:
         receiver = servers.client("b")
         receiver.send(b"SUB routez.x 1\r\n")

@@ -18,7 +18,7 @@ import orjson
 
 from pyjs import __version__
 from pyjs.cluster.headcount import Headcount
-from pyjs.cluster.hello import MESSAGES, PULSE, BadHello, PeerInfo, read_urls
+from pyjs.cluster.hello import BULK, MESSAGES, PULSE, BadHello, PeerInfo, read_urls
 from pyjs.cluster.interest import Interest
 from pyjs.cluster.mesh import Dial, Mesh
 from pyjs.cluster.pulse import Pulse
@@ -166,7 +166,9 @@ class Cluster:
         existing = self.routes.get(info.server_id)
         if _purpose(route, info) != MESSAGES:
             return (
-                None if self._main_of(route, info) is not None else Refusal("No Route", "no route beside it")
+                None
+                if self._main_of(route, info) is not None
+                else Refusal("No Route", "no route that lacks it")
             )
         ours = self.dials_made.get(info.server_id)
         first = ours is not None and ours is not route and self.host.server_id < info.server_id
@@ -210,7 +212,7 @@ class Cluster:
         purpose = _purpose(route, info)
         if purpose != MESSAGES:
             main = self._main_of(route, info)
-            if main is None:  # it has ended meanwhile
+            if main is None:  # it has ended meanwhile, or another connection was faster
                 route.close("No Route")
                 return
             route.open(info, 0)
@@ -234,9 +236,12 @@ class Cluster:
         self._urls_changed()
 
     def _main_of(self, route: Route, info: PeerInfo) -> Route | None:
-        """Return the route that a connection for heartbeats or bulk belongs to; None: it has ended."""
+        """Return the route that a connection for heartbeats or bulk belongs to.
+
+        None: it has ended, or has one for bulk already, whose messages would be lost.
+        """
         main = self.routes.get(info.server_id)
-        if main is None or main.info is None:
+        if main is None or main.info is None or (_purpose(route, info) == BULK and main.aside is not None):
             return None
         if route.dial is None:
             return main if main.rid == info.beside else None

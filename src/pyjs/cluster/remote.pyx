@@ -68,7 +68,7 @@ cdef class RemoteAccount(RemoteSink):
         if self.send(&sent, t) == 0:
             return 0
         m.told = sent.told
-        self.writer.last = m            # for more queue groups
+        self.writer.take_over(&sent, m)
         return 1
 
     cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:

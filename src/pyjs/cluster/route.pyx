@@ -16,7 +16,7 @@ from pyjs.cluster.remote cimport RemoteAccount
 from pyjs.cluster.writer cimport RouteWriter
 from pyjs.core.account cimport EVERYWHERE, Account
 from pyjs.core.intake cimport HELD, Intake
-from pyjs.core.tracing.fan_out cimport fan_out_to
+from pyjs.core.tracing.fan_out cimport TRACE_WORK, fan_out_to
 from pyjs.core.tracing.scan cimport asks_for_trace
 from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
@@ -33,7 +33,6 @@ from pyjs.core.tracing.trace import ROUTER, decide_routed
 cdef enum:
     WORK_MAX = 32768
     WORK_MIN = 1024
-    TRACE_WORK = 512            # headers read in Python, events, one more message
     FRAME_WORK = 48             # a frame other than a message
     COPIED_BITS = 8
     PING_MAX = 64               # bytes of a PING that are returned
@@ -287,8 +286,9 @@ cdef class Route:
             self.main.in_bytes += m.size
         if self.sender is not None:
             self.turn.sender, self.sender = self.sender, None
-        receivers = self.deliver_here(&m, queues, fixed.queues_len)
-        if self.turn.sender is not None:
+        try:
+            receivers = self.deliver_here(&m, queues, fixed.queues_len)
+        finally:
             self.turn.sender = None
         return 1 + receivers * <int64_t> (1 + (m.size >> COPIED_BITS))
 

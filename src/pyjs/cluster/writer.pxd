@@ -41,6 +41,7 @@ cdef class RouteWriter:
     # Add the queue group of `t` to the last frame; return -1 if it is no longer at the end of the buffer.
     cdef int add_queue(self, Target* t) noexcept nogil
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil
+    cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil
     cdef inline bint goes_aside(self, Msg* m) noexcept nogil:
         """Return whether a message takes the connection for large ones."""
         return self.bulk is not None and (m.size >= BULK_MIN or self.aside_until[class_of(m)] > self.aside_done)

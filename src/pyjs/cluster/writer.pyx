@@ -102,6 +102,8 @@ cdef class RouteWriter:
         self.out.len += HEADER_SIZE + size
         self.frame_size = HEADER_SIZE + size
         self.last = m
+        if self.bulk is not None:
+            self.bulk.last = NULL           # an earlier message, whose address another one may get
         self.frames += 1
         self.out_msgs += 1
         self.out_bytes += m.size
@@ -139,6 +141,13 @@ cdef class RouteWriter:
         if self.last == m:
             return self.add_queue(t)
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
+
+    cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil:
+        """Let more queue groups of `m` be added to the frame of `sent`, which was written in its place."""
+        if self.last == sent:
+            self.last = m
+        elif self.bulk is not None and self.bulk.last == sent:
+            self.bulk.last = m
 
     cdef int add_queue(self, Target* t) noexcept nogil:
         """Add the queue group of `t` to the last frame; return -1 if it is no longer at the end of the buffer."""

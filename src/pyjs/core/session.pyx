@@ -457,13 +457,13 @@ cdef class ClientSession(Sink):
             self.close(refusal[1], refusal[0])
             return
         self.deadlines.logged_in()
-        self.account.sessions.discard(self)
-        self.account = account
-        self.account.sessions.add(self)
+        left, self.account = self.account, account
+        left.sessions.discard(self)
+        account.sessions.add(self)
         self.take_permissions(user)
         self.apply_settings()
         self.pings.begin()
-        self.host.session_entered(self)
+        self.host.session_entered(self, left)
 
     def reauthorize(self) -> None:
         """Apply changed users; called after a reload."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from tests.fuzz.test_route_frames import HELLO
 from tests.support.simnet import LONG_NS, SimNet, SimServer, Wire, say, three
+from tests.unit.cluster.test_route import route_of
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.cluster.route import Route
-from pyjs.testing import RawClient
+from pyjs.core.link import Peer
+from pyjs.testing import MemoryLink, RawClient
 
 SIZE = 100_000
 SLOW_NS = NS_PER_S // 2
@@ -155,3 +160,33 @@ def test_a_route_with_a_backlog_does_not_run_a_turn_for_each_message(
     monkeypatch.setattr(a.node, "relieve", lambda now_ns: (turns.append(now_ns), relieve(now_ns)))
     sender.send(b"".join(message(number, 1000) for number in range(1000)))
     assert 1 <= len(turns) <= 8
+
+
+@pytest.mark.parametrize("dest", [b"", b"Nats-Trace-Dest: t\r\n"], ids=["plain", "traced"])
+def test_each_queue_group_gets_a_large_message_and_none_another_one_twice(net: SimNet, dest: bytes) -> None:
+    a, b, _ = three(net)
+    net.run(LONG_NS)
+    receiver, large, small = b.client(), a.client(), a.client()
+    say(net, receiver, b"SUB x 1\r\nSUB x g 2\r\nSUB y 3\r\nSUB y g 4\r\n")
+    head = b"NATS/1.0\r\nA: b\r\n%b\r\n" % dest
+    small.session.receive_data(b"PUB y 1\r\n0\r\n")  # written in the same turn
+    say(net, large, b"HPUB x %d %d\r\n%b%b\r\n" % (len(head), len(head) + SIZE, head, b"1" * SIZE))
+    assert sorted((frame.subject, frame.sid) for frame in receiver.frames()) == [
+        (b"x", b"1"),
+        (b"x", b"2"),
+        (b"y", b"3"),
+        (b"y", b"4"),
+    ]
+
+
+def test_a_second_connection_for_large_messages_is_refused(net: SimNet) -> None:
+    server = net.start("a")
+    main = route_of(server)
+    hello = HELLO | {"purpose": "bulk", "beside": main.rid}
+    beside = [server.cluster.open_route(Peer("10.9.9.9", 1), MemoryLink()) for _ in range(2)]
+    for each in beside:
+        each.receive_data(b"CONNECT " + json.dumps(hello).encode() + b"\r\n")
+    server.wake()
+    assert main.aside is beside[0]
+    assert [each.closed_reason for each in beside] == ["", "No Route"]
+    assert main.closed_reason == ""

@@ -8,7 +8,8 @@ from tests.support.simnet import LONG_NS, SimNet, SimServer, say, three
 from tests.unit.cluster.test_route import route_of
 
 from pyjs.base.clock import NS_PER_S
-from pyjs.config.options import AccountLimits
+from pyjs.config.options import AccountLimits, AccountOptions
+from pyjs.core.auth.users import User
 from pyjs.testing import RawClient
 
 FULL = "Maximum Account Connections Exceeded"
@@ -79,6 +80,26 @@ def test_the_newest_clients_leave_when_another_server_has_accepted_one_too_many(
     route.receive_data(frame(10, (1).to_bytes(4, "little")))
     server.wake()
     assert [old.session.closed_reason, new.session.closed_reason] == ["", FULL]
+
+
+def test_a_lowered_limit_counts_the_clients_of_all_servers(net: SimNet) -> None:
+    a, b, _ = limited(net, 3)
+    far, old, new = come(net, b), come(net, a), come(net, a)
+    a.node.accounts["$G"].limits = AccountLimits(max_connections=2)
+    a.node.enforce_account_limits()
+    assert [each.session.closed_reason for each in (far, old, new)] == ["", "", FULL]
+
+
+def test_an_account_that_a_client_leaves_for_another_one_is_told(net: SimNet) -> None:
+    a, b, _ = three(net)
+    for each in (a, b):
+        each.node.apply_account(AccountOptions("A"), "")
+    client = come(net, a)
+    assert elsewhere(b) == 1
+    client.session.bind(User("u", "", "A"))
+    a.wake()
+    net.run(LONG_NS)
+    assert elsewhere(b) == 0
 
 
 @pytest.mark.parametrize(("account", "body"), [(7, b"\1\0\0\0"), (0, b"\1\0\0"), (0, b"")])

@@ -70,3 +70,22 @@ def test_a_long_ping_is_not_echoed_whole(server: SimServer) -> None:
     route.receive_data(frame(4, b"p" * 60_000))
     server.wake()
     assert link.data.count(b"p") == 64
+
+
+def test_the_sender_of_a_message_that_fails_is_not_that_of_the_next_one(
+    server: SimServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(trace: object) -> None:
+        raise RuntimeError
+
+    server.cluster.options.local = True  # only workers tell senders
+    monkeypatch.setattr(server.node, "send_trace", fail)
+    route = route_of(server)
+    route.receive_data(frame(9, b'{"user":"u"}'))
+    with pytest.raises(RuntimeError):
+        route.receive_data(message_frame(b"x", b"", b"NATS/1.0\r\nNats-Trace-Dest: t\r\n\r\n", b"hi"))
+    account, requests = server.node.accounts["$G"], []
+    account.subscribe_handler(b"y", requests.append)
+    account.send(b"y", b"", b"")
+    server.wake()
+    assert [request.session for request in requests] == [None]

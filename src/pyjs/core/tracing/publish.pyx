@@ -9,14 +9,11 @@ from libc.stdint cimport uint32_t
 
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Turn
-from pyjs.core.tracing.fan_out cimport fan_out
+from pyjs.core.tracing.fan_out cimport TRACE_WORK, fan_out
 from pyjs.wire.ops cimport Msg
 
 NO_ECHO = "Not delivered because of no echo"
 DENIED = "Not delivered because subscription denies this subject"
-
-cdef enum:
-    TRACE_WORK = 512            # headers read in Python, events, one more message
 
 
 cdef class TracedPublish:

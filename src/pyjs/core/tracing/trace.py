@@ -175,7 +175,7 @@ def decide(session: ClientSession, subject: bytes, block: bytes, size: int) -> D
 
 
 def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Decision:
-    """Decide whether a message from another server is traced here; that server has checked the request."""
+    """Decide whether a message from another server is traced here; that server has checked the permissions."""
     request = read_request(block)
     if request is None:
         return Decision()
@@ -188,6 +188,8 @@ def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Deci
         if publisher.trace_dest is None or not publisher.trace_dest.dest:
             return Decision()
         dest = publisher.trace_dest.dest
+    if not is_valid_literal(dest.encode()):
+        return Decision(dropped=request.only)  # the other server has logged it, and passed it on unchanged
     trace = Trace(host, publisher, request, dest, size)
     trace.ingress = account
     trace.hop = request.first(HOP)

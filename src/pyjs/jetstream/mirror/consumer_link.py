@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from pyjs.base.bounds import SEQ_MAX
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE
 from pyjs.base.nuid import nuid
@@ -148,14 +149,13 @@ class ConsumerLink:
         if self._state is not Link.ASKED:
             return
         try:
-            delivered = self._delivered(request.payload)
+            self._begin(self._copier, self._delivered(request.payload))
         except ApiError as error:
             self._copier.error = error
             self._leave(Link.WAITING)
             self._call_at(self._js.shared.clock.now_ns() + BETWEEN_NS, self._ask)
             return
         self._leave(Link.TAKING)
-        self._begin(self._copier, delivered)
         subject = self._consumer.deliver_subject.encode()
         assert self._copier.feed is not None
         self._subscription = self._js.account.subscribe(subject, self._copier.feed)
@@ -169,6 +169,8 @@ class ConsumerLink:
             if error := answer.get("error"):
                 raise ApiError(int(error["code"]), int(error["err_code"]), str(error["description"]))
             policy, delivered = answer["config"]["ack_policy"], int(answer["delivered"]["stream_seq"])
+            if not 0 <= delivered < SEQ_MAX:
+                raise ValueError(delivered)
         except NONSENSE:
             failed = (
                 errcodes.MIRROR_CONSUMER_SETUP_FAILED if mirrors else errcodes.SOURCE_CONSUMER_SETUP_FAILED

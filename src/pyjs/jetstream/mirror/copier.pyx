@@ -83,7 +83,7 @@ cdef class Copier(StreamConsumer):
         self.wanted = origin.store.make_filter(self.filters)
         self.ident = self.ident_text = ident
         self.ident_len = len(ident)
-        self.copied = self.written = self.kept = position
+        self.start_at(position)
         self.at = position + 1
         self.error = None
         self.blocked = False
@@ -93,6 +93,11 @@ cdef class Copier(StreamConsumer):
         if copied_from:
             origin.release(copied_from, position, self.wanted)
 
+    cdef void start_at(self, uint64_t position) noexcept:
+        """Count from `position`, perhaps of another origin: a sync that has begun before says nothing about it."""
+        self.copied = self.written = self.kept = position
+        self.generation += 1
+
     def detach(self) -> None:
         """Stop copying; called when the origin or the target is closed."""
         if self.feed is not None:
@@ -100,6 +105,7 @@ cdef class Copier(StreamConsumer):
         if self.origin is not None:
             self.origin.remove_follower(self)
             self.origin = None
+            self.generation += 1
         self.blocked = False
 
     cpdef bint needs(self, uint64_t seq) noexcept:
@@ -118,20 +124,21 @@ cdef class Copier(StreamConsumer):
             return False
         self.written = self.copied
         if self.target.sync_always:
-            self.target.when_durable(partial(self.durable, self.origin, self.written))
+            self.target.when_durable(partial(self.durable, self.generation, self.written))
         else:
-            self.durable(self.origin, self.written, None)
+            self.durable(self.generation, self.written, None)
         return True
 
-    def durable(self, Stream origin, uint64_t seq, error) -> None:
+    def durable(self, uint64_t generation, uint64_t seq, error) -> None:
         """Let the origin remove messages up to `seq`, unless `error` says that the copies may be lost."""
         cdef uint64_t before = self.kept
-        if self.feed is not None and error is None and seq > before:
-            self.kept = seq
+        if error is not None or generation != self.generation or seq <= before:
+            return
+        self.kept = seq
+        if self.feed is not None:
             self.wake(0)
-        if error is None and origin is not None and origin is self.origin and seq > before:
-            self.kept = seq
-            origin.release(before + 1, seq, self.wanted)
+        elif self.origin is not None:
+            self.origin.release(before + 1, seq, self.wanted)
 
     def lost(self, uint64_t taken) -> None:
         """Return to the last safe position after a failed commit; a source has its messages up to `taken`."""

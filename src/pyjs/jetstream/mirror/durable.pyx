@@ -19,6 +19,8 @@ from pyjs.store.store cimport Record
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
+from functools import partial
+
 from pyjs.jetstream.mirror.consumer_link import read_heartbeat
 
 cdef enum:
@@ -64,7 +66,10 @@ cdef class ConsumerFeed(Sink):
     def open(self, uint64_t position, bytes ident) -> None:
         """Take deliveries of messages after `position`, of the origin `ident`; their consumer_seq starts at 1."""
         cdef Copier copier = self.copier
-        copier.copied = copier.written = copier.kept = position
+        copier.start_at(position)
+        if copier.target.sync_always:           # copies up to `position` may wait for their sync
+            copier.kept = 0
+            copier.target.when_durable(partial(copier.durable, copier.generation, position))
         copier.ident = copier.ident_text = ident
         copier.ident_len = len(ident)
         copier.error = None

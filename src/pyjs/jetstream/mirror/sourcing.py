@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import wrapped_ns
+from pyjs.base.errors import StoreFailed
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.declared import as_json
@@ -27,6 +28,7 @@ from pyjs.jetstream.mirror.copier import Copier, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed
 from pyjs.jetstream.mirror.positions import Positions
 from pyjs.jetstream.names import identity
+from pyjs.jetstream.stream.publish_errors import store_error
 from pyjs.subjects.transform import open_transform
 
 if TYPE_CHECKING:
@@ -234,7 +236,15 @@ class Inflow:
         lane.copier.attach(origin, seq, b" " + ident, begin)
 
     def _begin(self, copier: Copier, delivered: int) -> None:
-        """Open a copier whose consumer has delivered everything up to `delivered`, and was reset to that."""
+        """Open a copier whose consumer has delivered everything up to `delivered`, and was reset to that.
+
+        Raises:
+            ApiError: what was copied before is not written; the consumer must be reset again.
+        """
+        try:
+            self._stream.commit_now()  # otherwise the position lacks copies that wait, and they are taken again
+        except StoreFailed as error:
+            raise store_error(error) from None
         lane, store, feed = self._lane_of[copier], self._stream.store, copier.feed
         assert feed is not None
         if copier.mirrors:

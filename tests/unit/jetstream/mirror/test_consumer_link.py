@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import json
 from typing import Any
 
 import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
+from tests.unit.jetstream.stream.features.test_batch_commits import KIB, SlowDisk, one_turn
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
+from pyjs.testing import RawClient
 
 COPIES = ("mirror", "source")
+BUSY = 16  # other streams
 CONSUMER = {"name": "c", "deliver_subject": "d.c"}
 
 
@@ -162,16 +166,20 @@ def test_a_full_target_takes_the_refused_message_when_there_is_room(kind: str) -
 def test_a_gap_in_the_deliveries_leads_to_a_reset(kind: str) -> None:
     # given
     js = JetStreamFixture()
+    other = js.client()
+    other.send(b"SUB $JS.API.CONSUMER.RESET.O.c 1\r\n")
     origin(js)
     copy(js, kind)
     fill(js, 1)
+    assert len(other.frames()) == 1
     # when
-    js.user.send(b"HPUB d.c $JS.ACK.O.c.1.9.7.1700000000000000000.0 12 13\r\nNATS/1.0\r\n\r\nx\r\n")
+    js.engine.account.send(b"d.c", b"x", b"", b"$JS.ACK.O.c.1.9.7.1700000000000000000.0")
     settle(js)
     fill(js, 2)
     settle(js, 3)
     # then
     assert numbers(js) == [1, 2]
+    assert len(other.frames()) == 1
 
 
 @pytest.mark.parametrize(
@@ -193,7 +201,7 @@ def test_a_message_that_is_no_delivery_is_ignored(reply: bytes) -> None:
     origin(js)
     copy(js, "mirror")
     # when
-    js.user.send(b"PUB d.c %b 6\r\nforged\r\n" % reply)
+    js.engine.account.send(b"d.c", b"forged", b"", reply)  # a client may not send such a reply subject
     settle(js)
     fill(js, 1)
     # then
@@ -326,3 +334,150 @@ def test_an_answer_that_is_none_is_reported(answer: bytes) -> None:
     settle(js)
     # then
     assert report(js)["error"]["err_code"] == 10045
+
+
+def agree(api: RawClient, seq: int) -> None:
+    """Answer the request for a reset, in this turn."""
+    answer = {"config": {"ack_policy": "flow_control"}, "delivered": {"stream_seq": seq}}
+    body = json.dumps(answer).encode()
+    api.session.receive_data(b"PUB %b %d\r\n%b\r\n" % (api.frames()[-1].reply, len(body), body))
+
+
+@pytest.mark.parametrize("seq", [-1, 2**64 - 2, 2**64 - 1, 2**64 + 5])
+@pytest.mark.parametrize("kind", COPIES)
+def test_a_sequence_that_no_message_can_have_is_reported_and_asked_again(kind: str, seq: int) -> None:
+    # given
+    js = JetStreamFixture()
+    other = js.client()
+    other.send(b"SUB poison.CONSUMER.RESET.O.c 1\r\n")
+    place = {"name": "O", "consumer": CONSUMER, "external": {"api": "poison", "deliver": ""}}
+    js.add("C", **({"mirror": place} if kind == "mirror" else {"sources": [place]}))
+    settle(js)
+    # when
+    agree(other, seq)
+    settle(js)
+    # then
+    assert report(js)["error"]["err_code"] == (10029 if kind == "mirror" else 10045)
+    assert js.state("C")["last_seq"] == 0
+    settle(js, 3)
+    assert len(other.frames()) == 1
+
+
+class Remote:
+    """A stream that copies O of another server, which is played here: API and deliveries."""
+
+    def __init__(self) -> None:
+        self.js = js = JetStreamFixture()
+        self.disk = js.node.disk = SlowDisk(js.clock)
+        self.api = js.client()
+        self.api.send(b"SUB far.CONSUMER.RESET.O.c 1\r\n")
+        place = {"name": "O", "consumer": CONSUMER, "external": {"api": "far", "deliver": ""}}
+        js.add("C", storage="file", sources=[place])
+        for number in range(BUSY):
+            js.add(f"B{number}", storage="file", subjects=[f"b.{number}"])
+        settle(js)
+        agree(self.api, 0)
+        settle(js, 3)
+
+    def be_busy(self) -> None:
+        """Have the commits of other streams take several turns."""
+        for number in range(BUSY):
+            self.js.engine.account.send(b"b.%d" % number, bytes(512 * KIB))
+
+    def deliver(self, seq: int, cseq: int) -> None:
+        """Deliver a message, without a turn."""
+        reply = b"$JS.ACK.O.c.1.%d.%d.1700000000000000000.0" % (seq, cseq)
+        self.js.engine.account.send(b"d.c", b"%d" % seq, b"", reply)
+
+
+def test_a_copy_that_waits_for_its_commit_is_not_taken_again_after_a_reset() -> None:
+    # given
+    far = Remote()
+    far.be_busy()
+    far.deliver(1, 1)
+    # when
+    far.deliver(9, 7)
+    one_turn(far.js)
+    agree(far.api, 0)
+    one_turn(far.js)
+    far.deliver(1, 1)
+    settle(far.js, 1)
+    # then
+    assert far.js.payloads("C") == [b"1"]
+
+
+def test_a_copy_that_cannot_be_committed_is_taken_after_the_next_reset() -> None:
+    # given
+    far = Remote()
+    far.be_busy()
+    far.deliver(1, 1)
+    far.deliver(9, 7)
+    one_turn(far.js)
+    # when
+    far.disk.room = 0
+    agree(far.api, 0)
+    one_turn(far.js)
+    # then
+    assert "no space" in report(far.js)["error"]["description"]
+    # when
+    far.disk.room = 1 << 40
+    settle(far.js, 3)
+    agree(far.api, 0)
+    settle(far.js)
+    far.deliver(1, 1)
+    settle(far.js, 1)
+    # then
+    assert far.js.payloads("C") == [b"1"]
+    assert "error" not in report(far.js)
+
+
+def test_a_late_sync_of_copies_of_a_former_origin_counts_nothing_for_its_successor() -> None:
+    # given
+    js = JetStreamFixture(Options(jetstream=JetStreamOptions(enabled=True, sync_always=True)))
+    origin(js, storage="memory", retention="workqueue")
+    copy(js, "source")
+    stream = js.stream("C")
+    js.user.send(b"".join(b"PUB o.a 1\r\n%d\r\n" % number for number in range(5)))
+    job = stream.begin_sync()
+    assert job is not None
+    # when
+    js.api("STREAM.DELETE.O")
+    settle(js, 3)
+    origin(js, storage="memory", retention="workqueue")
+    settle(js, 6)
+    js.user.send(b"PUB o.a 1\r\n5\r\nPUB o.a 1\r\n6\r\n")
+    stream.finish_sync(job())
+    settle(js, 3)
+    # then
+    assert numbers(js) == [0, 1, 2, 3, 4, 5, 6]
+    assert js.state("O")["messages"] == 2
+    # when
+    job = stream.begin_sync()
+    assert job is not None
+    stream.finish_sync(job())
+    settle(js, 3)
+    # then
+    assert js.state("O")["messages"] == 0
+
+
+def test_a_reset_acknowledges_nothing_that_is_not_synced() -> None:
+    # given
+    js = JetStreamFixture(Options(jetstream=JetStreamOptions(enabled=True, sync_always=True)))
+    origin(js, storage="memory", retention="workqueue")
+    copy(js, "source")
+    stream = js.stream("C")
+    js.user.send(b"PUB o.a 1\r\n1\r\n")
+    settle(js, 3)
+    # when
+    js.engine.account.send(b"d.c", b"x", b"", b"$JS.ACK.O.c.1.9.7.1700000000000000000.0")
+    settle(js, 3)
+    settle(js, 3)
+    # then
+    assert (numbers(js), js.state("O")["messages"]) == ([1], 1)
+    # when
+    job = stream.begin_sync()
+    assert job is not None
+    stream.finish_sync(job())
+    settle(js, 3)
+    # then
+    assert js.state("O")["messages"] == 0
