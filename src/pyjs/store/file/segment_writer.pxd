@@ -45,6 +45,7 @@ cdef class SegmentWriter:
     cdef uint64_t batch_chain, chain_before_last        # checksums before those two
     cdef uint64_t batch_from                # the first sequence of the batch
     cdef uint64_t part_at, part_chain       # where parts begin, 0: there are none; checksum before
+    cdef bint adding                        # `append` adds the parts; until then it refuses, as they would get its place
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file

@@ -78,7 +78,8 @@ cdef class SegmentWriter:
         cdef Entry* e
         cdef char* p
         # A start would reject a longer record, or a higher sequence.
-        if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX:
+        if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX \
+                or (self.part_at and not self.adding):
             return 0
         if s.n and not (self.batching or self.part_at) and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
@@ -158,7 +159,7 @@ cdef class SegmentWriter:
         self.batching = False
         if self.staged and self.write_staged() != 0:
             return -1
-        self.part_at, self.part_chain = self.written, self.chain
+        self.part_at, self.part_chain, self.adding = self.written, self.chain, False
         return 0
 
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:

@@ -140,6 +140,9 @@ cdef class FileStore(StreamStore):
     cdef int flush_parts(self) noexcept nogil:
         return self.writer.flush_parts()
 
+    cdef void add_parts(self) noexcept nogil:
+        self.writer.adding = True
+
     cdef void end_parts(self) noexcept nogil:
         self.writer.end_parts()
 

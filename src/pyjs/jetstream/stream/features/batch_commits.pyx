@@ -195,6 +195,7 @@ cdef class BatchCommits:
         cdef bytes reply = self.reply
         cdef size_t i
         cdef Msg m
+        self.stream.store.add_parts()
         for i in range(batch.n):
             batch.view(i, &m)
             self.stream.stamp = self.first_ts + <int64_t> i

@@ -269,3 +269,29 @@ def test_messages_of_a_large_batch_that_nobody_wants_are_not_stored() -> None:
         again.node.stop()
     finally:
         fixture.node.stop()
+
+
+def test_deliveries_to_a_source_come_after_a_large_batch_that_was_before_them() -> None:
+    # given
+    fixture = JetStreamFixture()
+    try:
+        fixture.add("O", storage="file", subjects=["o"])
+        config = {"durable_name": "c", "ack_policy": "flow_control", "deliver_subject": "d"}
+        fixture.api("CONSUMER.CREATE.O.c", {"stream_name": "O", "config": config})
+        source = {"name": "O", "consumer": {"name": "c", "deliver_subject": "d"}}
+        fixture.add("S", storage="file", subjects=["s.>"], allow_atomic=True, sources=[source])
+        fixture.advance(seconds=1)
+        fixture.user.session.receive_data(stage(fixture))
+        # when
+        for _ in range(4):
+            fixture.user.session.receive_data(b"PUB o 1\r\nx\r\n")
+            one_turn(fixture)
+        fixture.advance(seconds=1)
+        # then
+        stored = fixture.payloads("S")
+        assert stored[COUNT:] == [b"x"] * 4
+        again = fixture.restart()
+        assert again.payloads("S") == stored
+        again.node.stop()
+    finally:
+        fixture.node.stop()
