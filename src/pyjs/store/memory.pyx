@@ -79,6 +79,8 @@ cdef class MemStore(StreamStore):
         return body
 
     cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
+        if count >= SEQ_MAX - self.catalogue.last_seq:
+            return -1
         self.in_parts, self.adding = True, False
         return 0
 

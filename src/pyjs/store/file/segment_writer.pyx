@@ -120,7 +120,7 @@ cdef class SegmentWriter:
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
         cdef uint64_t length = size + count * RECORD_SIZE_MIN
         cdef Segment* s = self.tail()
-        if s == NULL or length > BATCH_SIZE_MAX or self.catalogue.last_seq + count >= SEQ_MAX:
+        if s == NULL or length > BATCH_SIZE_MAX or count >= SEQ_MAX - self.catalogue.last_seq:
             return -1
         if s.n and self.outgrown(s, length, ts) and self.begin_segment() != 0:
             return -1
