@@ -259,7 +259,7 @@ cdef class SegmentScan:
         return False
 
     cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil:
-        """Whether the message belongs to a batch that began before the hole; its headers tell the first and last one."""
+        """Whether the message belongs to a batch that began before the hole; headers tell the first and last one."""
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
         cdef const char* headers = record + fixed + h.subject_len
         if begins_batch(headers, h.header_len):         # then the hole was damage of other messages
