@@ -8,6 +8,7 @@ cdef class MemStore(StreamStore):
     cdef char** parts                   # bodies of a batch that are not in the index yet
     cdef size_t n_parts, parts_room
     cdef size_t part_at                 # the next one that `append` takes
+    cdef bint in_parts, adding          # between begin_parts and the end; after add_parts
 
     cdef Segment* begin_segment(self) noexcept nogil
     cdef char* body_of(self, Msg* m) noexcept nogil

@@ -48,8 +48,10 @@ cdef class MemStore(StreamStore):
         return s
 
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil:
-        cdef Segment* s = self.tail() if self.catalogue.last_seq < SEQ_MAX else NULL
+        cdef Segment* s = NULL
         cdef char* body
+        if self.catalogue.last_seq < SEQ_MAX and (self.adding or not self.in_parts):
+            s = self.tail()
         if s != NULL and s.n and ts < s.entries[s.n - 1].ts:
             s = self.begin_segment()            # times inside a segment are in order
         if s == NULL:
@@ -76,6 +78,12 @@ cdef class MemStore(StreamStore):
             memcpy(body + m.subject_len, m.body, m.size)
         return body
 
+    cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
+        if count >= SEQ_MAX - self.catalogue.last_seq:
+            return -1
+        self.in_parts, self.adding = True, False
+        return 0
+
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
         if grow(<void**> &self.parts, &self.parts_room, self.n_parts + 1, sizeof(char*)) != 0:
             return -1
@@ -87,6 +95,9 @@ cdef class MemStore(StreamStore):
         self.part_at = 0
         return 0
 
+    cdef void add_parts(self) noexcept nogil:
+        self.adding = True
+
     cdef void end_parts(self) noexcept nogil:
         self.drop_parts()
 
@@ -95,6 +106,7 @@ cdef class MemStore(StreamStore):
         for i in range(self.n_parts):
             free(self.parts[i])
         self.n_parts = self.part_at = 0
+        self.in_parts = False
 
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil:
         cdef Segment* s = index_find(&self.catalogue.index, seq)

@@ -42,10 +42,12 @@ cdef class StreamStore:
     cdef void end_batch(self) noexcept nogil
     cdef void drop_batch(self) noexcept nogil                       # instead: an append of the batch was refused
     # The same over several turns, in which nothing else is appended or committed: put_part takes the bytes of one
-    # message, flush_parts writes them; then `append` of the same messages adds them to the index. -1: refused.
+    # message, flush_parts writes them; after add_parts `append` of the same messages adds them to the index. Other
+    # appends are refused. -1: refused.
     cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil
     cdef int flush_parts(self) noexcept nogil
+    cdef void add_parts(self) noexcept nogil
     cdef void end_parts(self) noexcept nogil
     cdef void drop_parts(self) noexcept nogil                       # instead; nothing if they have ended
     cdef uint64_t skip(self) noexcept nogil                         # use up one sequence, store nothing

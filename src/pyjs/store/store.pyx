@@ -136,6 +136,9 @@ cdef class StreamStore:
     cdef int flush_parts(self) noexcept nogil:
         return 0
 
+    cdef void add_parts(self) noexcept nogil:
+        pass
+
     cdef void end_parts(self) noexcept nogil:
         pass
 

@@ -491,6 +491,8 @@ def _set_subjects(js: JetStream, stream: Stream) -> None:
 def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None = None) -> None:
     """Close a stream; `reason` is "deleted", "shutdown", or "fault" (nothing is written)."""
     deleted = reason == "deleted"
+    if fault is not None:
+        stream.special.drop(fault)
     stream.special.close()
     if js.observer is not None:
         js.observer.stream_closing(stream, deleted)

@@ -15,6 +15,7 @@ from libc.string cimport memcmp, memset
 
 from pyjs.core.sink cimport Sink
 from pyjs.jetstream.mirror.copier cimport REFUSED, STORED, Copier
+from pyjs.jetstream.stream.limits cimport HOLDS
 from pyjs.store.store cimport Record
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
@@ -112,6 +113,9 @@ cdef class ConsumerFeed(Sink):
                 if self.copier.mirrors or d.cseq > self.cseq:
                     self.miss()
                 return
+            if self.copier.target.limits.features & HOLDS:
+                with gil:
+                    self.copier.target.finish_batch()
             if self.copy_delivery(m, d) == REFUSED:
                 self.miss()
                 return

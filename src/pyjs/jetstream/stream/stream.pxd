@@ -99,5 +99,6 @@ cdef class Stream(Sink):
     cdef void count_bytes(self) noexcept nogil
     cdef bint makes_room(self) noexcept nogil
     cdef bint evict(self) noexcept nogil
+    cdef int64_t next_ts(self) noexcept nogil
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil

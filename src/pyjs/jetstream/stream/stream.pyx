@@ -368,14 +368,7 @@ cdef class Stream(Sink):
             self.answers.add_message(dest, headers, payload, 0 if self.republisher.headers_only else size, seq)
 
     cdef uint64_t keep(self, Msg* m) noexcept nogil:
-        cdef int64_t ts = self.wall()
-        cdef uint64_t seq
-        if self.stamp:
-            ts = self.stamp
-        elif ts <= self.store.catalogue.last_ts < ts + STEP_NS:
-            # Times identify messages; they decrease only after the wall clock was set.
-            ts = self.store.catalogue.last_ts + 1
-        seq = self.store.append(m, ts)
+        cdef uint64_t seq = self.store.append(m, self.stamp or self.next_ts())
         if seq == 0:
             with gil:
                 self.refuse_with(m, store_error(self.store.error))
@@ -388,6 +381,11 @@ cdef class Stream(Sink):
                      > <uint64_t> self.limits.max_msgs_per_subject):
             self.evictions.note(seq)
         return seq
+
+    cdef int64_t next_ts(self) noexcept nogil:
+        """Return the time of the next message; times identify messages, and decrease only after the clock was set."""
+        cdef int64_t ts = self.wall(), last = self.store.catalogue.last_ts
+        return last + 1 if ts <= last < ts + STEP_NS else ts
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         self.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
@@ -409,11 +407,11 @@ cdef class Stream(Sink):
     cdef bint refuse_with(self, Msg* m, object error) noexcept:
         """Refuse a message with an ApiError, as `refuse` does."""
         cdef bytes body
-        if self.turn.trace is not None:
-            self.turn.trace.refused(*traced_refusal(error, m.subject[:m.subject_len], m.body[:m.header_len]))
         if m.reply_len and not self.limits.features & NO_ACK:
             body = failure_body(self.name, error)
             self.answers.add(m, REFUSAL, 0, body, len(body))
+        if self.turn.trace is not None:
+            self.turn.trace.refused(*traced_refusal(error, m.subject[:m.subject_len], m.body[:m.header_len]))
         return True
 
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept:

@@ -15,6 +15,11 @@ from pyjs.wire.ops cimport Msg
 cdef enum:
     STAGED_MAX = 262144         # bytes written at once
 
+cdef enum Parts:
+    NO_PARTS
+    PARTS_COME                  # `append` refuses: the message would get their place
+    PARTS_ADDED                 # `append` adds them to the index
+
 cdef struct Sequences:          # a growing list
     uint64_t* seqs
     size_t n
@@ -45,6 +50,7 @@ cdef class SegmentWriter:
     cdef uint64_t batch_chain, chain_before_last        # checksums before those two
     cdef uint64_t batch_from                # the first sequence of the batch
     cdef uint64_t part_at, part_chain       # where parts begin, 0: there are none; checksum before
+    cdef Parts parts                        # what `append` does meanwhile
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file

@@ -78,7 +78,8 @@ cdef class SegmentWriter:
         cdef Entry* e
         cdef char* p
         # A start would reject a longer record, or a higher sequence.
-        if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX:
+        if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX \
+                or self.parts == PARTS_COME:
             return 0
         if s.n and not (self.batching or self.part_at) and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
@@ -119,7 +120,7 @@ cdef class SegmentWriter:
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
         cdef uint64_t length = size + count * RECORD_SIZE_MIN
         cdef Segment* s = self.tail()
-        if s == NULL or length > BATCH_SIZE_MAX or self.catalogue.last_seq + count >= SEQ_MAX:
+        if s == NULL or length > BATCH_SIZE_MAX or count >= SEQ_MAX - self.catalogue.last_seq:
             return -1
         if s.n and self.outgrown(s, length, ts) and self.begin_segment() != 0:
             return -1
@@ -158,7 +159,7 @@ cdef class SegmentWriter:
         self.batching = False
         if self.staged and self.write_staged() != 0:
             return -1
-        self.part_at, self.part_chain = self.written, self.chain
+        self.part_at, self.part_chain, self.parts = self.written, self.chain, PARTS_COME
         return 0
 
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
@@ -177,7 +178,7 @@ cdef class SegmentWriter:
         return self.write_staged() if self.staged else 0
 
     cdef void end_parts(self) noexcept nogil:
-        self.part_at = 0
+        self.part_at, self.parts = 0, NO_PARTS
         self.state_due = True           # as in end_batch
 
     cdef void drop_parts(self) noexcept nogil:
@@ -189,7 +190,7 @@ cdef class SegmentWriter:
         """Remove the records of a batch that is not whole."""
         self.staged = 0
         self.written, self.chain, self.chain_written = self.part_at, self.part_chain, self.part_chain
-        self.part_at = 0
+        self.part_at, self.parts = 0, NO_PARTS
         if self.encryption is None:
             try:
                 self.cut()

@@ -29,7 +29,7 @@ from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.index.dropped cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_READER
-from pyjs.store.file.segment_writer cimport STAGED_MAX
+from pyjs.store.file.segment_writer cimport PARTS_ADDED, STAGED_MAX
 from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
 
@@ -139,6 +139,9 @@ cdef class FileStore(StreamStore):
 
     cdef int flush_parts(self) noexcept nogil:
         return self.writer.flush_parts()
+
+    cdef void add_parts(self) noexcept nogil:
+        self.writer.parts = PARTS_ADDED
 
     cdef void end_parts(self) noexcept nogil:
         self.writer.end_parts()

@@ -20,7 +20,8 @@ cdef class SegmentScan:
     cdef size_t batch_at                # offset of the batch whose last message has not come yet; 0: none
     cdef dict parts                     # batches with a hole: where one begins -> the next record after the hole
     cdef bint has_parts
-    cdef size_t part_end                # of the last one that was found
+    cdef int scans                      # of the file before this one
+    cdef size_t part_end                # where the hole began
     cdef bint torn                      # the last damage was a hole: what comes next may be the rest of a batch
     cdef uint64_t torn_seq              # of the last message of such a rest
     cdef bint begun_adrift              # the header was damaged
@@ -31,8 +32,9 @@ cdef class SegmentScan:
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size)
     cdef SegmentContents behind(self, SegmentHeader* header, const char* p, size_t size)
     cdef SegmentContents without_batch(self, SegmentHeader* header)
-    cdef SegmentContents without_part(self, SegmentHeader* header)
+    cdef SegmentContents without_parts(self, SegmentHeader* header)
     cdef int records(self) noexcept nogil
+    cdef void note_part(self, size_t end) noexcept nogil
     cdef size_t end_of_part(self, size_t at) noexcept nogil
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil
     cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil

@@ -35,6 +35,7 @@ cdef enum:
     GAP_MAX = 2097152           # sequences of one segment without a message; more are damage
     EFFORT_PART = 64            # times the file's size: bytes that are hashed to find records after damage
     EFFORT_EACH = 512           # longer records are not searched after that
+    SCANS_MAX = 8               # of one file for batches with holes; the second one finds no others, as a rule
     MENDS_MAX = 16              # records of a file that are searched for a damaged byte
     PAGE_SIZE = 4096
     SECTOR_SIZE = 512           # a power loss tears writes at sectors, a kill at pages
@@ -108,6 +109,18 @@ cdef bint sendable(const char* subject, size_t n) noexcept nogil:
     return n > 0
 
 
+cdef bint begins_batch(const char* headers, size_t n) noexcept nogil:
+    """Return whether a header block is that of the first message of a batch."""
+    cdef const char* end = headers + n
+    cdef const char* p = <const char*> memmem(headers, n, b"\nNats-Batch-Sequence:", 21)
+    if p == NULL:
+        return False
+    p += 21
+    while p < end and (p[0] == c' ' or p[0] == c'0'):
+        p += 1
+    return end - p >= 2 and p[0] == c'1' and (p[1] == c'\r' or p[1] == c'\n')
+
+
 cdef class SegmentScan:
     def __cinit__(self):
         self.c = SegmentContents()
@@ -141,8 +154,8 @@ cdef class SegmentScan:
             failed = self.records()
         if failed < 0:
             raise MemoryError
-        if failed:
-            return self.without_part(header)
+        if failed and self.scans < SCANS_MAX:
+            return self.without_parts(header)
         return self.without_batch(header) if self.batch_at and not c.sealed else c
 
     cdef SegmentContents without_batch(self, SegmentHeader* header):
@@ -164,20 +177,20 @@ cdef class SegmentScan:
         scan.report(self.batch_at, end - self.batch_at, b"the last batch was cut short; it was never acknowledged")
         return scan.c
 
-    cdef SegmentContents without_part(self, SegmentHeader* header):
-        """Scan again, and take the part of a batch before a hole for damage too."""
+    cdef SegmentContents without_parts(self, SegmentHeader* header):
+        """Scan again, and take the parts of batches before holes for damage too."""
         cdef SegmentScan scan = SegmentScan()
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
-        scan.parts = {**self.parts, self.batch_at: self.part_end}
+        scan.parts, scan.scans = self.parts, self.scans + 1
         return scan.behind(header, self.p, self.size)
 
     # -- records -----------------------------------------------------------------------------------------------
     cdef int records(self) noexcept nogil:
-        """Take record after record; 1: a batch has a hole up to `part_end`, -1: no memory."""
+        """Take record after record; 1: batches have holes, which are in `parts` now, -1: no memory."""
         cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
-        cdef int taken
+        cdef int taken, found = 0
         self.effort = self.size * EFFORT_PART
         while at < self.size and not self.c.sealed:
             next_at = self.end_of_part(at)
@@ -205,8 +218,8 @@ cdef class SegmentScan:
                 break
             if self.is_hole(at, next_at):
                 if self.batch_at:
-                    self.part_end = next_at
-                    return 1
+                    found = 1
+                    self.note_part(next_at)
                 if not self.torn:       # else it is another hole of the same batch
                     self.torn, self.part_end = True, at
             self.report(at, next_at - at, b"damaged bytes between records")
@@ -219,7 +232,15 @@ cdef class SegmentScan:
             at = self.part_end
             memcpy(&self.c.chain, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
         self.c.end = at
+        if found:
+            return found
         return self.fill_gap(self.torn_seq + 1) if self.torn_seq >= self.c.base_seq + self.c.n else 0
+
+    cdef void note_part(self, size_t end) noexcept nogil:
+        """Note that the open batch has a hole up to `end`."""
+        with gil:
+            self.parts[self.batch_at] = end
+        self.batch_at = 0
 
     cdef size_t end_of_part(self, size_t at) noexcept nogil:
         """Return where the damage ends that begins with the batch at `at`; 0: it is none with a hole."""
@@ -238,9 +259,11 @@ cdef class SegmentScan:
         return False
 
     cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil:
-        """Whether the message belongs to a batch that began before the hole; its headers tell the last one."""
+        """Whether the message belongs to a batch that began before the hole; headers tell the first and last one."""
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
         cdef const char* headers = record + fixed + h.subject_len
+        if begins_batch(headers, h.header_len):         # then the hole was damage of other messages
+            return False
         return h.flags & FLAG_UNFINISHED or memmem(headers, h.header_len, b"\nNats-Batch-Id:", 15) != NULL
 
     cdef bint accept(self, size_t at) noexcept nogil:

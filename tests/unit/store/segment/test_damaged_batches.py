@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def subjects(client: RawClient) -> set[str]:
 
 
 def killed_store(
-    directory: Path, batches: tuple[bytes, ...], last: bytes, counts: tuple[int, ...] = ()
+    directory: Path, batches: tuple[bytes, ...], last: bytes, counts: tuple[int, ...] = (), zeros: int = 0
 ) -> Path:
     """Return the store of a node that ended without a word after these batches and a message `last`, b"": none."""
     node = VirtualNode(options_with_store(directory))
@@ -48,6 +49,8 @@ def killed_store(
     client = node.client()
     ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_atomic": True})
     client.request(b"s.first", b"x")
+    if zeros:
+        client.request(b"s.zeros", bytes(zeros))
     for name, count in zip(batches, counts or [BATCH] * len(batches), strict=True):
         node.clock.advance(1000)
         publish_batch(client, name, count)
@@ -128,6 +131,39 @@ def test_of_a_batch_with_a_hole_nothing_counts(tmp_path: Path) -> None:
             # then
             assert found.messages in sums, f"sectors {low}..{high}: {found.messages}, {found.problems}"
             assert found.problems or found.messages == 71
+
+
+def test_a_flipped_byte_beside_zeros_costs_no_batch_that_follows(tmp_path: Path) -> None:
+    # given
+    store = killed_store(tmp_path / "store", (b"a", b"b"), b"s.last", zeros=4096)
+    data = bytearray((store / SEGMENT).read_bytes())
+    data[data.index(b"s.zeros") + 100] ^= 1
+    # when
+    found = scan_segment(bytes(data))
+    # then
+    assert found.messages == 1 + 2 * BATCH + 1
+    assert found.problems
+
+
+def scan_time(directory: Path, count: int) -> float:
+    """Return the CPU time of a scan of `count` batches that all have a hole."""
+    names = tuple(b"%03d" % number for number in range(count))
+    store = killed_store(directory / f"{count}" / "store", names, b"s.last", (24,) * count)
+    data = bytearray((store / SEGMENT).read_bytes())
+    for name in names:
+        at = data.index(b"s.%b.12" % name) // SECTOR * SECTOR
+        data[at : at + SECTOR] = bytes(SECTOR)
+    times = []
+    for _ in range(5):
+        begin = time.process_time()
+        found = scan_segment(bytes(data))
+        times.append(time.process_time() - begin)
+        assert found.messages == 2
+    return min(times)
+
+
+def test_many_batches_with_holes_are_not_a_scan_each(tmp_path: Path) -> None:
+    assert scan_time(tmp_path, 160) < 9 * scan_time(tmp_path, 40)
 
 
 def test_what_is_written_after_a_batch_with_holes_and_no_end_takes_its_place(tmp_path: Path) -> None:

@@ -21,17 +21,20 @@ cdef class BatchCommits:
     cdef size_t held_size
 
     cdef void commit(self, Msg* m, AtomicBatch batch) except *
+    cdef void commit_whole(self, Msg* m, AtomicBatch batch) except *
     cdef int hold(self, Msg* m) noexcept nogil
     cdef void begin(self, Msg* m, AtomicBatch batch) except *
     cdef void step(self) except *
     cdef void do_step(self) except *
     cdef void enter(self) except *
+    cdef void do_all(self) except *
     cdef void check_some(self) except *
     cdef void begin_parts(self) except *
     cdef void put_some(self) except *
     cdef void add_all(self) except *
     cdef void leave(self) except *
     cdef void release(self) except *
+    cdef void refuse(self, bytes reply, object error) except *
     cdef void replay(self, bytes subject, bytes reply, bytes body, size_t header_len) except *
     cdef void check(self, AtomicBatch batch, size_t first, size_t end, size_t n_checked) except *
     cdef void check_room(self, AtomicBatch batch) except *

@@ -3,8 +3,9 @@
 A small batch is committed where its last message arrives. A large one is committed in steps of bounded work over
 several turns: the checks; the bytes, which the store takes in parts; last the index, so that no reader sees a message
 before all of them are there. Meanwhile publishes of the stream are held, in order, and its other commits wait.
-Whatever else changes the stream calls `finish` first. If many publishes are held, each further one does a part of
-the work itself.
+Whatever else stores into the stream, erases from it, purges it, configures it or closes it calls `finish` first or
+waits. Removals of acknowledged or unwanted messages and the steps of a purge go on: they change the index and no file
+until the commit behind the batch. If many publishes are held, each further one does a part of the work itself.
 
 Compiled because every message of a batch passes here (benchmarks/batches.py: atomic).
 Source: ADR-50; order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
@@ -27,7 +28,6 @@ from pyjs.jetstream.stream.features.batch_checks import HEADERS_SIZE_MAX, BatchC
 from pyjs.jetstream.stream.publish_errors import store_error
 
 cdef uint32_t HEADER_LEN_MAX = HEADERS_SIZE_MAX
-cdef int64_t STEP_NS = 1000000000   # as in stream.pyx: the wall clock was set
 
 cdef enum:
     CHECKED_STEP = 128          # messages that one step checks
@@ -37,6 +37,7 @@ cdef enum:
 
 cdef enum Phase:
     ENTER
+    AT_ONCE
     CHECK
     PUT
 
@@ -56,16 +57,21 @@ cdef class BatchCommits:
         Raises:
             ApiError: the first failed check, or the store refuses; nothing is stored.
         """
-        cdef uint64_t seq
         if batch.used > self.usage.at_once_max and not self.stream.store.changing:
             self.begin(m, batch)
-            return
+        else:
+            self.commit_whole(m, batch)
+
+    cdef void commit_whole(self, Msg* m, AtomicBatch batch) except *:
+        """Commit a batch now."""
         if self.stream.limits.features & DISCARD_NEW:
             self.stream.makes_room()            # earlier evictions of this turn no longer count
-        self.check(batch, 0, batch.n, self.count_to_check(batch))
+        try:
+            self.check(batch, 0, batch.n, self.count_to_check(batch))
+        finally:
+            self.checks = None                  # it refers to the stream
         self.check_room(batch)
-        seq = self.append_batch(batch)
-        self.answer(m, batch, seq)
+        self.answer(m, batch, self.append_batch(batch))
 
     # -- in steps ----------------------------------------------------------------------------------------------
     cdef void begin(self, Msg* m, AtomicBatch batch) except *:
@@ -83,9 +89,34 @@ cdef class BatchCommits:
             yield None
 
     def finish(self) -> None:
-        """Do all steps that are left, and take the held publishes: the stream is about to change."""
-        while self.batch is not None and not self.stepping:
-            self.step()
+        """Do all steps that are left, and take the held publishes: the stream is about to change.
+
+        A delivery may call it, so it commits nothing of the turn. A trace is that of another message.
+        """
+        trace, self.stream.turn.trace = self.stream.turn.trace, None
+        try:
+            while self.batch is not None and not self.stepping:
+                if self.phase == ENTER:
+                    self.phase = AT_ONCE
+                self.step()
+        finally:
+            self.stream.turn.trace = trace
+
+    def drop(self, error) -> None:
+        """Refuse the batch and the held publishes, and write nothing: the stream has the fault `error`."""
+        held, self.held, self.held_size = self.held, [], 0
+        if self.batch is not None:
+            held.insert(0, (b"", self.reply, b"", 0))
+            self.usage.bytes -= self.batch.bytes
+            self.stream.limits.features &= ~<unsigned int> (HOLDS | IN_STEPS)
+            self.batch = self.checks = None
+        for _, reply, _, _ in held:
+            self.refuse(reply, store_error(error))
+
+    def close(self) -> None:
+        """End what is under way, and refer no more to the stream's parts, which would be a cycle."""
+        self.finish()
+        self.state = self.checks = None
 
     cdef int hold(self, Msg* m) noexcept nogil:
         """Keep a publish until the batch is stored."""
@@ -94,7 +125,8 @@ cdef class BatchCommits:
         with gil:
             self.held.append((m.subject[:m.subject_len], m.reply[:m.reply_len], m.body[:m.size], m.header_len))
             self.held_size += size + HELD_OVERHEAD
-            while due and self.held_size > HELD_MAX and self.batch is not None and not self.stepping:
+            while due and self.held_size > HELD_MAX and self.phase != ENTER and self.batch is not None \
+                    and not self.stepping:
                 due -= 1
                 self.stream.turn.extra_work += STEP_WORK
                 try:
@@ -105,16 +137,11 @@ cdef class BatchCommits:
 
     cdef void step(self) except *:
         """Do a step; an error ends the batch."""
-        cdef Msg m
-        cdef bytes reply
         self.stepping = True
         try:
             self.do_step()
         except ApiError as error:
-            compose(&m, NULL, 0, NULL, 0, 0)
-            reply = self.reply
-            m.reply, m.reply_len = reply, <uint32_t> len(reply)
-            self.stream.refuse_with(&m, error)
+            self.refuse(self.reply, error)
             self.leave()
         except Exception as error:          # the stream's state may be wrong
             self.stream.turn.faulted.append((self.stream, error))
@@ -127,17 +154,28 @@ cdef class BatchCommits:
     cdef void do_step(self) except *:
         if self.phase == ENTER:
             self.enter()
+        elif self.phase == AT_ONCE:
+            self.do_all()
         elif self.phase == CHECK:
             self.check_some()
         else:
             self.put_some()
 
     cdef void enter(self) except *:
-        """Commit what came before; the commits of later turns wait."""
+        """Commit what came before; the commits of later turns wait. Only between deliveries: it sends answers."""
         if self.stream.dirty:
             self.stream.commit()
         self.stream.limits.features |= IN_STEPS
         self.phase = CHECK
+
+    cdef void do_all(self) except *:
+        """Commit a batch of which nothing is done yet."""
+        cdef bytes reply = self.reply
+        cdef Msg m
+        compose(&m, NULL, 0, NULL, 0, 0)
+        m.reply, m.reply_len = reply, <uint32_t> len(reply)
+        self.commit_whole(&m, self.batch)
+        self.leave()
 
     cdef void check_some(self) except *:
         """Check some messages; after the last one have the store begin."""
@@ -163,9 +201,7 @@ cdef class BatchCommits:
             if not batch.messages[i].skipped:
                 self.last_wanted = i
                 size += m.subject_len + m.size
-        self.first_ts = self.stream.wall()
-        if self.first_ts <= store.catalogue.last_ts < self.first_ts + STEP_NS:
-            self.first_ts = store.catalogue.last_ts + 1
+        self.first_ts = self.stream.next_ts()
         if store.begin_parts(batch.n, size, self.first_ts) != 0:
             raise store_error(store.error)
 
@@ -176,6 +212,7 @@ cdef class BatchCommits:
         cdef size_t size = 0
         cdef int failed = 0
         cdef Msg m
+        self.check_room(batch)              # again: others use the account's room meanwhile
         while self.at < batch.n and size < self.usage.part_size and failed == 0:
             if not batch.messages[self.at].skipped:
                 batch.view(self.at, &m)
@@ -195,6 +232,7 @@ cdef class BatchCommits:
         cdef bytes reply = self.reply
         cdef size_t i
         cdef Msg m
+        self.stream.store.add_parts()
         for i in range(batch.n):
             batch.view(i, &m)
             self.stream.stamp = self.first_ts + <int64_t> i
@@ -224,6 +262,12 @@ cdef class BatchCommits:
         held, self.held, self.held_size = self.held, [], 0
         for subject, reply, body, header_len in held:
             self.replay(subject, reply, body, header_len)
+
+    cdef void refuse(self, bytes reply, object error) except *:
+        cdef Msg m
+        compose(&m, NULL, 0, NULL, 0, 0)
+        m.reply, m.reply_len = reply, <uint32_t> len(reply)
+        self.stream.refuse_with(&m, error)
 
     cdef void replay(self, bytes subject, bytes reply, bytes body, size_t header_len) except *:
         cdef Msg m
@@ -300,7 +344,7 @@ cdef class BatchCommits:
         cdef Msg m
         for i in range(batch.n):
             size += batch.messages[i].subject_len + batch.messages[i].size
-        if self.stream.store.begin_batch(batch.n, size, self.stream.wall()) != 0:
+        if self.stream.store.begin_batch(batch.n, size, self.stream.next_ts()) != 0:
             return 0
         for i in range(batch.n):
             batch.view(i, &m)

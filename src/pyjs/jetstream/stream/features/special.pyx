@@ -148,10 +148,13 @@ cdef class SpecialPublishes(Sink):
         """End fast batches with messages after `kept_seq`, which were not written."""
         self.fast.batches.close_lost(kept_seq)
 
+    def drop(self, error) -> None:
+        """Refuse what `finish` would commit: the stream has the fault `error`, and nothing more is written."""
+        self.commits.drop(error)
+
     def close(self) -> None:
         """Forget open batches and schedules; they refer to the stream, so a cycle would remain."""
-        self.commits.finish()
-        self.commits.state = None
+        self.commits.close()
         self.batches.drop_all()
         self.fast.batches.close_all()
         self.batches.tell = self.fast.state = None

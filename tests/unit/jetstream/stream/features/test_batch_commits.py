@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.clock import VirtualClock
 from pyjs.base.disk import OsDisk
+from pyjs.jetstream.stream.stream import Stream
 from pyjs.testing import RawClient, VirtualNode
 
 COUNT, SIZE = 96, 65_536  # of the large batch: 6 MB
@@ -69,6 +71,17 @@ def part(seq: int, count: int, name: bytes = b"b", more: bytes = b"", size: int 
     body = (b"%b %d " % (name, seq)).ljust(size, b".")
     reply = b"in.%b " % name if seq == count else b""
     return b"HPUB s.%d %b%d %d\r\n%b%b\r\n" % (seq % 7, reply, len(head), len(head) + size, head, body)
+
+
+def small(name: bytes, more: bytes = b"") -> bytes:
+    """Return a batch of three short messages, the first with the header lines `more`."""
+    return b"".join(part(seq, 3, name, more if seq == 1 else b"", size=20) for seq in (1, 2, 3))
+
+
+def with_header(subject: bytes, line: bytes, reply: bytes) -> bytes:
+    """Return a publish of one byte with one header."""
+    head = b"NATS/1.0\r\n%b\r\n\r\n" % line
+    return b"HPUB %b %b %d %d\r\n%bx\r\n" % (subject, reply, len(head), len(head) + 1, head)
 
 
 def stage(js: JetStreamFixture, count: int = COUNT, name: bytes = b"b", more: bytes = b"") -> bytes:
@@ -269,3 +282,149 @@ def test_messages_of_a_large_batch_that_nobody_wants_are_not_stored() -> None:
         again.node.stop()
     finally:
         fixture.node.stop()
+
+
+def test_deliveries_to_a_source_come_after_a_large_batch_that_was_before_them() -> None:
+    # given
+    fixture = JetStreamFixture()
+    try:
+        fixture.add("O", storage="file", subjects=["o"])
+        config = {"durable_name": "c", "ack_policy": "flow_control", "deliver_subject": "d"}
+        fixture.api("CONSUMER.CREATE.O.c", {"stream_name": "O", "config": config})
+        source = {"name": "O", "consumer": {"name": "c", "deliver_subject": "d"}}
+        fixture.add("S", storage="file", subjects=["s.>"], allow_atomic=True, sources=[source])
+        fixture.advance(seconds=1)
+        fixture.user.session.receive_data(stage(fixture))
+        # when
+        for _ in range(4):
+            fixture.user.session.receive_data(b"PUB o 1\r\nx\r\n")
+            one_turn(fixture)
+        fixture.advance(seconds=1)
+        # then
+        stored = fixture.payloads("S")
+        assert stored[COUNT:] == [b"x"] * 4
+        again = fixture.restart()
+        assert again.payloads("S") == stored
+        again.node.stop()
+    finally:
+        fixture.node.stop()
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_a_traced_publish_comes_after_the_publishes_that_wait_for_a_large_batch(
+    js: JetStreamFixture, turns: int
+) -> None:
+    # given
+    js.publish("s.x", Nats_Msg_Id="1")
+    js.user.session.receive_data(stage(js))
+    for _ in range(turns):
+        one_turn(js)
+    # when
+    again = with_header(b"s.x", b"Nats-Msg-Id: 1", b"in.again")
+    wrong = with_header(b"s.x", b"Nats-Expected-Last-Sequence: 7", b"in.wrong")
+    traced = with_header(b"s.x", b"Nats-Trace-Dest: trace", b"in.traced")
+    js.user.session.receive_data(again + wrong + traced)
+    js.turn()
+    # then
+    batch, duplicate, refused, taken = answers(js.user)
+    assert batch["seq"] == COUNT + 1
+    assert duplicate == {"stream": "S", "seq": 1, "duplicate": True}
+    assert refused["error"] == {
+        "code": 400,
+        "err_code": 10071,
+        "description": f"wrong last sequence: {COUNT + 1}",
+    }
+    assert taken == {"stream": "S", "seq": COUNT + 2}
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_large_batch_beyond_the_last_sequence_is_refused(storage: str) -> None:
+    fixture = JetStreamFixture()
+    try:
+        fixture.add("S", subjects=["s.>"], allow_atomic=True, storage=storage, first_seq=2**64 - 50)
+        fixture.user.send(b"SUB in.> 9\r\n")
+        fixture.user.send(stage(fixture))
+        assert [each["error"]["err_code"] for each in answers(fixture.user)] == [10077]  # type: ignore[index]
+        assert fixture.publish("s.x")["seq"] == 2**64 - 50
+    finally:
+        fixture.node.stop()
+
+
+def test_a_fault_in_the_middle_of_a_large_batch_refuses_it_and_what_waits(files: JetStreamFixture) -> None:
+    # given
+    files.user.session.receive_data(stage(files) + b"PUB s.x in.x 1\r\nx\r\n")
+    one_turn(files)
+    # when
+    files.node.turn_state.faulted.append((files.stream("S"), RuntimeError("test")))
+    files.advance(seconds=1)
+    # then
+    assert ["error" in each for each in answers(files.user)] == [True, True]
+    assert files.state("S")["messages"] == 0
+    assert files.engine.shared.batches.bytes == 0
+
+
+@pytest.mark.parametrize("expected", [b"0", b"7"])
+def test_a_deleted_stream_is_freed_after_a_batch_with_conditions(expected: bytes) -> None:
+    # given
+    js = made("memory")
+    js.user.send(small(b"n", b"Nats-Expected-Last-Sequence: %b\r\n" % expected))
+    assert answers(js.user)
+    gc.collect()
+    gc.disable()
+    try:
+        # when
+        js.api("STREAM.DELETE.S")
+        js.advance(seconds=5)
+        # then
+        streams = [each for each in gc.get_objects() if isinstance(each, Stream)]
+        assert [each.name for each in streams if each.account is js.engine.account] == ["T"]
+    finally:
+        gc.enable()
+        js.node.stop()
+
+
+def test_batches_of_one_read_share_a_segment(files: JetStreamFixture) -> None:
+    files.user.session.receive_data(b"PUB s.x 1\r\nx\r\n" + small(b"a") + small(b"b"))
+    files.turn()
+    assert files.state("S")["messages"] == 7
+    assert len(files.stream("S").store.segment_paths()) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_what_arrives_with_a_large_batch_is_written_by_the_turn(
+    files: JetStreamFixture, traced: bool
+) -> None:
+    # given
+    disk = files.node.disk
+    assert isinstance(disk, SlowDisk)
+    read = b"PUB s.x 1\r\nx\r\n" + stage(files) + b"PUB s.x 65536\r\n%b\r\n" % bytes(SIZE) * 64
+    if traced:
+        read += with_header(b"s.x", b"Nats-Trace-Dest: trace", b"in.traced")
+    before = disk.room
+    # when
+    sent_early = []
+    for at in range(0, len(read), SIZE):
+        files.user.session.receive_data(read[at : at + SIZE])
+        sent_early += answers(files.user)
+    # then
+    assert not sent_early
+    assert disk.room == before or traced
+    files.turn()
+    assert files.state("S")["messages"] == 1 + COUNT + 64 + traced
+
+
+def test_a_large_batch_is_refused_if_the_account_is_full_when_its_bytes_are_there(
+    files: JetStreamFixture,
+) -> None:
+    # given
+    files.engine.usage["file"].max = (COUNT + 10) * SIZE
+    files.user.session.receive_data(stage(files))
+    one_turn(files)
+    one_turn(files)
+    # when
+    files.user.session.receive_data(b"PUB t 65536\r\n%b\r\n" % bytes(SIZE) * 10)
+    files.turn()
+    # then
+    assert [each["error"]["err_code"] for each in answers(files.user)] == [10002]  # type: ignore[index]
+    assert files.state("S")["messages"] == 0
+    assert files.publish("s.x")["seq"] == 1
