@@ -127,6 +127,11 @@ impl Log {
         Ok(())
     }
 
+    /// Takes the offer back: its data did not arrive, and may be gone.
+    pub fn withdraw(&mut self) {
+        self.offered = None;
+    }
+
     /// Returns the peer that needs a snapshot since the last question, 0 for none.
     pub fn take_wanted(&self) -> u64 {
         self.wanted.swap(0, Ordering::Relaxed)
