@@ -183,8 +183,8 @@ class Groups:
         """Make the engine of `node`.
 
         `seed` is all its chance. `boot` differs at each start of the node (below 2**24): numbers of reads must never
-        come again. A follower waits `election_ticks` to twice as many for its leader. Every `watch_ticks` the leader of
-        a sleeping group says that it is there; a follower that misses that three times wakes.
+        come again. A follower waits `election_ticks` to twice as many for its leader. Every `watch_ticks` the leader
+        of a sleeping group says that it is there; a follower that misses that three times wakes.
         """
 
     def open(
