@@ -12,7 +12,7 @@ use crate::entry::{conf_change_of, item_of_entry, Item, CHANGE, DESCRIPTOR_SIZE}
 use crate::frame::{check_size, node_of, Frame, SLEEP};
 use crate::log::{Log, ENTRY_COST};
 
-/// Entries of one message.
+/// Entries that the engine puts into a message at once; it may join messages.
 const MESSAGE_ENTRIES: u64 = 64;
 /// Messages to a peer that may be without an answer.
 const INFLIGHT_MAX: usize = 64;

@@ -12,7 +12,8 @@ use raft::{Error, GetEntriesContext, RaftState, Result, Storage, StorageError};
 
 use crate::entry::{entry_of_item, Item, DATA, DESCRIPTOR_SIZE};
 
-/// Payload bytes that one message may stand for; one entry is always sent.
+/// Payload bytes that entries read at once for a message may stand for; one entry is always sent. Entries that are not
+/// in this log yet, and messages that the engine joins, are not counted.
 const PAYLOAD_MAX: u64 = 4 << 20;
 /// What an entry counts in the engine's limits of a message: near its size there.
 pub const ENTRY_COST: u64 = 64;

@@ -150,7 +150,7 @@ struct Groups {
 #[pymethods]
 impl Groups {
     #[new]
-    #[pyo3(signature = (node, *, seed, boot, heartbeat_ticks=5, election_ticks=20, sleep_ticks=10, stagger_ticks=4, watch_ticks=3000))]
+    #[pyo3(signature = (node, *, seed, boot, heartbeat_ticks=5, election_ticks=20, sleep_ticks=10, stagger_ticks=4, watch_ticks=6000))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         node: u32,

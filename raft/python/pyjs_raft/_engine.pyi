@@ -178,7 +178,7 @@ class Groups:
         election_ticks: int = 20,
         sleep_ticks: int = 10,
         stagger_ticks: int = 4,
-        watch_ticks: int = 3000,
+        watch_ticks: int = 6000,
     ) -> Self:
         """Make the engine of `node`.
 
