@@ -88,8 +88,22 @@ pub fn node_of(peer: u64) -> u32 {
 
 /// Appends the frames of a message to `out`: one, or several where it has too many entries for one.
 ///
-/// Fails for a message that never leaves a node.
+/// Fails, and appends nothing, for a message that never leaves a node or that no node would take.
 pub fn encode(out: &mut Vec<u8>, group: u64, message: &Message, sleep: bool) -> Result<(), String> {
+    let start = out.len();
+    // On an error the frames before it, of other groups, stay whole.
+    check_numbers(message).and_then(|()| encode_all(out, group, message, sleep)).inspect_err(|_| out.truncate(start))
+}
+
+fn check_numbers(message: &Message) -> Result<(), String> {
+    check_ends(message)?;
+    let Message { term, index, log_term, commit, commit_term, reject_hint, .. } = message;
+    let meta = message.get_snapshot().get_metadata();
+    let all = [term, index, log_term, commit, commit_term, reject_hint, &meta.index, &meta.term];
+    all.into_iter().try_for_each(|value| check_number(*value, "a number"))
+}
+
+fn encode_all(out: &mut Vec<u8>, group: u64, message: &Message, sleep: bool) -> Result<(), String> {
     let kind = kind_of_message(message.get_msg_type())
         .ok_or_else(|| format!("a message of type {:?} never leaves its node", message.get_msg_type()))?;
     if kind.message != MessageType::MsgAppend {
@@ -179,10 +193,7 @@ fn checksum(bytes: &[u8]) -> u32 {
 fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot) -> Result<usize, String> {
     let conf = snapshot.get_metadata().get_conf_state();
     let lists = [&conf.voters, &conf.learners, &conf.voters_outgoing, &conf.learners_next];
-    let count: usize = lists.iter().map(|list| list.len()).sum();
-    if count > PEERS_MAX {
-        return Err(format!("a configuration of {count} peers, {PEERS_MAX} is the limit"));
-    }
+    let count = check_size(conf)?;
     let mut body = [0; DESCRIPTOR_SIZE];
     if snapshot.data.len() != DESCRIPTOR_SIZE {
         return Err(format!("a snapshot with a descriptor of {} bytes", snapshot.data.len()));
@@ -295,19 +306,14 @@ fn read(bytes: &[u8], kind: &Kind) -> Result<Frame, String> {
 }
 
 fn read_numbers(bytes: &[u8], kind: &Kind, message: &mut Message) -> Result<(), String> {
-    message.from = peer(number(bytes, 24), "from")?;
-    message.to = peer(number(bytes, 32), "to")?;
-    if message.from == message.to {
-        return Err(format!("from and to are both {}", message.from));
-    }
+    (message.from, message.to) = (number(bytes, 24), number(bytes, 32));
+    check_ends(message)?;
     let field = |at: usize, which: u16, name: &str| -> Result<u64, String> {
         let value = number(bytes, at);
         if kind.fields & which == 0 && value != 0 {
             return Err(format!("{name} {value}, it has none"));
         }
-        if value >= NUMBER_MAX {
-            return Err(format!("{name} {value}, {NUMBER_MAX} is the limit"));
-        }
+        check_number(value, name)?;
         Ok(value)
     };
     message.term = field(40, TERM, "term")?;
@@ -321,6 +327,23 @@ fn read_numbers(bytes: &[u8], kind: &Kind, message: &mut Message) -> Result<(), 
     }
     if message.log_term > message.term {
         return Err(format!("log_term {} after term {}", message.log_term, message.term));
+    }
+    Ok(())
+}
+
+fn check_ends(message: &Message) -> Result<(), String> {
+    peer(message.from, "from")?;
+    peer(message.to, "to")?;
+    if message.from == message.to {
+        return Err(format!("from and to are both {}", message.from));
+    }
+    Ok(())
+}
+
+/// Checks a term or an index.
+pub fn check_number(value: u64, name: &str) -> Result<(), String> {
+    if value >= NUMBER_MAX {
+        return Err(format!("{name} {value}, {NUMBER_MAX} is the limit"));
     }
     Ok(())
 }
@@ -414,6 +437,16 @@ fn read_snapshot(rest: &[u8], count: usize, message: &mut Message) -> Result<(),
     Ok(())
 }
 
+/// Returns how many peers a configuration names in all its lists, or the error that they are too many for a frame.
+pub fn check_size(conf: &ConfState) -> Result<usize, String> {
+    let lists = [&conf.voters, &conf.learners, &conf.voters_outgoing, &conf.learners_next];
+    let count = lists.iter().map(|list| list.len()).sum();
+    if count > PEERS_MAX {
+        return Err(format!("a configuration of {count} peers, {PEERS_MAX} is the limit"));
+    }
+    Ok(count)
+}
+
 /// Checks that the engine can work with a configuration.
 pub fn check_conf(conf: &ConfState) -> Result<(), String> {
     let lists = [
@@ -422,9 +455,7 @@ pub fn check_conf(conf: &ConfState) -> Result<(), String> {
         ("outgoing voters", &conf.voters_outgoing),
         ("next learners", &conf.learners_next),
     ];
-    if lists.iter().map(|(_, list)| list.len()).sum::<usize>() > PEERS_MAX {
-        return Err(format!("more than {PEERS_MAX} peers"));
-    }
+    check_size(conf)?;
     for (name, list) in lists {
         for (at, one) in list.iter().enumerate() {
             peer(*one, name)?;

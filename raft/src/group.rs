@@ -9,13 +9,15 @@ use raft::eraftpb::{ConfState, HardState, Message, MessageType};
 use raft::{Changer, Config, ProgressState, RawNode, SnapshotStatus, StateRole, Storage};
 
 use crate::entry::{conf_change_of, item_of_entry, Item, CHANGE, DESCRIPTOR_SIZE};
-use crate::frame::{node_of, Frame, SLEEP};
+use crate::frame::{check_size, node_of, Frame, SLEEP};
 use crate::log::{Log, ENTRY_COST};
 
-/// Entries of one message.
+/// Entries that the engine puts into a message at once; it may join messages.
 const MESSAGE_ENTRIES: u64 = 64;
 /// Messages to a peer that may be without an answer.
 const INFLIGHT_MAX: usize = 64;
+/// A follower wakes when so many looks have found that its leader said nothing in its sleep.
+const UNHEARD_MAX: u32 = 3;
 /// Committed entries that one turn hands out.
 const COMMITTED_MAX: u64 = 16_384;
 
@@ -26,6 +28,7 @@ pub struct Timing {
     pub election: usize,  // a follower waits so many ticks for its leader, up to twice as many by chance
     pub sleep: u32,       // a settled leader waits so many ticks before it asks for sleep
     pub stagger: usize,   // ticks between two candidates for a leader that is known to be gone
+    pub watch: usize,     // ticks between two looks at a group that sleeps
 }
 
 /// The membership and log with which a group begins.
@@ -80,6 +83,7 @@ pub struct Group {
     pub is_listed: bool, // among those that are ticked
     quiet: u32,          // ticks since it is settled
     sleepers: Vec<u64>,  // peers that have answered that they sleep
+    unheard: u32,        // looks at a sleeping follower since its leader said something
     unstored: u32,       // readies handed out and not stored
     installing: Option<Installing>,
 }
@@ -122,6 +126,7 @@ impl Group {
             is_listed: false,
             quiet: 0,
             sleepers: Vec::new(),
+            unheard: 0,
             unstored: 0,
             installing: None,
         };
@@ -159,7 +164,9 @@ impl Group {
     pub fn tick(&mut self, silent: &impl Fn(u64) -> bool) {
         let is_leader = self.is_leader();
         if !is_leader && (self.installing.is_some() || self.unstored > 0) {
-            return; // no candidate before what it has taken is durable
+            // No candidate before what it has taken is durable; but its lost leader must not keep its vote.
+            self.raw.raft.election_elapsed += 1;
+            return;
         }
         if is_leader {
             self.count_quiet(silent);
@@ -216,6 +223,24 @@ impl Group {
             })
     }
 
+    /// Looks after a sleeping group: a leader says that it is there, a follower that hears nothing of it wakes.
+    ///
+    /// A node can lose the leader of a group, by a panic or a close, and answer as before.
+    pub fn watch(&mut self) {
+        if !self.asleep {
+            return;
+        }
+        if self.is_leader() {
+            self.raw.ping();
+            self.mark();
+            return;
+        }
+        self.unheard += 1;
+        if self.unheard >= UNHEARD_MAX {
+            self.wake();
+        }
+    }
+
     pub fn wake(&mut self) {
         self.asleep = false;
         self.quiet = 0;
@@ -225,12 +250,15 @@ impl Group {
     // -- messages -----------------------------------------------------------------------------------------------------
 
     /// Gives a message of a peer to the engine.
-    pub fn step(&mut self, frame: Frame) {
+    pub fn step(&mut self, frame: Frame, silent: &impl Fn(u64) -> bool) {
         let Frame { flags, message, .. } = frame;
         let (kind, from, term, commit) = (message.get_msg_type(), message.from, message.term, message.commit);
         let is_sleep = flags & SLEEP != 0;
         if self.installing.is_some() && is_for_the_log(kind) {
             return; // its sender repeats it
+        }
+        if kind == MessageType::MsgReadIndex && from == self.raw.raft.leader_id {
+            return; // it asked before it led: the engine would send its question back to it
         }
         if kind == MessageType::MsgHeartbeatResponse && !self.asleep && !is_sleep {
             self.sleepers.retain(|peer| *peer != from);
@@ -239,7 +267,7 @@ impl Group {
         }
         // The engine refuses answers of peers that it does not know; nobody waits for that.
         let _ = self.raw.step(message);
-        if is_sleep {
+        if is_sleep && !silent(from) {
             self.take_sleep(kind, from, term, commit);
         }
         self.mark();
@@ -259,14 +287,15 @@ impl Group {
         let log = &raft.raft_log;
         let has_all = log.last_index() == commit && log.committed == commit && log.persisted == commit;
         self.asleep = raft.state == StateRole::Follower && raft.leader_id == from && has_all && log.applied == commit;
+        self.unheard = 0;
     }
 
     /// Appends an entry; returns its index and term, or None where this node does not lead or hands the lead over.
     pub fn propose(&mut self, descriptor: [u8; DESCRIPTOR_SIZE]) -> Option<(u64, u64)> {
+        self.wake(); // a follower too: the leader on which it relies may be gone
         if !self.is_leader() {
             return None;
         }
-        self.wake();
         let done = self.raw.propose(Vec::new(), descriptor.to_vec());
         self.mark();
         done.ok().map(|()| (self.raw.raft.raft_log.last_index(), self.raw.raft.term))
@@ -287,7 +316,9 @@ impl Group {
             changer.simple(&change.changes)
         }
         .map_err(|error| error.to_string())?;
-        if !next.to_conf_state().voters.contains(&self.peer) {
+        let next = next.to_conf_state();
+        check_size(&next)?;
+        if !next.voters.contains(&self.peer) {
             return Err(format!("peer {} leads: it is removed after a transfer of the lead", self.peer));
         }
         self.wake();
@@ -338,6 +369,9 @@ impl Group {
     pub fn report_snapshot(&mut self, peer: u64, is_done: bool) {
         let status = if is_done { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
         self.wake();
+        if !is_done {
+            self.raw.mut_store().withdraw();
+        }
         self.raw.report_snapshot(peer, status);
         self.mark();
     }
@@ -357,14 +391,15 @@ impl Group {
             self.peer_lost(node, silent);
             return;
         }
-        if node_of(self.raw.raft.leader_id) != node || self.installing.is_some() {
+        if node_of(self.raw.raft.leader_id) != node {
             return;
         }
-        let Some(rank) = self.rank(silent) else { return };
         self.wake();
         let term = self.raw.raft.term;
+        // Also where this peer cannot follow it: with a leader, it would not vote for another one.
         self.raw.raft.become_follower(term, 0);
         self.mark();
+        let Some(rank) = self.rank(silent) else { return };
         let stagger = self.timing.stagger;
         if rank == 0 && self.campaign().is_ok() {
             // The others may not know yet: ask them again soon.

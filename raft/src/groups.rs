@@ -76,6 +76,7 @@ pub struct Groups {
     queue: Vec<usize>,
     awake: Vec<usize>,
     silent: HashSet<u32>,
+    ticks: usize,
     quarantined: BTreeMap<u64, String>,
     outstanding: VecDeque<(u64, Vec<Waiting>)>,
     tokens: u64,
@@ -93,6 +94,9 @@ impl Groups {
             let Timing { heartbeat, election, .. } = timing;
             return Err(format!("an election timeout of {election} ticks with a heartbeat every {heartbeat}"));
         }
+        if timing.watch == 0 {
+            return Err("a look at sleeping groups every 0 ticks".to_owned());
+        }
         Ok(Groups {
             node,
             seed,
@@ -104,6 +108,7 @@ impl Groups {
             queue: Vec::new(),
             awake: Vec::new(),
             silent: HashSet::new(),
+            ticks: 0,
             quarantined: BTreeMap::new(),
             outstanding: VecDeque::new(),
             tokens: 0,
@@ -213,8 +218,12 @@ impl Groups {
 
     // -- input --------------------------------------------------------------------------------------------------------
 
-    /// Lets one tick pass for every group that is awake.
+    /// Lets one tick pass for every group that is awake, and looks at a few of those that sleep.
     pub fn tick(&mut self) {
+        for slot in (self.ticks % self.timing.watch..self.slots.len()).step_by(self.timing.watch) {
+            self.with(slot, |group, _| group.watch());
+        }
+        self.ticks = self.ticks.wrapping_add(1);
         let listed = std::mem::take(&mut self.awake);
         let mut still = Vec::with_capacity(listed.len());
         for slot in listed {
@@ -238,7 +247,7 @@ impl Groups {
             match self.slot(id) {
                 // A frame for a peer that this node no longer has is as late as one for a closed group.
                 Ok(slot) if self.slots[slot].as_ref().is_some_and(|group| group.peer == to) => {
-                    self.with(slot, |group, _| group.step(one));
+                    self.with(slot, |group, silent| group.step(one, &silent));
                 }
                 Ok(_) | Err(Failure::Unknown(_)) => unknown.push((id, from)),
                 Err(_) => {}
@@ -287,13 +296,17 @@ impl Groups {
     }
 
     /// Takes note that a node does not answer.
-    pub fn node_silent(&mut self, node: u32) {
+    pub fn node_silent(&mut self, node: u32) -> Result<(), String> {
+        if node == 0 {
+            return Err("node 0: numbers of nodes start at 1".to_owned()); // a group without a leader has it there
+        }
         if node == self.node || !self.silent.insert(node) {
-            return;
+            return Ok(());
         }
         for slot in 0..self.slots.len() {
             self.with(slot, |group, silent| group.node_silent(node, &silent));
         }
+        Ok(())
     }
 
     /// Takes note that a node answers again.
@@ -391,6 +404,7 @@ impl Groups {
         for message in messages {
             let batch = batches.entry(node_of(message.to)).or_default();
             if let Err(text) = frame::encode(&mut batch.bytes, id, message, sleep) {
+                batches.retain(|_, batch| !batch.bytes.is_empty());
                 return self.quarantine(slot, &text);
             }
             if message.get_msg_type() == MessageType::MsgAppend {
@@ -445,8 +459,12 @@ fn check_birth(birth: &Birth, node: u32) -> Result<(), String> {
     if !is_new {
         frame::check_conf(&birth.conf)?;
     }
-    let limit = frame::NUMBER_MAX;
-    if birth.start >= limit || (birth.start == 0) != (birth.start_term == 0) {
+    frame::check_number(birth.hard.term, "term")?;
+    if birth.hard.vote != 0 {
+        frame::peer(birth.hard.vote, "vote")?;
+    }
+    frame::check_number(birth.start, "start")?;
+    if (birth.start == 0) != (birth.start_term == 0) {
         return Err(format!("start {} of term {}", birth.start, birth.start_term));
     }
     let mut term = birth.start_term;

@@ -12,7 +12,8 @@ use raft::{Error, GetEntriesContext, RaftState, Result, Storage, StorageError};
 
 use crate::entry::{entry_of_item, Item, DATA, DESCRIPTOR_SIZE};
 
-/// Payload bytes that one message may stand for; one entry is always sent.
+/// Payload bytes that entries read at once for a message may stand for; one entry is always sent. Entries that are not
+/// in this log yet, and messages that the engine joins, are not counted.
 const PAYLOAD_MAX: u64 = 4 << 20;
 /// What an entry counts in the engine's limits of a message: near its size there.
 pub const ENTRY_COST: u64 = 64;
@@ -125,6 +126,11 @@ impl Log {
             .ok_or_else(|| format!("index {index} is not in the log, it has {} to {}", self.start, self.last()))?;
         self.offered = Some(Point { index, term, conf: self.conf_at(index).clone(), descriptor });
         Ok(())
+    }
+
+    /// Takes the offer back: its data did not arrive, and may be gone.
+    pub fn withdraw(&mut self) {
+        self.offered = None;
     }
 
     /// Returns the peer that needs a snapshot since the last question, 0 for none.

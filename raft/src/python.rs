@@ -150,7 +150,8 @@ struct Groups {
 #[pymethods]
 impl Groups {
     #[new]
-    #[pyo3(signature = (node, *, seed, boot, heartbeat_ticks=5, election_ticks=20, sleep_ticks=10, stagger_ticks=4))]
+    #[pyo3(signature = (node, *, seed, boot, heartbeat_ticks=5, election_ticks=20, sleep_ticks=10, stagger_ticks=4, watch_ticks=6000))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         node: u32,
         seed: u64,
@@ -159,12 +160,14 @@ impl Groups {
         election_ticks: u16,
         sleep_ticks: u32,
         stagger_ticks: u16,
+        watch_ticks: u16,
     ) -> PyResult<Groups> {
         let timing = Timing {
             heartbeat: heartbeat_ticks.into(),
             election: election_ticks.into(),
             sleep: sleep_ticks,
             stagger: stagger_ticks.into(),
+            watch: watch_ticks.into(),
         };
         let inner = groups::Groups::new(node, seed, boot, timing).map_err(PyValueError::new_err)?;
         Ok(Groups { inner })
@@ -269,8 +272,8 @@ impl Groups {
         Ok(self.inner.read_index(group)?)
     }
 
-    fn node_silent(&mut self, node: u32) {
-        self.inner.node_silent(node);
+    fn node_silent(&mut self, node: u32) -> PyResult<()> {
+        self.inner.node_silent(node).map_err(PyValueError::new_err)
     }
 
     fn node_heard(&mut self, node: u32) {

@@ -278,9 +278,14 @@ def test_a_snapshot_is_given_up_by_opening_the_group_again() -> None:
     cluster.nodes[4].open(GROUP, "orders", FOURTH, Conf(), start=0, start_term=0, term=2)
     cluster.nodes[1].report_snapshot(GROUP, FOURTH, False)
     del cluster.snapshots[4]
+    cluster.wanted.clear()
+    cluster.tick(12)
+    assert cluster.wanted[-1] == (1, FOURTH)  # the data of the first offer may be gone
+    assert 4 not in cluster.snapshots
+    cluster.nodes[1].offer_snapshot(GROUP, 3, descriptor(98))
     cluster.tick(12)
 
-    assert cluster.snapshots[4].index == 3
+    assert cluster.snapshots[4].descriptor == descriptor(98)
 
 
 def test_compaction_gives_the_start_for_the_next_opening() -> None:
@@ -445,12 +450,20 @@ def test_a_group_is_opened_once() -> None:
     [
         ({"node": 0}, "numbers of nodes start at 1"),
         ({"boot": 1 << 24}, "boot 16777216, 16777216 is the limit"),
+        ({"watch_ticks": 0}, "a look at sleeping groups every 0 ticks"),
         ({"election_ticks": 5}, "an election timeout of 5 ticks with a heartbeat every 5"),
     ],
 )
 def test_an_engine_with_impossible_numbers_is_not_made(given: dict[str, int], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         Groups(**{"node": 1, "seed": 7, "boot": 1, **given})
+
+
+def test_node_0_cannot_be_silent() -> None:
+    cluster = Cluster()
+
+    with pytest.raises(ValueError, match="node 0: numbers of nodes start at 1"):
+        cluster.nodes[1].node_silent(0)
 
 
 def test_tokens_come_back_in_their_order() -> None:

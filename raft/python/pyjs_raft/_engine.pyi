@@ -178,11 +178,13 @@ class Groups:
         election_ticks: int = 20,
         sleep_ticks: int = 10,
         stagger_ticks: int = 4,
+        watch_ticks: int = 6000,
     ) -> Self:
         """Make the engine of `node`.
 
         `seed` is all its chance. `boot` differs at each start of the node (below 2**24): numbers of reads must never
-        come again. A follower waits `election_ticks` to twice as many for its leader.
+        come again. A follower waits `election_ticks` to twice as many for its leader. Every `watch_ticks` the leader
+        of a sleeping group says that it is there; a follower that misses that three times wakes.
         """
 
     def open(
@@ -243,7 +245,10 @@ class Groups:
         """Offer the state at an applied `index` to peers whose entries are gone."""
 
     def report_snapshot(self, group: int, peer: int, done: bool) -> None:
-        """Report that a snapshot reached a peer, or failed to: only then does the peer get more."""
+        """Report that a snapshot reached a peer, or failed to: only then does the peer get more.
+
+        A failure withdraws the offer, whose data may be gone: the group comes in `Ready.wanted` again.
+        """
 
     def change(self, group: int, changes: list[tuple[int, int]]) -> tuple[int, int]:
         """Propose (Change, peer), up to four in one step, several by joint consensus; return index and term."""
@@ -258,7 +263,11 @@ class Groups:
         """Ask for the index of a linearizable read; return the number under which it comes, or never comes."""
 
     def node_silent(self, node: int) -> None:
-        """Report that a node does not answer: its groups elect, one candidate first, the others staggered."""
+        """Report that a node does not answer: its groups elect, one candidate first, the others staggered.
+
+        Raises:
+            ValueError: 0 is no node.
+        """
 
     def node_heard(self, node: int) -> None:
         """Report that a node answers again."""

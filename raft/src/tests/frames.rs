@@ -129,6 +129,33 @@ fn a_message_for_this_node_alone_is_not_written() {
     assert_eq!(error.expect_err("is local"), "a message of type MsgPropose never leaves its node");
 }
 
+/// Several groups share a batch: the others' frames must not follow a torn one.
+#[test]
+fn a_message_that_no_node_would_take_leaves_the_batch_as_it_was() {
+    let mut no_descriptor = snapshot();
+    no_descriptor.mut_snapshot().data = vec![5; 3].into();
+    let mut own = message(MessageType::MsgHeartbeat);
+    own.to = A;
+    let mut huge = message(MessageType::MsgHeartbeat);
+    huge.term = NUMBER_MAX;
+    let mut last_is_bad = append(ENTRIES_MAX + 2);
+    last_is_bad.entries.last_mut().expect("has entries").data = vec![5; 3].into();
+    let cases = [
+        (no_descriptor, "a snapshot with a descriptor of 3 bytes"),
+        (own, "from and to are both 4294967297"),
+        (huge, "a number 4611686018427387904, 4611686018427387904 is the limit"),
+        (last_is_bad, "an entry of type EntryNormal with 3 bytes"),
+    ];
+    let good = bytes_of(&append(1));
+    for (message, text) in cases {
+        let mut batch = good.clone();
+
+        assert_eq!(encode(&mut batch, 3, &message, false), Err(text.to_owned()));
+
+        assert!(batch == good, "{text}");
+    }
+}
+
 #[test]
 fn every_flipped_bit_is_refused() {
     for message in all_kinds() {

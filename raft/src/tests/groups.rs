@@ -9,7 +9,7 @@ use crate::group::{Birth, Timing};
 use crate::groups::{Batches, Failure, Groups, Turn};
 
 const GROUP: u64 = 5;
-const TIMING: Timing = Timing { heartbeat: 5, election: 20, sleep: 10, stagger: 4 };
+const TIMING: Timing = Timing { heartbeat: 5, election: 20, sleep: 10, stagger: 4, watch: 300 };
 
 fn peer(node: u32) -> u64 {
     u64::from(node) << 32 | 1
@@ -165,8 +165,8 @@ fn a_lost_leader_is_followed_at_once() {
     cluster.elect(1);
     cluster.unreachable.push(1);
 
-    cluster.of(2).node_silent(1);
-    cluster.of(3).node_silent(1);
+    cluster.of(2).node_silent(1).expect("is good");
+    cluster.of(3).node_silent(1).expect("is good");
     cluster.settle();
     cluster.tick(13);
 
@@ -214,6 +214,7 @@ fn a_group_sleeps_when_it_is_settled_and_wakes_for_work() {
     assert_eq!(cluster.asleep(), [1, 2, 3]);
     cluster.tick(1_000);
     assert_eq!(cluster.leader(), Some(1));
+    assert_eq!(cluster.asleep(), [1, 2, 3]);
 
     cluster.propose(1, 8);
     assert_eq!(cluster.asleep(), []);
@@ -228,7 +229,7 @@ fn a_group_without_one_node_sleeps_and_catches_it_up_later() {
     cluster.elect(1);
     cluster.unreachable.push(3);
     for node in [1, 2] {
-        cluster.of(node).node_silent(3);
+        cluster.of(node).node_silent(3).expect("is good");
     }
     cluster.propose(1, 7);
     cluster.tick(40);
@@ -243,6 +244,127 @@ fn a_group_without_one_node_sleeps_and_catches_it_up_later() {
 
     assert_eq!(cluster.committed[&3], [7]);
     assert_eq!(cluster.asleep(), [1, 2, 3]);
+}
+
+#[test]
+fn followers_of_a_leader_that_was_closed_in_its_sleep_elect_when_they_are_asked() {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(1);
+    cluster.tick(30);
+    assert_eq!(cluster.asleep(), [1, 2, 3]);
+    cluster.of(1).close(GROUP).expect("is open");
+
+    assert_eq!(cluster.propose(2, 7), None);
+    cluster.tick(60);
+
+    let next = cluster.leader().expect("there is one");
+    assert!(cluster.propose(next, 8).is_some());
+    assert_eq!(cluster.committed[&next], [8]);
+}
+
+#[test]
+fn followers_of_a_leader_that_was_closed_in_its_sleep_elect_after_a_time() {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(1);
+    cluster.tick(30);
+    cluster.of(1).close(GROUP).expect("is open");
+
+    cluster.tick(4 * 300 + 60);
+
+    assert!(cluster.leader().is_some());
+}
+
+#[test]
+fn a_late_request_for_sleep_of_a_leader_that_is_gone_is_refused() {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(1);
+    let mut message = raft::eraftpb::Message::default();
+    message.set_msg_type(raft::eraftpb::MessageType::MsgHeartbeat);
+    (message.from, message.to, message.term, message.commit) = (peer(1), peer(2), 2, 2);
+    let mut late = Vec::new();
+    crate::frame::encode(&mut late, GROUP, &message, true).expect("can be sent");
+    cluster.unreachable.push(1);
+
+    cluster.of(2).node_silent(1).expect("is good");
+    cluster.of(2).step(&late).expect("is good");
+
+    assert_eq!(cluster.asleep(), []);
+}
+
+/// Three peers, the third of which has got a snapshot and goes on installing it.
+fn installing_cluster() -> Cluster {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(1);
+    cluster.unreachable.push(3);
+    for what in 0..3 {
+        cluster.propose(1, what);
+    }
+    cluster.of(1).compact(GROUP, 5).expect("is applied");
+    cluster.of(1).offer(GROUP, 5, [7; DESCRIPTOR_SIZE]).expect("is applied");
+    cluster.unreachable.clear();
+    cluster.tick(12);
+    assert_eq!(cluster.snapshots, [(3, 5)]);
+    cluster
+}
+
+#[test]
+fn a_peer_that_installs_a_snapshot_votes_when_its_leader_is_known_to_be_gone() {
+    let mut cluster = installing_cluster();
+    cluster.unreachable.push(1);
+
+    cluster.of(2).node_silent(1).expect("is good");
+    cluster.of(3).node_silent(1).expect("is good");
+    cluster.settle();
+    cluster.tick(13);
+
+    assert_eq!(cluster.leader(), Some(2));
+}
+
+#[test]
+fn a_peer_that_installs_a_snapshot_votes_when_it_has_heard_nothing_for_long() {
+    let mut cluster = installing_cluster();
+    cluster.unreachable.push(1);
+
+    cluster.tick(100);
+
+    assert_eq!(cluster.leader(), Some(2));
+}
+
+#[test]
+fn a_question_of_the_leader_from_before_it_led_does_not_come_back_to_it() {
+    let mut cluster = Cluster::new(3);
+    cluster.elect(2);
+    let mut message = raft::eraftpb::Message::default();
+    message.set_msg_type(raft::eraftpb::MessageType::MsgReadIndex);
+    (message.from, message.to) = (peer(2), peer(3));
+    let mut entry = raft::eraftpb::Entry::default();
+    entry.data = crate::frame::context_of_read(peer(2), 9).into();
+    message.entries.push(entry);
+    let mut question = Vec::new();
+    crate::frame::encode(&mut question, GROUP, &message, false).expect("can be sent");
+
+    cluster.of(3).step(&question).expect("is good");
+    assert!(cluster.of(3).ready().batches.is_empty());
+
+    assert!(cluster.of(3).quarantined().is_empty());
+}
+
+#[test]
+fn a_membership_that_no_frame_can_hold_is_refused() {
+    let mut groups = Groups::new(1, 1, 1, TIMING).expect("is good");
+    let mut birth = birth(1, &[1]);
+    birth.conf.learners = (2..=255).map(peer).collect();
+    groups.open(GROUP, "orders", birth).expect("is good");
+    groups.campaign(GROUP).expect("is good");
+    for _ in 0..2 {
+        let token = groups.ready().token;
+        groups.stored(token).expect("in order");
+    }
+
+    let refused = groups.change(GROUP, &[(ADD_LEARNER, peer(256))]);
+
+    let text = "group 5: a configuration of 256 peers, 255 is the limit";
+    assert_eq!(refused, Err(Failure::Refused(text.to_owned())));
 }
 
 #[test]
@@ -339,7 +461,15 @@ fn what_cannot_be_durable_is_refused_at_the_opening() {
 
     assert_eq!(groups.open(5, "orders", old_vote), Err("the log has term 3, the vote is of term 1".to_owned()));
     assert_eq!(groups.open(5, "orders", elsewhere), Err("peer 4294967297 is of node 1, this is node 2".to_owned()));
+    let mut huge = birth(2, &[2]);
+    huge.hard.term = 1 << 62;
+    let mut nobody = birth(2, &[2]);
+    nobody.hard.vote = 7;
+
     assert_eq!(groups.open(0, "", birth(2, &[2])), Err("group 0".to_owned()));
+    let limit = "term 4611686018427387904, 4611686018427387904 is the limit";
+    assert_eq!(groups.open(5, "orders", huge), Err(limit.to_owned()));
+    assert_eq!(groups.open(5, "orders", nobody), Err("vote 7 is not a peer".to_owned()));
 }
 
 #[test]

@@ -29,7 +29,13 @@ class Judge:
             tuple[int, int, int], int
         ] = {}  # (group, index, term) -> node that has proposed it
         self.bulk: dict[tuple[int, int, int], State] = {}  # what a node offers for bulk reads
+        self.arrived: set[tuple[int, int]] = (
+            set()
+        )  # group and peer of snapshots whose senders do not know yet
         self.damaged = 0
+        self.sleeps = 0
+        self.lost_asleep = 0  # leaders
+        self.replaced = 0
         self.reads = 0
         self.commit_count = 0
         self.installs = 0

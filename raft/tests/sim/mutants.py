@@ -84,15 +84,23 @@ class CarelessInstaller(SimNode):
         """Never: the log on the disk may not be there."""
 
 
+class SoundSleeper(SimNode):
+    """Does not look after groups that sleep."""
+
+    watch_ticks = 60_000
+
+
 MUTANTS: dict[str, type[SimNode]] = {
     "tells before durable": HastyNode,
     "forgets its vote": ForgetfulNode,
     "reads beyond commit": EagerReader,
     "reads without asking": StaleReader,
     "applies past a snapshot": CarelessInstaller,
+    "sleeps for ever": SoundSleeper,
 }
 
 
 def world_of(node: type[SimNode]) -> type[World]:
     """Return a world of such nodes."""
-    return type("MutantWorld", (World,), {"node_class": node, "storms": 1.0})
+    storms = 0.0 if node is SoundSleeper else 1.0  # nobody sleeps in a storm
+    return type("MutantWorld", (World,), {"node_class": node, "storms": storms})

@@ -25,7 +25,7 @@ class SimNet:
     weather: Weather = field(default_factory=Weather)
     cuts: set[tuple[int, int]] = field(default_factory=set)  # (from, to)
     sent: int = 0
-    _way: list[tuple[int, int, int, int, bytes]] = field(default_factory=list)
+    _way: list[tuple[int, int, int, int, bytes, bool]] = field(default_factory=list)
 
     def send(self, now: int, source: int, target: int, data: bytes) -> None:
         """Send a batch; b"" is a sign of life."""
@@ -35,7 +35,8 @@ class SimNet:
                 continue
             self.sent += 1
             at = now + self.rng.randint(0, self.weather.delay_max)
-            heapq.heappush(self._way, (at, self.sent, source, target, self._damaged(data)))
+            sent = self._damaged(data)
+            heapq.heappush(self._way, (at, self.sent, source, target, sent, sent != data))
 
     def _damaged(self, data: bytes) -> bytes:
         if not data or self.rng.random() >= self.weather.damage:
@@ -44,11 +45,11 @@ class SimNet:
         out[self.rng.randrange(len(out))] ^= 1 << self.rng.randrange(8)
         return bytes(out)
 
-    def arrived(self, now: int) -> list[tuple[int, int, bytes]]:
-        """Return source, target and batch of everything that arrives until `now`."""
+    def arrived(self, now: int) -> list[tuple[int, int, bytes, bool]]:
+        """Return source, target and batch of everything that arrives until `now`, and whether it is damaged."""
         found = []
         while self._way and self._way[0][0] <= now:
-            _, _, source, target, data = heapq.heappop(self._way)
+            _, _, source, target, data, is_damaged = heapq.heappop(self._way)
             if (source, target) not in self.cuts:
-                found.append((source, target, data))
+                found.append((source, target, data, is_damaged))
         return found

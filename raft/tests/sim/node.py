@@ -16,10 +16,22 @@ from raft.tests.sim.disk import GroupFiles, Operation, SimDisk, State
 from raft.tests.sim.judge import Judge
 from raft.tests.sim.net import SimNet
 
-from pyjs_raft import Conf, EntryKind, FrameError, Groups, Ready, Refused, Role, Write, peer_id
+from pyjs_raft import (
+    Conf,
+    EntryKind,
+    FrameError,
+    Groups,
+    Ready,
+    Refused,
+    Role,
+    UnknownGroup,
+    Write,
+    peer_id,
+)
 
 SILENT_TICKS = 12
 PULSE_TICKS = 3
+INSTALL_TICKS = (30, 30, 30, 600)  # at most so many, one of these
 REPORT_TICKS = 40  # after so many ticks a snapshot on the way is given up
 
 
@@ -30,6 +42,8 @@ def next_state(state: State, body: bytes) -> State:
 
 class SimNode:
     """A node and its process."""
+
+    watch_ticks = 60
 
     def __init__(self, number: int, rng: Random, net: SimNet, judge: Judge, others: list[int]) -> None:
         self.number = number
@@ -42,6 +56,7 @@ class SimNode:
         self.is_up = False
         self.paused_until = 0
         self.now = 0
+        self.install_ticks: tuple[int, ...] = INSTALL_TICKS
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -57,7 +72,10 @@ class SimNode:
         self.boot += 1
         self.is_up = True
         self.now = now
-        self.engine = Groups(self.number, seed=self.rng.getrandbits(63), boot=self.boot)
+        seed = self.rng.getrandbits(63)
+        self.engine = Groups(self.number, seed=seed, boot=self.boot, watch_ticks=self.watch_ticks)
+        self.asleep = 0
+        self.closed: dict[int, int] = {}  # group -> when it is opened again
         self.applied: dict[int, int] = {}
         self.states: dict[int, State] = {}
         self.past: dict[tuple[int, int], State] = {}  # by group and index, for snapshots and compaction
@@ -99,13 +117,39 @@ class SimNode:
         self.is_up = False
         self.disk.lose_power(self.rng)
 
+    def peer(self, group: int) -> int:
+        """Return which peer of a group this node has."""
+        return self.disk.written[group].peer
+
+    def close(self, group: int, until: int) -> None:
+        """Lose a group and nothing else, as by a panic, when nothing of it is on its way to the disk."""
+        if self.syncing or group in self.closed or any(one[2].group == group for one in self.installs):
+            return
+        self.closed[group] = until
+        self._close(group)
+
+    def replace(self, group: int) -> None:
+        """Lose the files of a group, and begin again as another peer."""
+        files = GroupFiles(self.peer(group) + 1, Conf(), 0, 0)
+        self.disk.submit(Operation(group, birth=files))
+        self.disk.sync(len(self.disk.unsynced))
+        if self.closed.pop(group, None) is None:
+            self._close(group)
+        self._open(group)
+        self.judge.replaced += 1
+
+    def _close(self, group: int) -> None:
+        self.engine.close(group)
+        self.installs = [one for one in self.installs if one[2].group != group]
+        self.reads = {key: read for key, read in self.reads.items() if key[0] != group}
+
     def is_running(self, now: int) -> bool:
         """Return whether the process does anything now."""
         return self.is_up and now >= self.paused_until
 
     # -- a turn ----------------------------------------------------------------------------------------------
 
-    def receive(self, source: int, data: bytes) -> None:
+    def receive(self, source: int, data: bytes, *, is_damaged: bool) -> None:
         """Take a batch from another node."""
         self.heard[source] = self.now
         if source in self.silent:
@@ -113,7 +157,9 @@ class SimNode:
             self.engine.node_heard(source)
         try:
             self.engine.step(data)
-        except FrameError:
+        except FrameError as error:
+            if not is_damaged:
+                self.judge.fail(f"node {self.number} refuses a good batch of node {source}: {error}")
             self.judge.damaged += 1
 
     def turn(self, now: int) -> None:
@@ -123,13 +169,22 @@ class SimNode:
         self._watch()
         self._finish_installs()
         self._finish_syncs()
+        self._count_sleep()
         for _ in range(2):  # what was stored may commit in the same turn
             self._take(self.engine.ready())
             self._finish_syncs()
         for group, text in self.engine.quarantined():
             self.judge.fail(f"node {self.number}: group {group} quarantined: {text}")
 
+    def _count_sleep(self) -> None:
+        count, awake = self.engine.counts()
+        self.judge.sleeps += max(0, count - awake - self.asleep)
+        self.asleep = count - awake
+
     def _watch(self) -> None:
+        for group in [group for group, at in self.closed.items() if at <= self.now]:
+            del self.closed[group]
+            self._open(group)
         if self.now % PULSE_TICKS == 0:
             for node in self.others:
                 self.net.send(self.now, self.number, node, b"")
@@ -137,10 +192,17 @@ class SimNode:
             if self.now - at > SILENT_TICKS and node not in self.silent:
                 self.silent.add(node)
                 self.engine.node_silent(node)
-        for due, group, peer in self.reports:
-            if due <= self.now:
-                self._try(partial(self.engine.report_snapshot, group, peer, False))
-        self.reports = [one for one in self.reports if one[0] > self.now]
+        self._report_snapshots()
+
+    def _report_snapshots(self) -> None:
+        reports, self.reports = self.reports, []
+        for due, group, peer in reports:
+            has_arrived = (group, peer) in self.judge.arrived
+            self.judge.arrived.discard((group, peer))
+            if has_arrived or due <= self.now:
+                self._try(partial(self.engine.report_snapshot, group, peer, has_arrived))
+            else:
+                self.reports.append((due, group, peer))
 
     def _take(self, ready: Ready) -> None:
         self._send(ready.frames)
@@ -183,7 +245,9 @@ class SimNode:
             self.disk.submit(self._operation(write))
         if write.snapshot is not None:
             leader = self.engine.status(write.group).leader >> 32
-            self.installs.append((self.now + self.rng.randrange(1, 30), leader, write))
+            self.installs.append(
+                (self.now + self.rng.randrange(1, self.rng.choice(self.install_ticks)), leader, write)
+            )
 
     def _operation(self, write: Write) -> Operation:
         return Operation(write.group, write.hard, write.first, tuple(write.entries))
@@ -225,7 +289,7 @@ class SimNode:
     def _try(self, call: Callable[[], object]) -> None:
         try:
             call()
-        except Refused:
+        except (Refused, UnknownGroup):
             pass
 
     # -- snapshots and compaction ----------------------------------------------------------------------------
@@ -233,7 +297,11 @@ class SimNode:
     def compact(self, group: int) -> None:
         """Move the start of the log to what is applied; the state there becomes durable with it."""
         index = self.applied[group]
-        if index <= self.disk.written[group].start or any(one[2].group == group for one in self.installs):
+        if (
+            group in self.closed
+            or index <= self.disk.written[group].start
+            or any(one[2].group == group for one in self.installs)
+        ):
             return
         at, term, conf = self.engine.compact(group, index)
         before = len(self.disk.unsynced)
@@ -263,6 +331,7 @@ class SimNode:
             self._give_up(write.group)
             return
         self._install(write, state)
+        self.judge.arrived.add((write.group, self.peer(write.group)))
         self._send(self.engine.installed(write.group, point.index))
 
     def _install(self, write: Write, state: State) -> None:

@@ -6,12 +6,15 @@ from random import Random
 
 from raft.tests.sim.judge import Judge, Violation
 from raft.tests.sim.net import SimNet, Weather
-from raft.tests.sim.node import SimNode
+from raft.tests.sim.node import INSTALL_TICKS, SimNode
 
 from pyjs_raft import Change, Conf, Refused, Role, peer_id
 
 GROUPS = (1, 2)
 TROUBLE_TICKS = 500
+SETTLE_TICKS = 120
+LIMP_TICKS = 320
+CRASHED = "crashed: "
 CALM_TICKS = 400
 
 
@@ -24,6 +27,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.is_storm = self.rng.random() < self.storms
+        self.is_quiet = not self.is_storm and self.rng.random() < 0.3  # clients rest: groups sleep
         self.net = SimNet(Random(seed + 1), self._weather())
         self.judge = Judge()
         count = self.rng.choice((3, 3, 4, 5))
@@ -67,6 +71,9 @@ class World:
             self._work()
             self._step()
         self._heal()
+        if self.is_quiet:
+            self._limp()
+        self._hasten()
         for at in range(CALM_TICKS):
             if at % 10 == 0:
                 self._publish()
@@ -75,11 +82,11 @@ class World:
 
     def _step(self) -> None:
         self.now += 1
-        for source, target, data in self.net.arrived(self.now):
+        for source, target, data, is_damaged in self.net.arrived(self.now):
             node = self.nodes[target]
             if node.is_running(self.now):  # what reaches a paused node is lost here
                 node.now = self.now
-                node.receive(source, data)
+                node.receive(source, data, is_damaged=is_damaged)
         for number in [number for number, at in self.down.items() if at <= self.now]:
             del self.down[number]
             self.nodes[number].start(self.now)
@@ -90,12 +97,13 @@ class World:
     # -- clients ---------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        if self.rng.random() < 0.3:
+        rest = 0.05 if self.is_quiet else 1
+        if self.rng.random() < 0.3 * rest:
             self._publish()
-        if self.rng.random() < 0.2:
-            node = self.rng.choice(list(self.nodes.values()))
-            if node.is_running(self.now):
-                node.read(self.rng.choice(GROUPS))
+        if self.rng.random() < 0.2 * rest:
+            node, group = self.rng.choice(list(self.nodes.values())), self.rng.choice(GROUPS)
+            if node.is_running(self.now) and group not in node.closed:
+                node.read(group)
         if self.rng.random() < 0.03:
             node = self.rng.choice(list(self.nodes.values()))
             if node.is_running(self.now):
@@ -114,10 +122,10 @@ class World:
     def _operate(self, group: int) -> None:
         """Hand the lead over, or change the membership."""
         for node in self.nodes.values():
-            if not node.is_running(self.now) or node.engine.status(group).role != Role.LEADER:
+            if not self._leads(node, group):
                 continue
             conf = node.engine.status(group).conf
-            other = peer_id(self.rng.choice(node.others))
+            other = self.nodes[self.rng.choice(node.others)].peer(group)
             try:
                 if self.rng.random() < 0.4 and other in conf.voters:
                     node.engine.transfer(group, other)
@@ -126,7 +134,14 @@ class World:
             except Refused:
                 pass
 
+    def _leads(self, node: SimNode, group: int) -> bool:
+        is_there = node.is_running(self.now) and group not in node.closed
+        return is_there and node.engine.status(group).role == Role.LEADER
+
     def _changes(self, conf: Conf, other: int) -> list[tuple[int, int]]:
+        dead = [p for p in conf.voters if p + 1 == other]
+        if dead and len(conf.voters) > 3:
+            return [(int(Change.REMOVE), dead[0])]
         if other in conf.learners:
             changes = [(Change.ADD_VOTER, other)]
             if len(conf.voters) > 3 and self.rng.random() < 0.5:
@@ -145,7 +160,7 @@ class World:
             return
         node = self.nodes[self.rng.choice(list(self.nodes))]
         other = self.rng.choice(node.others)
-        what = self.rng.randrange(8)
+        what = self.rng.randrange(8 if self.is_storm else 10)
         if what == 0 and node.is_up:
             self._down(node, power=False)
         elif what in (1, 2) and node.is_up:
@@ -161,6 +176,14 @@ class World:
         elif what == 6:
             for peer in node.others:
                 self.net.cuts |= {(node.number, peer), (peer, node.number)}
+        elif what == 8:
+            for each in self.nodes.values():
+                for group in GROUPS:
+                    if self._leads(each, group) and self.rng.random() < 0.5:
+                        each.close(group, self.now + self.rng.randrange(1, 300))
+        elif what == 9:
+            if node.is_running(self.now) and self.judge.replaced == 0 and len(self.nodes) > 3:
+                node.replace(self.rng.choice(GROUPS))
         else:
             self.net.cuts.clear()
 
@@ -179,6 +202,43 @@ class World:
         for number in self.down:
             self.down[number] = self.now + 1
 
+    def _hasten(self) -> None:
+        """Let nothing last long any more."""
+        for node in self.nodes.values():
+            node.install_ticks = INSTALL_TICKS[:1]
+            if node.is_up:
+                node.closed = dict.fromkeys(node.closed, self.now)
+                node.installs = [
+                    (min(due, self.now + 30), source, what) for due, source, what in node.installs
+                ]
+
+    def _limp(self) -> None:
+        """Lose a leader, or only its group, in the sleep of all: another one must lead before it is back."""
+        for _ in range(SETTLE_TICKS):
+            self._step()
+        group = self.rng.choice(GROUPS)
+        for node in [node for node in self.nodes.values() if self._leads(node, group)]:
+            self.judge.lost_asleep += node.engine.status(group).asleep
+            if self.rng.random() < 0.5:
+                node.close(group, self.now + LIMP_TICKS + 1)
+            else:
+                self._down(node, power=True)
+                self.down[node.number] = self.now + LIMP_TICKS + 1
+        for _ in range(LIMP_TICKS):
+            self._step()
+        if self._can_lead(group) and not any(self._leads(node, group) for node in self.nodes.values()):
+            self.judge.fail(f"group {group}: no leader while a majority is up")
+
+    def _can_lead(self, group: int) -> bool:
+        """Return whether a majority is certainly up, and one of it is free to lead."""
+        up = [node for node in self.nodes.values() if node.is_running(self.now) and group not in node.closed]
+        confs = [node.engine.status(group).conf for node in up]
+        confs = [conf for conf in confs if conf.voters]
+        voters = [node for node in up if all(node.peer(group) in conf.voters for conf in confs)]
+        free = [node for node in voters if all(write.group != group for _, _, write in node.installs)]
+        agreed = bool(confs) and all(conf == confs[0] and not conf.outgoing for conf in confs)
+        return agreed and len(voters) * 2 > len(confs[0].voters) and len(free) >= len(voters) - 1 > 0
+
     # -- the end ---------------------------------------------------------------------------------------------
 
     def _check_end(self) -> None:
@@ -189,8 +249,12 @@ class World:
             if len(leaders) != 1:
                 self.judge.fail(f"group {group}: leaders {leaders} at the end")
             status = self.nodes[leaders[0]].engine.status(group)
-            members = {peer >> 32 for peer in (*status.conf.voters, *status.conf.learners)}
-            applied = {number: self.nodes[number].applied[group] for number in members}
+            members = {*status.conf.voters, *status.conf.learners}
+            applied = {
+                number: node.applied[group]
+                for number, node in self.nodes.items()
+                if node.peer(group) in members
+            }
             if set(applied.values()) != {status.last}:
                 self.judge.fail(f"group {group}: last index {status.last}, applied {applied}")
             self._check_logs(group)
@@ -214,4 +278,6 @@ def play(seed: int, world: type[World] = World) -> str:
         world(seed).run()
     except Violation as error:
         return str(error)
+    except Exception as error:  # whatever it is, the seed must be named
+        return f"{CRASHED}{type(error).__name__}: {error}"
     return ""
