@@ -59,7 +59,7 @@ NODE_SHIFT = 32
 
 
 class Role(IntEnum):
-    """What a peer is in its group."""
+    """The role of a peer in its group."""
 
     FOLLOWER = 0
     CANDIDATE = 1

@@ -455,7 +455,7 @@ class Cluster:
 
 
 def _purpose(route: Route, info: PeerInfo) -> str:
-    """Return what a connection is for, as the side that has connected says."""
+    """Return the purpose of a connection, as declared by the side that dialed."""
     return info.purpose if route.dial is None else route.dial.purpose
 
 
