@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from itertools import pairwise
 
 from tests.support.simnet import SimNet, say, three
@@ -42,19 +43,23 @@ def make_consumer(js: JetStreamFixture, name: str, **config: object) -> None:
     assert "error" not in answer, answer
 
 
+def cycles_of(run: Callable[[], None]) -> int:
+    """Return the number of objects that `run` leaves to the collector of cycles."""
+    gc.collect()
+    gc.disable()
+    try:
+        run()
+        return gc.collect()
+    finally:
+        gc.enable()
+
+
 def test_streams_consumers_and_sessions_that_end_leave_no_cycles() -> None:
     # given
     js = JetStreamFixture()
     use_everything(js)
-    gc.collect()
-    gc.disable()
-    try:
-        # when
-        use_everything(js)
-        # then
-        assert gc.collect() == 0
-    finally:
-        gc.enable()
+    # when, then
+    assert cycles_of(lambda: use_everything(js)) == 0
 
 
 def test_mirrors_that_end_leave_no_cycles() -> None:
@@ -62,15 +67,8 @@ def test_mirrors_that_end_leave_no_cycles() -> None:
     js = JetStreamFixture()
     js.add("ORIGIN", subjects=["o.>"], allow_direct=True)
     use_mirror(js)
-    gc.collect()
-    gc.disable()
-    try:
-        # when
-        use_mirror(js)
-        # then
-        assert gc.collect() == 0
-    finally:
-        gc.enable()
+    # when, then
+    assert cycles_of(lambda: use_mirror(js)) == 0
 
 
 def use_mirror(js: JetStreamFixture) -> None:
@@ -88,15 +86,8 @@ def test_routes_that_end_leave_no_cycles() -> None:
     client = servers[0].client()
     say(net, client, b"SUB a 1\r\n")
     part_and_meet(net)
-    gc.collect()
-    gc.disable()
-    try:
-        # when
-        part_and_meet(net)
-        # then
-        assert gc.collect() == 0
-    finally:
-        gc.enable()
+    # when, then
+    assert cycles_of(lambda: part_and_meet(net)) == 0
 
 
 def part_and_meet(net: SimNet) -> None:

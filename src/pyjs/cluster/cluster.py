@@ -319,7 +319,7 @@ class Cluster:
         self._have_news()
 
     def clients_changed(self, account: Account) -> None:
-        """Tell the other servers how many clients an account has."""
+        """Send the number of clients of an account to the other servers."""
         if self.routes:
             self.headcount.note(account)
             self._have_news()

@@ -22,7 +22,7 @@ class Headcount:
         self._changed: dict[Account, None] = {}  # an ordered set
 
     def note(self, account: Account) -> None:
-        """Tell the others of the clients of an account, with the next `tell`."""
+        """Include an account in the counts that the next `tell` sends."""
         self._changed[account] = None
 
     def tell(self) -> None:

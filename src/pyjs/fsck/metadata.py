@@ -76,7 +76,7 @@ class Copies:
             self.plan_rewrite(self.generation, self.values)
 
     def plan_rewrite(self, generation: int, values: dict[str, Any]) -> None:
-        """Have a repair write `values`, which come from the intact copy or from another file."""
+        """Let the repair write `values`, read from the intact copy or from another file."""
         self.values, self.generation = values, generation
         self.findings[0].mend = partial(
             write_metadata, self._disk, self._directory, self._kind, generation, values, self.opener.key

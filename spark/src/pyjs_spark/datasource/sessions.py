@@ -71,7 +71,7 @@ def activate(spark: Any) -> None:
 
 
 def _share_zip(spark: SparkSession) -> None:
-    """Tell all Python processes of the driver which zip this package came in.
+    """Put the zip that contains this package on the path of the driver's Python processes.
 
     The process that plans a streaming query gets no --py-files, and would not find the package.
     """

@@ -23,7 +23,7 @@ cdef class Copier(StreamConsumer):
     cdef public uint64_t stored             # seq in the origin of the last stored message; 0: none
     cdef readonly uint64_t written          # all seq <= this are committed by the target or unwanted; >= kept
     cdef readonly uint64_t kept             # like `written`, and as durable as `sync_interval` asks
-    cdef uint64_t generation                # changes when sequences begin to count for another origin, or anew
+    cdef uint64_t generation                # raised when the position is reset: earlier syncs then say nothing
     cdef uint64_t at                        # next seq of the origin to look at
     cdef uint64_t copied                    # seq of the last copied message
     cdef StoreFilter wanted                 # `filters` over the origin

@@ -457,7 +457,7 @@ cdef class Stream(Sink):
             self.turn.streams.append(self)
 
     cdef finish_batch(self):
-        """Have a batch that is committed in steps come to its end: the stream is about to change."""
+        """Finish a batch that is being committed in steps, because the stream is about to change."""
         if self.limits.features & HOLDS:
             self.special.finish()
 

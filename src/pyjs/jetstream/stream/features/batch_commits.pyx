@@ -206,7 +206,7 @@ cdef class BatchCommits:
             raise store_error(store.error)
 
     cdef void put_some(self) except *:
-        """Have the store take some messages; after the last one add all of them to the index."""
+        """Write some messages to the store; after the last one, add all of them to the index."""
         cdef StreamStore store = self.stream.store
         cdef AtomicBatch batch = self.batch
         cdef size_t size = 0
