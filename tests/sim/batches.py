@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.checkers import demand
+from tests.sim.features import served_messages
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -206,15 +207,7 @@ class Batches:
 
     def audit(self, served: dict[str, Any]) -> None:
         """Read both streams."""
-        for name in (ATOMIC, FAST):
-            demand(name not in self.sure or name in served, f"stream {name} is gone")
-            if name not in served:
-                continue
-            self.sure.add(name)
-            store = served[name].store
-            found = [store.get(seq) for seq in range(store.first_seq, store.last_seq + 1)]
-            messages = [message for message in found if message is not None]
-            self.world.say(f"audit {name}: {len(messages)} of {store.first_seq}..{store.last_seq}")
+        for name, messages in served_messages(self.world, self.sure, (ATOMIC, FAST), served):
             self._audit(name, messages)
 
     def _audit(self, name: str, messages: list[StoredMessage]) -> None:

@@ -24,6 +24,8 @@ from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.stream.features.headers import value_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.sim.world import World
 
     from pyjs.store.store import StoredMessage
@@ -54,6 +56,22 @@ class Sent:
     sent_ns: int = 0
     products: list[StoredMessage] = field(default_factory=list)
     batch: list[Sent] = field(default_factory=list)  # of the last message of one: all of it
+
+
+def served_messages(
+    world: World, sure: set[str], names: tuple[str, ...], served: dict[str, Any]
+) -> Iterator[tuple[str, list[StoredMessage]]]:
+    """Yield the messages of each stream of `names` that is served; those in `sure` must be."""
+    for name in names:
+        demand(name not in sure or name in served, f"stream {name} is gone")
+        if name not in served:
+            continue
+        sure.add(name)
+        store = served[name].store
+        found = [store.get(seq) for seq in range(store.first_seq, store.last_seq + 1)]
+        messages = [message for message in found if message is not None]
+        world.say(f"audit {name}: {len(messages)} of {store.first_seq}..{store.last_seq}")
+        yield name, messages
 
 
 class Features:
@@ -163,19 +181,11 @@ class Features:
 
     def audit(self, served: dict[str, Any]) -> None:
         """Read both streams."""
-        for name in (COUNT, SCHED):
-            demand(name not in self.sure or name in served, f"stream {name} is gone")
-            if name not in served:
-                continue
-            self.sure.add(name)
-            store = served[name].store
-            found = [store.get(seq) for seq in range(store.first_seq, store.last_seq + 1)]
-            messages = [message for message in found if message is not None]
-            self.world.say(f"audit {name}: {len(messages)} of {store.first_seq}..{store.last_seq}")
+        for name, messages in served_messages(self.world, self.sure, (COUNT, SCHED), served):
             if name == COUNT:
                 self._audit_counters(messages)
             else:
-                self._audit_schedules(messages, store.failed)
+                self._audit_schedules(messages, served[name].store.failed)
 
     def _audit_counters(self, messages: list[StoredMessage]) -> None:
         sums: dict[bytes, int] = {}
