@@ -6,8 +6,10 @@ or a turn ran. Input during a spin earns three credits, a fruitless spin costs o
 four; without credit the loop sleeps at once. A spin is tried again after some short waits, and after each fruitless
 trial less often.
 
-If other programs need the core, a spin takes it from the very client that it waits for; the loop then sleeps at once
-for a while. Without this rule, three servers of a cluster on two cores answered half as many requests.
+If other programs need the core, a spin takes it from the very client that it waits for: three servers of a cluster on
+two cores that all spin answer half as many requests. The kernel preempts such spins. It also preempts one where the
+client that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a
+trial: the loop spins for some turns, sleeps at once for as many, and then goes on for a while in the faster way.
 
 A spin expects one read, whose turn need not wait for other reads of the iteration (`Driver.prompt`). If there were
 others nevertheless, they share a turn again for the next CROWDED checks.
@@ -32,8 +34,12 @@ CREDIT_PAID = 3  # earned by input during a spin
 WAITS_MAX = 64  # maximum number of short waits before the next trial
 CROWDED = 256  # checks
 CORE_EVERY = 32  # spins between two checks of the core
-PREEMPTED_MAX = 8  # more preemptions in so many spins mean that others need the core
-REST_NS = 1_000_000_000
+PREEMPTED_MAX = 8  # as many preemptions in so many spins begin a trial
+STAGES = 6  # of a trial: without spins, with them, and so on
+STAGE = 64  # turns of a stage
+CLEARLY = 0.9  # turns that take less than this share of the time of others are clearly faster
+GAP_NS = 1_000_000  # a longer time between two turns counts as this much: no client waited
+REST_NS = 1_000_000_000  # the result of a trial holds so long
 
 
 class Spin:
@@ -49,9 +55,7 @@ class Spin:
         self._waits = 0  # short waits since the last trial
         self._waits_needed = 1  # short waits needed for the next trial
         self._crowded = 0  # checks until a read runs its turn at once again
-        self._begun = 0  # spins since the last check of the core
-        self._preempted = preemptions()
-        self._rests_until_ns = 0  # until then others need the core
+        self._core = Core(has_neighbours=driver.node.cluster is not None)
 
     def after_turn(self) -> None:
         """Start a spin if there is credit."""
@@ -61,21 +65,12 @@ class Spin:
         elif self._credit == 0:
             # until the loop woke: the time that reading and the turn took does not count
             self._count_wait(self._driver.waked_ns - self._turned_ns)
-        self._turned_ns = monotonic_ns()
-        if self._credit > 0 and not self._looking and self._turned_ns >= self._rests_until_ns:
+        now_ns = monotonic_ns()
+        self._core.turned(now_ns - self._turned_ns, now_ns)
+        self._turned_ns = now_ns
+        if self._credit > 0 and not self._looking and self._core.is_free(now_ns):
             self._looking = True
             self._loop.call_soon(self._look)
-            self._begun += 1
-            if self._begun == CORE_EVERY:
-                self._look_at_core()
-
-    def _look_at_core(self) -> None:
-        """Stop spinning for a while if the kernel preempted many of the last spins, since others need the core."""
-        count = preemptions()
-        if count - self._preempted >= PREEMPTED_MAX:
-            self._rests_until_ns = self._turned_ns + REST_NS
-        self._preempted = count
-        self._begun = 0
 
     def _count_wait(self, wait_ns: int) -> None:
         """Allow one more trial after enough short waits."""
@@ -100,6 +95,66 @@ class Spin:
         self._credit -= 1
         if self._credit == 0:
             self._waits_needed = min(2 * self._waits_needed, WAITS_MAX)
+
+
+class Core:
+    """Tells whether spins take the core from others: by trials, which preemptions begin.
+
+    A server with neighbours, which may be on the same machine, makes no trials but rests: its spins cost them more than
+    they cost itself.
+    """
+
+    def __init__(self, *, has_neighbours: bool) -> None:
+        self._has_neighbours = has_neighbours
+        self._spins = 0  # since the last check
+        self._preempted = preemptions()
+        self._turns = 0  # of the stage of a trial that runs
+        self._stages = 0  # left in the trial; even ones are without spins; 0: no trial runs
+        self._with_ns = self._without_ns = 0  # the time of its turns with and without spins
+        self._rests_until_ns = 0
+        self._trial_due_ns = 0
+
+    def turned(self, gap_ns: int, now_ns: int) -> None:
+        """Count a turn that ended now, `gap_ns` after the one before."""
+        if not self._stages:
+            return
+        if self._stages % 2:
+            self._with_ns += min(gap_ns, GAP_NS)
+        else:
+            self._without_ns += min(gap_ns, GAP_NS)
+        self._turns += 1
+        if self._turns == STAGE:
+            self._turns = 0
+            self._stages -= 1
+            if not self._stages:
+                self._decide(now_ns)
+
+    def _decide(self, now_ns: int) -> None:
+        """Rest for a while if turns were clearly faster without spins."""
+        self._trial_due_ns = now_ns + REST_NS
+        if self._without_ns < CLEARLY * self._with_ns:
+            self._rests_until_ns = self._trial_due_ns
+
+    def is_free(self, now_ns: int) -> bool:
+        """Return whether the loop may spin now, and count that spin."""
+        if now_ns < self._rests_until_ns or (self._stages and self._stages % 2 == 0):
+            return False
+        self._spins += 1
+        if self._spins == CORE_EVERY:
+            self._check(now_ns)
+        return True
+
+    def _check(self, now_ns: int) -> None:
+        """Begin a trial, or rest, if the kernel preempted many of the last spins and no result of a trial holds."""
+        count = preemptions()
+        if count - self._preempted >= PREEMPTED_MAX and not self._stages and now_ns >= self._trial_due_ns:
+            if self._has_neighbours:
+                self._rests_until_ns = now_ns + REST_NS
+            else:
+                self._stages = STAGES
+                self._with_ns = self._without_ns = 0
+        self._preempted = count
+        self._spins = 0
 
 
 def preemptions() -> int:
