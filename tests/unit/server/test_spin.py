@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyjs.server import spin
-from pyjs.server.spin import CREDIT_MAX, CREDIT_PAID, CROWDED, SHORT_NS, SPIN_NS, WAITS_MAX, Spin
+from pyjs.server.spin import (
+    CORE_EVERY,
+    CREDIT_MAX,
+    CREDIT_PAID,
+    CROWDED,
+    PREEMPTED_MAX,
+    REST_NS,
+    SHORT_NS,
+    SPIN_NS,
+    STAGE,
+    STAGES,
+    WAITS_MAX,
+    Spin,
+)
 
 
 class Time:
@@ -35,10 +49,13 @@ class Turns:
         self.loop = asyncio.get_running_loop()
         self.waked_ns = 0
         self.prompt = self.prompted = self.crowded = False
+        self.node = SimpleNamespace(cluster=None)
 
 
-def new_spin() -> tuple[Spin, Any]:
+def new_spin(*, has_neighbours: bool = False) -> tuple[Spin, Any]:
     turns: Any = Turns()
+    if has_neighbours:
+        turns.node.cluster = turns
     return Spin(turns), turns
 
 
@@ -157,6 +174,70 @@ async def test_reads_of_one_iteration_share_a_turn_again_for_a_while(time: Time)
     await asyncio.sleep(0)
 
     assert turns.prompt
+
+
+class Kernel:
+    """Counts preemptions of this process: as many as lead to a look at the core, when told to."""
+
+    def __init__(self) -> None:
+        self.is_busy = True
+        self._count = 0
+
+    def preemptions(self) -> int:
+        self._count += PREEMPTED_MAX * self.is_busy
+        return self._count
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel()
+    monkeypatch.setattr(spin, "preemptions", made.preemptions)
+    return made
+
+
+def serve(spinning: Spin, time: Time, count: int, *, with_ns: int, without_ns: int) -> int:
+    """Run turns that take `with_ns` while the loop spins and `without_ns` while it sleeps; return the spins."""
+    spins = 0
+    for _ in range(count):
+        time.now_ns += with_ns if spinning._looking else without_ns
+        spinning._looking = False  # as after input
+        spinning.after_turn()
+        spins += spinning._looking
+    return spins
+
+
+async def test_a_preempted_loop_sleeps_at_once_if_turns_are_faster_so(time: Time, kernel: Kernel) -> None:
+    spinning, _ = new_spin()
+    trial = CORE_EVERY + STAGES * STAGE
+
+    serve(spinning, time, trial, with_ns=40_000, without_ns=20_000)
+    assert serve(spinning, time, 100, with_ns=40_000, without_ns=20_000) == 0
+
+    time.now_ns += REST_NS
+    assert serve(spinning, time, 10, with_ns=40_000, without_ns=20_000) > 0
+
+
+async def test_a_preempted_loop_goes_on_spinning_if_that_is_faster(time: Time, kernel: Kernel) -> None:
+    spinning, _ = new_spin()
+
+    in_trial = serve(spinning, time, CORE_EVERY + STAGES * STAGE, with_ns=20_000, without_ns=40_000)
+    assert in_trial < CORE_EVERY + STAGES * STAGE // 2 + 2
+    assert serve(spinning, time, 100, with_ns=20_000, without_ns=40_000) == 100
+
+
+async def test_a_loop_that_is_not_preempted_makes_no_trial(time: Time, kernel: Kernel) -> None:
+    spinning, _ = new_spin()
+    kernel.is_busy = False
+
+    assert serve(spinning, time, 200, with_ns=40_000, without_ns=20_000) == 200
+
+
+async def test_a_preempted_loop_with_neighbours_rests_without_a_trial(time: Time, kernel: Kernel) -> None:
+    spinning, _ = new_spin(has_neighbours=True)
+
+    spins = serve(spinning, time, CORE_EVERY + 100, with_ns=20_000, without_ns=40_000)
+
+    assert spins == CORE_EVERY
 
 
 @pytest.mark.parametrize(("cpus", "paid"), [({0}, False), ({0, 1}, True)])
