@@ -100,8 +100,8 @@ class Spin:
 class Core:
     """Tells whether spins take the core from others: by trials, which preemptions begin.
 
-    A server with neighbours, which may be on the same machine, makes no trials but rests: its spins cost the neighbours
-    more than they cost itself.
+    A server with neighbours, which may be on the same machine, makes no trials but rests: its spins cost the
+    neighbours more than they cost itself.
     """
 
     def __init__(self, *, has_neighbours: bool) -> None:
