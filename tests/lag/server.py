@@ -15,20 +15,23 @@ from typing import Any
 
 from tests.lag.timed_loop import Record, TimedLoop
 
+import pyjs.node as node_module
 import pyjs.server.command as command_module
 from pyjs.cli import main
-from pyjs.core.lane import Lane
+from pyjs.core.scheduler import Scheduler
 
 
 def time_lanes(record: Record) -> None:
     """Time each item of the lanes of a turn."""
-    init = Lane.__init__
 
-    def timed_init(lane: Any, clock: Any, share: Any, do: Any, *rest: Any) -> None:
-        name = getattr(do, "__qualname__", None) or str(do)
-        init(lane, clock, share, record.timed(do, name, outer=False), *rest)
+    def timed_scheduler(*arguments: Any) -> Scheduler:
+        scheduler = Scheduler(*arguments)
+        for lane in scheduler.lanes:
+            name = getattr(lane.do, "__qualname__", None) or str(lane.do)
+            lane.do = record.timed(lane.do, name, outer=False)
+        return scheduler
 
-    Lane.__init__ = timed_init  # type: ignore[method-assign]
+    node_module.Scheduler = timed_scheduler  # type: ignore[assignment, misc]
 
 
 def time_collections(record: Record) -> None:

@@ -351,12 +351,12 @@ def test_a_receiver_that_takes_nothing_does_not_cost_a_partial_turn_for_each_mes
     receiver.session.output_paused()
     publisher.send(b"PUB slow 600000\r\n%600000d\r\n" % 7)
     scheduler = node.node._scheduler
-    before = scheduler._turns
+    before = scheduler.turns
 
     publisher.session.receive_data(b"PUB slow 4\r\n0000\r\n" * 1000)
 
     assert publisher.session.in_msgs == 1001
-    assert scheduler._turns - before <= 2
+    assert scheduler.turns - before <= 2
 
 
 def input_work(connect: bytes) -> int:

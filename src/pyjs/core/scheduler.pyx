@@ -1,0 +1,218 @@
+"""One turn of the node: all kinds of work in a fixed order, each within its share of the turn.
+
+The order of effects:
+
+1. deadlines, then results of threads;
+2. input left from earlier turns; sessions count that work themselves (`Turn.input_left`);
+3. streams commit and their PubAcks leave, requests are answered, consumers deliver, streams apply retention; repeated
+   while one of them creates work for another;
+4. chores do their steps;
+5. every connection with output writes once.
+
+Work beyond its share waits for the next turn, in fair order over accounts and connections. Invariant: a turn ends
+within the sum of the shares.
+
+Failed work is reported and does not affect other work; its owner is added to `Turn.faulted`, for repair.
+
+Knows nothing of streams, consumers and sessions.
+Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.core.lane cimport Lane
+from pyjs.core.sink cimport Turn
+
+from operator import methodcaller
+from typing import NamedTuple
+
+from pyjs.core.chore import Chore
+from pyjs.core.lane import Share
+
+cdef enum:
+    ROUNDS = 16     # repetitions of step 3 in one turn
+    COPIES = 4      # batches that all mirrors and sources copy in one turn
+
+NS_PER_US = 1000
+
+
+class Shares(NamedTuple):
+    """The share of each kind of work: together 9.5 ms under full load.
+
+    Under load a quiet client's PING waits for the rest of one turn and for the next one, so the shares determine the
+    response time.
+
+    One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
+    50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50, with compression up to 1000.
+    """
+
+    timers: Share = Share(1000, 500 * NS_PER_US, 8)
+    jobs: Share = Share(256, 500 * NS_PER_US)
+    commits: Share = Share(1000, 1500 * NS_PER_US, 4)
+    requests: Share = Share(256, 1000 * NS_PER_US)
+    pumps: Share = Share(256, 2000 * NS_PER_US)
+    inboxes: Share = Share(256, 1000 * NS_PER_US)
+    chores: Share = Share(16, 1000 * NS_PER_US)
+    flushes: Share = Share(2000, 2000 * NS_PER_US, 2, few=64)
+
+
+cdef class Scheduler:
+    """Runs the turns of one node."""
+
+    cdef Turn state
+    cdef object timers
+    cdef object clock
+    cdef object faults
+    cdef object timers_share
+    cdef bint timers_left               # deadlines have passed that the last turn did not handle for lack of time
+    cdef bint backlog                   # a lane has work that the last turn did not finish
+    cdef readonly uint64_t turns        # number of the current full or partial turn, for the lanes
+    cdef Lane jobs, commits, requests, pumps, inboxes, chores, flushes
+    cdef readonly tuple lanes
+
+    def __init__(self, Turn state not None, timers, clock, faults, shares=None) -> None:
+        shares = shares or Shares()
+        self.state = state
+        self.timers = timers
+        self.clock = clock
+        self.faults = faults
+        self.timers_share = shares.timers
+
+        def lane(share, do, owner_of, kind):
+            return Lane(clock, share, do, owner_of, lambda item, error: self.report_item(kind, item, error))
+
+        self.jobs = lane(shares.jobs, _finish, _nobody, "job")
+        self.commits = lane(shares.commits, methodcaller("commit"), _of_account, "commit")
+        self.requests = lane(shares.requests, self.answer, _of_request, "request")
+        self.pumps = lane(shares.pumps, methodcaller("pump"), _of_account, "delivery")
+        self.inboxes = lane(shares.inboxes, methodcaller("read_inbox"), _of_account, "retention")
+        self.chores = lane(shares.chores, Chore.go_on, _of_chore, "chore")
+        self.flushes = lane(shares.flushes, methodcaller("flush_output"), _of_account, "flush")
+        self.lanes = self.jobs, self.commits, self.requests, self.pumps, self.inboxes, self.chores, self.flushes
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the last turn left work for the next one."""
+        return self.backlog or self.timers_left or not self.state.idle
+
+    def turn(self, int64_t now_ns) -> None:
+        """Run one turn."""
+        cdef Turn state = self.state
+        state.begin(now_ns, COPIES)
+        state.begin_input()
+        self.turns += 1
+        if self.timers.is_due(now_ns):
+            self.fire_timers(now_ns)
+        if state.finished or self.jobs.behind:
+            self.jobs.run(state.take("finished"), self.turns)
+        if state.inputs:
+            self.resume_inputs()
+        for _ in range(ROUNDS):
+            self.exchange(True)
+            if not (state.streams or state.requests or state.consumers):
+                break
+        if state.chores or self.chores.behind:
+            self.chores.run(state.take("chores"), self.turns)
+        self.flush()
+
+    def relieve(self, int64_t now_ns) -> None:
+        """Run a partial turn in the middle of a read: commits, deliveries and output, but no requests."""
+        cdef Turn state = self.state
+        state.begin(now_ns, COPIES)
+        self.turns += 1
+        self.exchange(False)
+        if state.streams:
+            self.commits.run(state.take("streams"), self.turns)
+        self.flush()
+
+    cdef exchange(self, bint with_requests):
+        """Run step 3 once: commits, requests, deliveries, retention."""
+        cdef Turn state = self.state
+        if state.streams or self.commits.behind:
+            self.commits.run(state.take("streams"), self.turns)
+        if with_requests and (state.requests or self.requests.behind):
+            self.requests.run(state.take("requests"), self.turns)
+        if state.consumers or self.pumps.behind:
+            self.pumps.run(state.take("consumers"), self.turns)
+        if state.inboxes or self.inboxes.behind:
+            self.inboxes.run(state.take("inboxes"), self.turns)
+
+    cdef flush(self):
+        """Run step 5, and note what this turn has left."""
+        cdef Lane lane
+        if self.state.sessions or self.flushes.behind:
+            self.flushes.run(self.state.take("sessions"), self.turns)
+            self.state.unflushed = self.flushes.behind
+        self.backlog = False
+        for lane in self.lanes:
+            if lane.behind:
+                self.backlog = True
+
+    cdef fire_timers(self, int64_t now_ns):
+        """Call the callbacks of passed deadlines, earliest first, within the share."""
+        cdef Py_ssize_t done = 0, stride = self.timers_share.stride, items = self.timers_share.items
+        cdef int64_t deadline_ns = 0, time_ns
+        self.timers_left = False
+        while (timer := self.timers.due(now_ns)) is not None:
+            if done % stride == 0:
+                time_ns = self.clock.now_ns()
+                deadline_ns = deadline_ns or time_ns + self.timers_share.ns
+                if time_ns >= deadline_ns or done >= items:
+                    self.timers_left = True
+                    return
+            done += 1
+            owner = timer.owner
+            try:
+                self.timers.pop()()
+            except Exception as error:
+                self.report("timer", owner, error)
+
+    cdef resume_inputs(self):
+        """Parse input of sessions that was left from earlier turns."""
+        while (session := self.state.next_input()) is not None:
+            try:
+                session.resume_input()
+            except Exception as error:
+                self.report("input", session, error)
+
+    def answer(self, request) -> None:
+        """Answer a request; if that takes steps, do the first one and queue the others as a chore."""
+        steps = request.handler(request)
+        if steps is not None:
+            chore = Chore(steps, _of_request(request))
+            if chore.go_on():
+                self.state.chores.append(chore)
+
+    def report_item(self, kind, item, error) -> None:
+        """Report a failed item of a lane."""
+        if kind == "job":
+            item = item[0]
+        elif kind == "request":
+            item = getattr(item.handler, "__self__", item.subject)
+        self.report(kind, item, error)
+
+    cdef report(self, kind, item, error):
+        self.faults.report(kind, f"a {kind} of {item}", error, self.state.now)
+        self.state.faulted.append((item, error))
+
+
+def _finish(item):
+    item[0].finish(item[1])
+
+
+def _nobody(item):
+    return None, None
+
+
+def _of_account(item):
+    return item.account, None
+
+
+def _of_request(request):
+    session = request.session
+    return getattr(session, "account", None), session
+
+
+def _of_chore(chore):
+    account, connection = chore.owner
+    return account, connection
