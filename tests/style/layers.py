@@ -63,9 +63,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),
     "server": (
         ("failures",),
-        ("addresses", "announce", "lame_duck", "open_connections", "spin", "system", "threads", "trace"),
+        ("addresses", "announce", "lame_duck", "open_connections", "system", "threads", "trace"),
         ("connection", "endings", "jetstream_switch", "listener", "logging", "proxied", "reload", "tls"),
         ("driver", "cluster", "monitoring", "websocket"),
+        ("spin",),
         ("server",),
         ("command",),
         ("workers",),

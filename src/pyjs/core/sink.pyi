@@ -6,26 +6,6 @@ from pyjs.core.chore import Chore, Step
 from pyjs.core.job import Job
 
 @type_check_only
-class Flushing(Protocol):
-    def flush_output(self) -> object: ...
-
-@type_check_only
-class Resuming(Protocol):
-    def resume_input(self) -> None: ...
-
-@type_check_only
-class Committing(Protocol):
-    def commit(self) -> None: ...
-
-@type_check_only
-class Pumping(Protocol):
-    def pump(self) -> object: ...
-
-@type_check_only
-class Reading(Protocol):
-    def read_inbox(self) -> object: ...
-
-@type_check_only
 class SyncWork(Protocol):
     together: Together | None
     def __call__(self) -> Exception | None: ...
@@ -44,13 +24,11 @@ class Turn:
     now: int
     skew: int
     crowded: bool
-    unflushed: int
     input_left: int
     news: bool
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]
-    inboxes: list[Sink]
     expired: list[Sink]
     held: list[Sink]
     requests: list[Request]
@@ -61,17 +39,7 @@ class Turn:
     jobs: list[Job]
     finished: list[tuple[Job, Exception | None]]
     def begin(self, now: int, copies: int) -> None: ...
-    def begin_input(self) -> None: ...
-    def next_input(self) -> Resuming | None: ...
     def go_on(self, steps: Iterator[Step]) -> None: ...
-    @overload
-    def take(self, name: Literal["sessions"]) -> list[Flushing]: ...
-    @overload
-    def take(self, name: Literal["streams"]) -> list[Committing]: ...
-    @overload
-    def take(self, name: Literal["consumers"]) -> list[Pumping]: ...
-    @overload
-    def take(self, name: Literal["inboxes"]) -> list[Reading]: ...
     @overload
     def take(self, name: Literal["expired"]) -> list[Sink]: ...
     @overload

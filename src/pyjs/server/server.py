@@ -121,7 +121,7 @@ class Server:
     async def start(self, spin: bool = False, stands_in: bool = False) -> None:
         """Start the server on the running loop; it accepts clients on return.
 
-        With `spin`, check for input for a short time before the loop sleeps (spin.py), on two cores or more.
+        With `spin`, check for input for a short time before the loop sleeps (spin.pyx), on two cores or more.
         With `stands_in`, the server replaces a worker that has ended, while the others run.
         If the start fails or is cancelled, everything that it opened is closed.
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from pyjs.base.clock import VirtualClock
+from pyjs.base.log import ListLog
 from pyjs.server import spin
+from pyjs.server.driver import Driver
 from pyjs.server.spin import (
     CORE_EVERY,
     CREDIT_MAX,
@@ -42,27 +45,18 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return made
 
 
-class Turns:
-    """The driver of turns, as far as looking goes."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.waked_ns = 0
-        self.prompt = self.prompted = self.crowded = False
-        self.node = SimpleNamespace(cluster=None)
-
-
-def new_spin(*, has_neighbours: bool = False) -> tuple[Spin, Any]:
-    turns: Any = Turns()
-    if has_neighbours:
-        turns.node.cluster = turns
+def new_spin(*, has_neighbours: bool = False) -> tuple[Spin, Driver]:
+    node: Any = SimpleNamespace(
+        clock=VirtualClock(), log=ListLog(), cluster=object() if has_neighbours else None
+    )
+    turns = Driver(asyncio.get_running_loop(), node)
     return Spin(turns), turns
 
 
 async def look_in_vain(spinning: Spin, time: Time) -> None:
     """Let the time for looking pass without a turn."""
     time.now_ns += SPIN_NS
-    while spinning._looking:
+    while spinning.looking:
         await asyncio.sleep(0)
     time.now_ns += SHORT_NS
 
@@ -73,10 +67,10 @@ async def test_a_turn_keeps_the_loop_awake_for_a_while(time: Time) -> None:
     spinning.after_turn()
     for _ in range(10):
         await asyncio.sleep(0)
-    assert spinning._looking
+    assert spinning.looking
     await look_in_vain(spinning, time)
 
-    assert spinning._credit == CREDIT_MAX - 1
+    assert spinning.credit == CREDIT_MAX - 1
 
 
 async def test_looking_in_vain_uses_up_the_credit(time: Time) -> None:
@@ -89,14 +83,14 @@ async def test_looking_in_vain_uses_up_the_credit(time: Time) -> None:
     turns.waked_ns = time.now_ns
     spinning.after_turn()
 
-    assert not spinning._looking
+    assert not spinning.looking
 
 
-async def turn(spinning: Spin, turns: Any, time: Time, *, after_ns: int) -> None:
+async def turn(spinning: Spin, turns: Driver, time: Time, *, after_ns: int) -> None:
     """Run a turn for input that arrives `after_ns` after the last turn; a spin looks until then."""
     time.now_ns += after_ns
     if after_ns > SPIN_NS:
-        while spinning._looking:
+        while spinning.looking:
             await asyncio.sleep(0)
     turns.waked_ns = time.now_ns
     spinning.after_turn()
@@ -105,12 +99,12 @@ async def turn(spinning: Spin, turns: Any, time: Time, *, after_ns: int) -> None
 async def test_input_during_a_spin_earns_credit(time: Time) -> None:
     spinning, turns = new_spin()
     await turn(spinning, turns, time, after_ns=0)
-    spinning._credit = 1
+    spinning.credit = 1
 
     await turn(spinning, turns, time, after_ns=SPIN_NS - 1)
 
-    assert spinning._credit == 1 + CREDIT_PAID
-    assert spinning._looking
+    assert spinning.credit == 1 + CREDIT_PAID
+    assert spinning.looking
 
 
 async def test_waits_that_are_short_but_longer_than_a_spin_end_the_spinning(time: Time) -> None:
@@ -119,23 +113,23 @@ async def test_waits_that_are_short_but_longer_than_a_spin_end_the_spinning(time
 
     for _ in range(CREDIT_MAX + 20 * WAITS_MAX):
         await turn(spinning, turns, time, after_ns=2 * SPIN_NS)
-        spins += spinning._looking
+        spins += spinning.looking
 
     assert spins < CREDIT_MAX + 30
 
 
 async def test_a_short_wait_without_a_spin_leads_to_a_trial_however_long_its_turn_takes(time: Time) -> None:
     spinning, turns = new_spin()
-    spinning._credit = 0
+    spinning.credit = 0
 
     turns.waked_ns = time.now_ns
     spinning.after_turn()
-    assert not spinning._looking
+    assert not spinning.looking
     turns.waked_ns = time.now_ns + SHORT_NS - 1
     time.now_ns += 10 * SHORT_NS
     spinning.after_turn()
 
-    assert spinning._looking
+    assert spinning.looking
 
 
 async def test_a_client_that_turns_quick_is_served_by_spins_again(time: Time) -> None:
@@ -145,8 +139,8 @@ async def test_a_client_that_turns_quick_is_served_by_spins_again(time: Time) ->
     for _ in range(WAITS_MAX + 10):
         await turn(spinning, turns, time, after_ns=SPIN_NS // 2)
 
-    assert spinning._looking
-    assert spinning._credit > CREDIT_PAID
+    assert spinning.looking
+    assert spinning.credit > CREDIT_PAID
 
 
 async def test_a_read_during_a_spin_need_not_wait_for_others(time: Time) -> None:
@@ -199,10 +193,10 @@ def serve(spinning: Spin, time: Time, count: int, *, with_ns: int, without_ns: i
     """Run turns that take `with_ns` while the loop spins and `without_ns` while it sleeps; return the spins."""
     spins = 0
     for _ in range(count):
-        time.now_ns += with_ns if spinning._looking else without_ns
-        spinning._looking = False  # as after input
+        time.now_ns += with_ns if spinning.looking else without_ns
+        spinning.looking = False  # as after input
         spinning.after_turn()
-        spins += spinning._looking
+        spins += spinning.looking
     return spins
 
 

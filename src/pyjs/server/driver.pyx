@@ -1,0 +1,101 @@
+"""The turns of the node on the event loop: one per iteration.
+
+Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. While the loop spins, one
+client waits for its answer: the first read of an iteration then runs its turn at once, which saves a pass through the
+loop (see spin.pyx). The node's next deadline arms one timer. Knows nothing of sockets and of the work of a turn.
+
+Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
+"""
+
+from libc.stdint cimport int64_t
+
+from time import monotonic_ns
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.server.endings import Endings
+
+cdef int64_t NS_PER_MS = 1000000
+
+
+cdef class Driver:
+    """Runs the turns of one node."""
+
+    def __init__(self, loop, node) -> None:
+        self.loop = loop
+        self.node = node
+        self.clock = node.clock
+        self.endings = Endings(node.clock, node.log, self.wake)
+        self.after_turn = [self.endings.after_turn]
+
+    def wake(self) -> None:
+        """Run a turn at the end of this iteration of the loop."""
+        if not self.waked:
+            self.waked = True
+            self.waked_ns = monotonic_ns()
+            self.loop.call_soon(self.run_turn)
+
+    def wake_for_input(self) -> None:
+        """Run a turn for a read: at once if no other read is expected in this iteration, otherwise at its end."""
+        if not self.prompt or self.waked:
+            self.crowded = self.crowded or self.prompted
+            self.wake()
+            return
+        self.prompt, self.prompted = False, True
+        self.waked_ns = monotonic_ns()
+        try:
+            self.turn()
+        except Exception as error:              # not the fault of the connection that was read
+            self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
+
+    def after(self, seconds, callback):
+        """Call `callback` in a turn after `seconds`: where many of them are due at once, over several turns."""
+        deadline_ns = self.clock.now_ns() + round(seconds * NS_PER_S)
+        timer = self.node.timers.at(deadline_ns, callback)
+        self.arm()
+        return timer
+
+    cpdef turn_now(self):
+        """Run a turn at once, for the last output of a stopping server."""
+        self.node.turn(self.clock.now_ns())
+        for hand_over in self.after_turn:
+            hand_over()
+
+    def stop(self) -> None:
+        """Run no more turns."""
+        self.stopped = True
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def run_turn(self) -> None:
+        """Run the turn that `wake` has asked for; called by the loop."""
+        self.turn()
+
+    cdef turn(self):
+        self.waked = False
+        if self.stopped:
+            return
+        self.turn_now()
+        if self.node.has_work:
+            self.wake()
+        self.arm()
+
+    cdef arm(self):
+        """Set the timer of the loop to the next deadline of the node."""
+        cdef int64_t deadline_ns, wait_ms
+        next_ns = self.node.next_deadline_ns()
+        if next_ns is None:
+            return
+        deadline_ns = next_ns
+        if self.timer is not None:
+            if self.armed_ns <= deadline_ns:
+                return                          # a turn too early costs less than setting timers in every turn
+            self.timer.cancel()
+        # Loop timers count in milliseconds: rounded up, so that the deadline has passed when the timer fires.
+        wait_ms = max(0, -(-(deadline_ns - <int64_t> self.clock.now_ns()) // NS_PER_MS))
+        self.timer = self.loop.call_later(wait_ms / 1000.0, self.timer_fired)
+        self.armed_ns = deadline_ns
+
+    def timer_fired(self) -> None:
+        """Run a turn for the deadline; called by the loop."""
+        self.timer = None
+        self.wake()

@@ -1,0 +1,184 @@
+"""Spinning: checks for input for a short time before the loop sleeps, as long as that pays off.
+
+A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes longer.
+So the loop stays awake for SPIN_NS after each turn: a callback schedules itself again until the time is over
+or a turn ran. Input during a spin earns three credits, a fruitless spin costs one, so spinning needs one success in
+four; without credit the loop sleeps at once. A spin is tried again after some short waits, and after each fruitless
+trial less often.
+
+If other programs need the core, a spin takes it from the very client that it waits for: three servers of a cluster on
+two cores that all spin answer half as many requests. The kernel preempts such spins. It also preempts one where the
+client that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a
+trial: the loop spins for some turns, sleeps at once for as many, and then goes on for a while in the faster way.
+
+A spin expects one read, whose turn need not wait for other reads of the iteration (`Driver.prompt`). If there were
+others nevertheless, they share a turn again for the next CROWDED checks.
+
+Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
+Compiled: checks and turns are what a client that waits for each answer pays for.
+"""
+
+from libc.stdint cimport int64_t
+
+from pyjs.server.driver cimport Driver
+
+import os
+import resource
+from time import monotonic_ns
+
+cpdef enum:
+    SPIN_NS = 50000             # duration of a spin
+    SHORT_NS = 150000           # in a wait shorter than this, waking up may have been the larger part
+    CREDIT_MAX = 32             # after so many fruitless spins the loop sleeps at once
+    CREDIT_PAID = 3             # earned by input during a spin
+    WAITS_MAX = 64              # maximum number of short waits before the next trial
+    CROWDED = 256               # checks
+    CORE_EVERY = 32             # spins between two checks of the core
+    PREEMPTED_MAX = 8           # as many preemptions in so many spins begin a trial
+    STAGES = 6                  # of a trial: without spins, with them, and so on
+    STAGE = 64                  # turns of a stage
+    GAP_NS = 1000000            # a longer time between two turns counts as this much: no client waited
+    REST_NS = 1000000000        # the result of a trial holds so long
+
+# Turns that take less than this share of the time of others are clearly faster: those of a trial vary by a quarter.
+cdef double CLEARLY = 0.75
+
+
+cdef class Core:
+    """Tells whether spins take the core from others: by trials, which preemptions begin.
+
+    A server with neighbours, which may be on the same machine, makes no trials but rests: its spins cost the
+    neighbours more than they cost itself.
+    """
+
+    cdef bint has_neighbours
+    cdef int spins              # since the last check
+    cdef int64_t preempted      # of the process, at the last check
+    cdef int turns              # of the stage of a trial that runs
+    cdef int stages             # left in the trial; even ones are without spins; 0: no trial runs
+    cdef int64_t with_ns        # the time of its turns with spins
+    cdef int64_t without_ns
+    cdef int64_t rests_until_ns
+    cdef int64_t trial_due_ns
+
+    def __cinit__(self, bint has_neighbours):
+        self.has_neighbours = has_neighbours
+        self.preempted = preemptions()
+
+    cdef void turned(self, int64_t gap_ns, int64_t now_ns) noexcept:
+        """Count a turn that ended now, `gap_ns` after the one before."""
+        if not self.stages:
+            return
+        if self.stages % 2:
+            self.with_ns += min(gap_ns, GAP_NS)
+        else:
+            self.without_ns += min(gap_ns, GAP_NS)
+        self.turns += 1
+        if self.turns == STAGE:
+            self.turns = 0
+            self.stages -= 1
+            if not self.stages:
+                self.decide(now_ns)
+
+    cdef void decide(self, int64_t now_ns) noexcept:
+        """Rest for a while if turns were clearly faster without spins."""
+        self.trial_due_ns = now_ns + REST_NS
+        if self.without_ns < CLEARLY * self.with_ns:
+            self.rests_until_ns = self.trial_due_ns
+
+    cdef bint is_free(self, int64_t now_ns) except -1:
+        """Return whether the loop may spin now, and count that spin."""
+        if now_ns < self.rests_until_ns or (self.stages and self.stages % 2 == 0):
+            return False
+        self.spins += 1
+        if self.spins == CORE_EVERY:
+            self.check(now_ns)
+        return True
+
+    cdef int check(self, int64_t now_ns) except -1:
+        """Begin a trial, or rest, if the kernel preempted many of the last spins and no result of a trial holds."""
+        cdef int64_t count = preemptions()
+        if count - self.preempted >= PREEMPTED_MAX and not self.stages and now_ns >= self.trial_due_ns:
+            if self.has_neighbours:
+                self.rests_until_ns = now_ns + REST_NS
+            else:
+                self.stages = STAGES
+                self.with_ns = self.without_ns = 0
+        self.preempted = count
+        self.spins = 0
+        return 0
+
+
+cdef class Spin:
+    """Keeps one loop awake for a while after each turn."""
+
+    cdef Driver driver
+    cdef object call_soon
+    cdef Core core
+    cdef public bint looking    # a check is scheduled
+    cdef public int credit
+    cdef int64_t spin_ns
+    cdef int64_t turned_ns      # when the last turn ended
+    cdef int waits              # short waits since the last trial
+    cdef int waits_needed       # short waits needed for the next trial
+    cdef int crowded            # checks until a read runs its turn at once again
+
+    def __init__(self, Driver driver not None, int64_t spin_ns=SPIN_NS) -> None:
+        self.driver = driver
+        self.call_soon = driver.loop.call_soon
+        self.core = Core(driver.node.cluster is not None)
+        self.spin_ns = spin_ns
+        self.credit = CREDIT_MAX
+        self.waits_needed = 1
+
+    def after_turn(self) -> None:
+        """Start a spin if there is credit."""
+        cdef int64_t now_ns
+        if self.looking:
+            self.credit = min(self.credit + CREDIT_PAID, CREDIT_MAX)
+            self.waits_needed = 1
+        elif self.credit == 0:
+            # until the loop woke: the time that reading and the turn took does not count
+            self.count_wait(self.driver.waked_ns - self.turned_ns)
+        now_ns = monotonic_ns()
+        self.core.turned(now_ns - self.turned_ns, now_ns)
+        self.turned_ns = now_ns
+        if self.credit > 0 and not self.looking and self.core.is_free(now_ns):
+            self.looking = True
+            self.call_soon(self.look)
+
+    cdef void count_wait(self, int64_t wait_ns) noexcept:
+        """Allow one more trial after enough short waits."""
+        if wait_ns < SHORT_NS:
+            self.waits += 1
+        if self.waits >= self.waits_needed:
+            self.waits = 0
+            self.credit = 1
+
+    def look(self) -> None:
+        """Go on spinning, or let the loop sleep; called in each iteration of the loop during a spin."""
+        cdef Driver driver = self.driver
+        driver.prompted = False
+        if monotonic_ns() - self.turned_ns < self.spin_ns:
+            if driver.crowded:
+                driver.crowded = False
+                self.crowded = CROWDED
+            self.crowded -= self.crowded > 0
+            driver.prompt = not self.crowded
+            self.call_soon(self.look)
+            return
+        self.looking = driver.prompt = False
+        self.credit -= 1
+        if self.credit == 0:
+            self.waits_needed = min(2 * self.waits_needed, WAITS_MAX)
+
+
+def preemptions() -> int:
+    """Return the number of involuntary context switches of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def pays() -> bool:
+    """Return whether this process has a second core, on which a client can run during a spin."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cpus > 1
