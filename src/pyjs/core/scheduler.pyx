@@ -14,100 +14,80 @@ within the sum of the shares.
 
 Failed work is reported and does not affect other work; its owner is added to `Turn.faulted`, for repair.
 
-Knows nothing of streams, consumers and sessions.
-"""
+Most turns under requests and replies have one connection to write to and nothing else: they take the short way.
 
-from __future__ import annotations
+Knows nothing of streams, consumers and sessions. Compiled: each request of a client that waits for its answer is a
+turn (benchmarks/: reqrep, jssync-1, get-1).
+"""
+from libc.stdint cimport int64_t
+
+from pyjs.core.sink cimport Request, Turn
 
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyjs.core.chore import Chore
-from pyjs.core.lane import Lane, Share
+from pyjs.core.lane import Lane, Shares
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyjs.base.clock import Clock
-    from pyjs.base.timers import Timers
-    from pyjs.core.faults import Faults
-    from pyjs.core.job import Job
-    from pyjs.core.sink import Request, Turn
-
-ROUNDS = 16  # repetitions of step 3 in one turn
-COPIES = 4  # batches that all mirrors and sources copy in one turn
-NS_PER_US = 1000
+cdef enum:
+    ROUNDS = 16                 # repetitions of step 3 in one turn
+    COPIES = 4                  # batches that all mirrors and sources copy in one turn
 
 
-class Shares(NamedTuple):
-    """The share of each kind of work: together 9.5 ms under full load.
-
-    Under load a quiet client's PING waits for the rest of one turn and for the next one, so the shares determine the
-    response time.
-
-    One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
-    50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50, with compression up to 1000.
-    """
-
-    timers: Share = Share(1000, 500 * NS_PER_US, 8)
-    jobs: Share = Share(256, 500 * NS_PER_US)
-    commits: Share = Share(1000, 1500 * NS_PER_US, 4)
-    requests: Share = Share(256, 1000 * NS_PER_US)
-    pumps: Share = Share(256, 2000 * NS_PER_US)
-    inboxes: Share = Share(256, 1000 * NS_PER_US)
-    chores: Share = Share(16, 1000 * NS_PER_US)
-    flushes: Share = Share(2000, 2000 * NS_PER_US, 2, few=64)
-
-
-class Scheduler:
+cdef class Scheduler:
     """Runs the turns of one node."""
+    cdef Turn _state
+    cdef object _timers, _clock, _faults, _timers_share
+    cdef object _jobs, _commits, _requests, _pumps, _inboxes, _chores, _flushes
+    cdef tuple _lanes
+    cdef readonly int64_t _turns        # number of the current full or partial turn, for the lanes
+    cdef bint _timers_left              # deadlines have passed that the last turn did not handle for lack of time
+    cdef bint _backlog                  # a lane has work that the last turn did not finish
 
-    def __init__(
-        self, state: Turn, timers: Timers, clock: Clock, faults: Faults, shares: Shares | None = None
-    ) -> None:
+    def __init__(self, Turn state not None, timers, clock, faults, shares=None) -> None:
         shares = shares or Shares()
         self._state = state
         self._timers = timers
         self._clock = clock
         self._faults = faults
         self._timers_share = shares.timers
-        self._timers_left = False  # deadlines have passed that the last turn did not handle for lack of time
-
-        def lane(share: Share, do: Callable[[Any], object], owner_of: Callable[[Any], Any], kind: str) -> Any:
-            return Lane(clock, share, do, owner_of, lambda item, error: self._failed(kind, item, error))
-
-        self._jobs: Lane[Any] = lane(shares.jobs, _finish, _nobody, "job")
-        self._commits: Lane[Any] = lane(shares.commits, methodcaller("commit"), _of_account, "commit")
-        self._requests: Lane[Request] = lane(shares.requests, self._answer, _of_request, "request")
-        self._pumps: Lane[Any] = lane(shares.pumps, methodcaller("pump"), _of_account, "delivery")
-        self._inboxes: Lane[Any] = lane(shares.inboxes, methodcaller("read_inbox"), _of_account, "retention")
-        self._chores: Lane[Chore] = lane(shares.chores, Chore.go_on, _of_chore, "chore")
-        self._flushes: Lane[Any] = lane(shares.flushes, methodcaller("flush_output"), _of_account, "flush")
+        self._jobs = self._lane(shares.jobs, finish, nobody, "job")
+        self._commits = self._lane(shares.commits, methodcaller("commit"), of_account, "commit")
+        self._requests = self._lane(shares.requests, self._answer, of_request, "request")
+        self._pumps = self._lane(shares.pumps, methodcaller("pump"), of_account, "delivery")
+        self._inboxes = self._lane(shares.inboxes, methodcaller("read_inbox"), of_account, "retention")
+        self._chores = self._lane(shares.chores, Chore.go_on, of_chore, "chore")
+        self._flushes = self._lane(shares.flushes, methodcaller("flush_output"), of_account, "flush")
         self._lanes = (
             self._jobs, self._commits, self._requests, self._pumps, self._inboxes, self._chores, self._flushes
-        )  # fmt: skip
-        self._turns = 0  # number of the current full or partial turn, for the lanes
-        self._backlog = False  # a lane has work that the last turn did not finish
+        )
+
+    def _lane(self, share, do, owner_of, kind):
+        return Lane(self._clock, share, do, owner_of, lambda item, error: self._failed(kind, item, error))
 
     @property
     def has_work(self) -> bool:
         """Whether the last turn left work for the next one."""
         return self._backlog or self._timers_left or not self._state.idle
 
-    def turn(self, now_ns: int) -> None:
+    def turn(self, int64_t now_ns) -> None:
         """Run one turn."""
-        state = self._state
+        cdef Turn state = self._state
+        cdef int rounds = ROUNDS
         state.begin(now_ns, COPIES)
         state.begin_input()
         self._turns += 1
         if self._timers.is_due(now_ns):
             self._fire_timers(now_ns)
+        if self._is_short():
+            self._flush_one()
+            return
         if state.finished or self._jobs.waiting.count:
             self._jobs.run(state.take("finished"), self._turns)
         while (session := state.next_input()) is not None:
             self._resume(session)
-        for _ in range(ROUNDS):
-            self._exchange(with_requests=True)
+        while rounds:
+            rounds -= 1
+            self._exchange(True)
             if not (state.streams or state.requests or state.consumers):
                 break
         if state.chores or self._chores.waiting.count:
@@ -115,26 +95,47 @@ class Scheduler:
         self._flush()
         self._backlog = self._is_behind()
 
-    def relieve(self, now_ns: int) -> None:
+    def relieve(self, int64_t now_ns) -> None:
         """Run a partial turn in the middle of a read: commits, deliveries and output, but no requests."""
-        state = self._state
+        cdef Turn state = self._state
         state.begin(now_ns, COPIES)
         self._turns += 1
-        self._exchange(with_requests=False)
+        self._exchange(False)
         if state.streams:
             self._commits.run(state.take("streams"), self._turns)
         self._flush()
         self._backlog = self._is_behind()
 
-    def _is_behind(self) -> bool:
-        for lane in self._lanes:  # noqa: SIM110  a generator costs half a microsecond in each turn
+    cdef bint _is_short(self):
+        """Return whether at most one connection has output, and nothing else has work."""
+        cdef Turn state = self._state
+        return not (
+            self._backlog or len(state.sessions) > 1 or state.streams or state.requests or state.consumers
+            or state.inboxes or state.chores or state.finished or state.inputs
+        )
+
+    cdef int _flush_one(self) except -1:
+        """Do step 5 for at most one connection; the lanes are empty."""
+        if not self._state.sessions:
+            return 0
+        session = self._state.sessions.pop()
+        try:
+            if session.flush_output():
+                self._flushes.waiting.put_back(of_account(session), session)
+                self._state.unflushed, self._backlog = 1, True
+        except Exception as error:
+            self._failed("flush", session, error)
+        return 0
+
+    cdef bint _is_behind(self) except -1:
+        for lane in self._lanes:
             if lane.waiting.count:
                 return True
         return False
 
-    def _exchange(self, with_requests: bool) -> None:
+    cdef int _exchange(self, bint with_requests) except -1:
         """Run step 3 once: commits, requests, deliveries, retention."""
-        state = self._state
+        cdef Turn state = self._state
         if state.streams or self._commits.waiting.count:
             self._commits.run(state.take("streams"), self._turns)
         if with_requests and (state.requests or self._requests.waiting.count):
@@ -143,75 +144,86 @@ class Scheduler:
             self._pumps.run(state.take("consumers"), self._turns)
         if state.inboxes or self._inboxes.waiting.count:
             self._inboxes.run(state.take("inboxes"), self._turns)
+        return 0
 
-    def _flush(self) -> None:
+    cdef int _flush(self) except -1:
         if self._state.sessions or self._flushes.waiting.count:
             self._flushes.run(self._state.take("sessions"), self._turns)
             self._state.unflushed = self._flushes.waiting.count
+        return 0
 
-    def _fire_timers(self, now_ns: int) -> None:
+    cdef int _fire_timers(self, int64_t now_ns) except -1:
         """Call the callbacks of passed deadlines, earliest first, within the share."""
-        timers, share, done = self._timers, self._timers_share, 0
-        deadline_ns = 0
+        cdef int64_t deadline_ns = 0, time_ns
+        cdef int done = 0, stride = self._timers_share.stride, items = self._timers_share.items
+        timers = self._timers
         self._timers_left = False
         while (timer := timers.due(now_ns)) is not None:
-            if done % share.stride == 0:
+            if done % stride == 0:
                 time_ns = self._clock.now_ns()
-                deadline_ns = deadline_ns or time_ns + share.ns
-                if time_ns >= deadline_ns or done >= share.items:
+                deadline_ns = deadline_ns or time_ns + <int64_t> self._timers_share.ns
+                if time_ns >= deadline_ns or done >= items:
                     self._timers_left = True
-                    return
+                    return 0
             done += 1
             owner = timer.owner
             try:
                 timers.pop()()
             except Exception as error:
                 self._report("timer", owner, error)
+        return 0
 
-    def _resume(self, session: Any) -> None:
+    cdef int _resume(self, session) except -1:
         """Parse input of a session that was left from earlier turns."""
         try:
             session.resume_input()
         except Exception as error:
             self._report("input", session, error)
+        return 0
 
-    def _answer(self, request: Request) -> None:
+    def _answer(self, Request request) -> None:
         """Answer a request; if that takes steps, do the first one and queue the others as a chore."""
         steps = request.handler(request)
         if steps is not None:
-            chore = Chore(steps, _of_request(request))
+            chore = Chore(steps, of_request(request))
             if chore.go_on():
                 self._state.chores.append(chore)
 
-    def _failed(self, kind: str, item: Any, error: Exception) -> None:
+    cdef int _failed(self, str kind, item, error) except -1:
         if kind == "job":
             item = item[0]
         elif kind == "request":
             item = getattr(item.handler, "__self__", item.subject)
-        self._report(kind, item, error)
+        return self._report(kind, item, error)
 
-    def _report(self, kind: str, item: Any, error: Exception) -> None:
+    cdef int _report(self, str kind, item, error) except -1:
         self._faults.report(kind, f"a {kind} of {item}", error, self._state.now)
         self._state.faulted.append((item, error))
+        return 0
 
 
-def _finish(item: tuple[Job, Exception | None]) -> None:
+def finish(item) -> None:
+    """End a job: a pair of it and its failure, or None."""
     item[0].finish(item[1])
 
 
-def _nobody(item: object) -> tuple[None, None]:
+def nobody(item) -> tuple:
+    """Return the owner of work of the server."""
     return None, None
 
 
-def _of_account(item: Any) -> tuple[object, None]:
+def of_account(item) -> tuple:
+    """Return the account that owns a stream, a consumer or a session."""
     return item.account, None
 
 
-def _of_request(request: Request) -> tuple[object, object]:
+def of_request(Request request) -> tuple:
+    """Return the owner of a request: an account and one of its sessions."""
     session = request.session
     return getattr(session, "account", None), session
 
 
-def _of_chore(chore: Chore) -> tuple[object, object]:
+def of_chore(chore) -> tuple:
+    """Return the owner of a chore."""
     account, connection = chore.owner
     return account, connection

@@ -320,7 +320,7 @@ async def test_a_step_of_the_end_that_fails_is_logged_and_keeps_nothing_running(
     elif step == "node":
         monkeypatch.setattr(server.node, "stop", broken)
     elif step == "turn":
-        monkeypatch.setattr(server.driver, "turn_now", broken)
+        server.driver.after_turn.append(broken)
     else:
         Path(ports_path(str(tmp_path))).unlink()
         Path(ports_path(str(tmp_path))).mkdir()

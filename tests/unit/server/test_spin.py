@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjs.server import spin
-from pyjs.server.spin import CREDIT_MAX, CREDIT_PAID, CROWDED, SHORT_NS, SPIN_NS, WAITS_MAX, Spin
+from pyjs.server.spin import CREDIT_MAX, CREDIT_PAID, SHORT_NS, SPIN_NS, WAITS_MAX, Spin
 
 
 class Time:
@@ -34,7 +34,6 @@ class Turns:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.waked_ns = 0
-        self.prompt = self.prompted = self.crowded = False
 
 
 def new_spin() -> tuple[Spin, Any]:
@@ -130,33 +129,6 @@ async def test_a_client_that_turns_quick_is_served_by_spins_again(time: Time) ->
 
     assert spinning._looking
     assert spinning._credit > CREDIT_PAID
-
-
-async def test_a_read_during_a_spin_need_not_wait_for_others(time: Time) -> None:
-    spinning, turns = new_spin()
-
-    spinning.after_turn()
-    assert not turns.prompt
-    await asyncio.sleep(0)
-    assert turns.prompt
-    await look_in_vain(spinning, time)
-
-    assert not turns.prompt
-
-
-async def test_reads_of_one_iteration_share_a_turn_again_for_a_while(time: Time) -> None:
-    spinning, turns = new_spin()
-    spinning.after_turn()
-    await asyncio.sleep(0)
-
-    turns.prompt, turns.prompted, turns.crowded = False, True, True
-    for _ in range(CROWDED - 1):
-        await asyncio.sleep(0)
-        assert not turns.prompt
-        assert not turns.prompted
-    await asyncio.sleep(0)
-
-    assert turns.prompt
 
 
 @pytest.mark.parametrize(("cpus", "paid"), [({0}, False), ({0, 1}, True)])
