@@ -98,7 +98,7 @@ sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9
 sim-raft: dev ## ten thousand seeds of the bare consensus engine: networks, disks, crashes (SEEDS=0-9999, ARGS='--mutant "forgets its vote"')
 	$(PY) -m raft.tests.sim --seeds $(or $(SEEDS),0-9999) $(ARGS)
 
-asan: dev ## unit tests and border fuzz of a copy compiled with AddressSanitizer and UBSan, in build/asan
+asan: dev ## unit tests, fuzzers and some conformance tests of a copy compiled with AddressSanitizer and UBSan, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
 
 siege: dev ## strangers at every door for minutes, under reloads and in lame duck mode (SECONDS=600)

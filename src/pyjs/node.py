@@ -1,9 +1,9 @@
 """The node: accounts, sessions and JetStream, run turn by turn. Bytes and time in, bytes out.
 
 All work is either ingest (a session handles a read: parse, route, bounded appends) or part of a turn. A turn has one
-order of effects (core/scheduler.pyx): stores commit, then their PubAcks are sent; API requests run; consumers
-deliver; chores do a step; every connection with output writes once. Each kind of work has a share of the turn; the
-rest waits for the next turn.
+order of effects (core/scheduler.pyx): stores commit, then their PubAcks are sent; API requests run; consumers deliver;
+chores do a step; every connection with output writes once. Each kind of work has a share of the turn; the rest waits
+for the next turn.
 
 Long because each part of a server is created, changed by a reload, and ended here.
 
@@ -42,7 +42,7 @@ from pyjs.wire.nkeys import USER as NKEY_USER
 from pyjs.wire.nkeys import public_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyjs.base.disk import Disk
     from pyjs.cluster.cluster import Cluster
@@ -458,10 +458,16 @@ class Node(Host):
 
     def turn(self, now_ns: int) -> None:
         """Run one turn."""
-        if not self._in_turn:
-            if now_ns >= self._skew_due_ns:
-                self._read_wall_clock(now_ns)
-            self._run(self._scheduler.turn, now_ns)
+        if self._in_turn:
+            return
+        if now_ns >= self._skew_due_ns:
+            self._read_wall_clock(now_ns)
+        self._in_turn = True
+        try:
+            self._scheduler.turn(now_ns)
+            self._end_turn(now_ns)
+        finally:
+            self._in_turn = False
 
     def _read_wall_clock(self, now_ns: int) -> None:
         """Read the skew of the clock; after a step of the wall clock, reset everything that waits for a wall time."""
@@ -480,28 +486,26 @@ class Node(Host):
 
     def relieve(self, now_ns: int) -> None:
         """Run a partial turn during a long read, to write output."""
-        if not self._in_turn:
-            self._run(self._scheduler.relieve, now_ns)
-
-    def _run(self, part: Callable[[int], None], now_ns: int) -> None:
+        if self._in_turn:
+            return
         self._in_turn = True
         try:
-            part(now_ns)
-            if self.turn_state.expired:
-                consumers = self.turn_state.take("expired")
-                if self.jetstream is not None:
-                    self.jetstream.expire(consumers)
-            if self.turn_state.faulted:
-                self._mend()
-            self._trim_routes(now_ns)
+            self._scheduler.relieve(now_ns)
+            self._end_turn(now_ns)
         finally:
             self._in_turn = False
 
-    def _trim_routes(self, now_ns: int) -> None:
-        """Free unused routes, and set the timer for the next check."""
-        self.routes.trim(now_ns)
-        due_ns = self.routes.next_trim_ns
-        if due_ns and self._routes_timer is None:
+    def _end_turn(self, now_ns: int) -> None:
+        """Do what a turn leaves to the node; free unused routes, and set the timer for the next check of them."""
+        state, routes = self.turn_state, self.routes
+        if state.expired:
+            consumers = state.take("expired")
+            if self.jetstream is not None:
+                self.jetstream.expire(consumers)
+        if state.faulted:
+            self._mend()
+        routes.trim(now_ns)
+        if self._routes_timer is None and (due_ns := routes.next_trim_ns):
             self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)
 
     def _routes_due(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,31 @@ def pending_request(scene: Scene) -> Any:
     return done, scene.b.seen()
 
 
+def answer(client: AccountClient) -> None:
+    """Answer requests, up to one that says "end"."""
+    payload = ""
+    while payload != "end":
+        _, reply, _, payload = client.next()
+        client.send(b"PUB %b 2\r\nok\r\n" % reply)
+
+
+def requests_meanwhile(scene: Scene) -> Any:
+    """Requests go on while the accounts are changed: each is answered once."""
+    answering = threading.Thread(target=answer, args=(scene.a,))
+    answering.start()
+    wanted, done = 0, []
+    for subject in ("s.x", "s.y", "s.z", "s.from"):
+        for _ in range(50):
+            scene.b.send(b"PUB help _INBOX.b.%d 2\r\nhi\r\n" % wanted)
+            wanted += 1
+        done.append(scene.change('"from": ', f'"{subject}": "s.other", "from": '))
+    scene.b.send(b"PUB help _INBOX.b.%d 3\r\nend\r\n" % wanted)
+    answering.join(60)
+    scene.a.fence()
+    numbers = [int(number) for number in re.findall(r"^MSG _INBOX\.b\.(\d+) ", scene.b.seen(), re.MULTILINE)]
+    return done, numbers == list(range(wanted + 1))
+
+
 @pytest.mark.parametrize(
     "scene",
     [
@@ -116,6 +143,7 @@ def pending_request(scene: Scene) -> Any:
         changed_mapping,
         withdrawn_export,
         pending_request,
+        requests_meanwhile,
     ],
     ids=lambda scene: scene.__name__,
 )

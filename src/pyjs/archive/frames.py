@@ -50,7 +50,7 @@ class FrameWriter:
         self._held = bytearray()
         self._began = False
 
-    def add(self, data: bytes) -> bytes:
+    def add(self, data: bytes | bytearray) -> bytes:
         """Return the frames that `data` fills."""
         self._held += data
         return self._frames(len(self._held) // BLOCK_SIZE * BLOCK_SIZE)

@@ -4,7 +4,7 @@ A block is its decoded size as a varint, then elements: literals, and copies of 
 the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with offset 0).
 Every read and every copy is checked against both buffers. cramjam compresses: Snappy blocks are S2 blocks.
 
-Compiled: a restore decodes every byte of an archive (benchmarks/archives.py).
+Compiled: backup and restore read every byte of an archive here (benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -13,7 +13,47 @@ from libc.string cimport memcpy
 
 from pyjs.base.borrow cimport borrowed
 
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GNUC__)
+    static int pyjs_counts_crc(void) {
+        __builtin_cpu_init();
+        return __builtin_cpu_supports("sse4.2") != 0;
+    }
+    __attribute__((target("sse4.2")))
+    static uint32_t pyjs_crc(uint32_t crc, const uint8_t *p, size_t n) {
+        uint64_t wide = crc, eight;
+        for (; n >= 8; n -= 8, p += 8) {
+            memcpy(&eight, p, 8);
+            wide = __builtin_ia32_crc32di(wide, eight);
+        }
+        for (crc = (uint32_t)wide; n; n--)
+            crc = __builtin_ia32_crc32qi(crc, *p++);
+        return crc;
+    }
+    #elif defined(__ARM_FEATURE_CRC32)
+    #include <arm_acle.h>
+    static int pyjs_counts_crc(void) { return 1; }
+    static uint32_t pyjs_crc(uint32_t crc, const uint8_t *p, size_t n) {
+        uint64_t eight;
+        for (; n >= 8; n -= 8, p += 8) {
+            memcpy(&eight, p, 8);
+            crc = __crc32cd(crc, eight);
+        }
+        for (; n; n--)
+            crc = __crc32cb(crc, *p++);
+        return crc;
+    }
+    #else
+    static int pyjs_counts_crc(void) { return 0; }
+    static uint32_t pyjs_crc(uint32_t crc, const uint8_t *p, size_t n) { return 0; }
+    #endif
+    """
+    bint processor_has_crc "pyjs_counts_crc"() noexcept nogil
+    uint32_t processor_crc "pyjs_crc"(uint32_t crc, const uint8_t* p, size_t n) noexcept nogil
+
 cdef uint32_t[256] CRC_TABLE
+cdef bint HAS_CRC = processor_has_crc()
 
 
 cdef void fill_table() noexcept:
@@ -30,16 +70,23 @@ cdef void fill_table() noexcept:
 fill_table()
 
 
-def masked_crc(data not None) -> int:
-    """Return the CRC-32C of `data`, masked as stored in frames."""
+cdef uint32_t table_crc(uint32_t crc, const uint8_t* p, size_t n) noexcept nogil:
+    cdef size_t i
+    for i in range(n):
+        crc = CRC_TABLE[(crc ^ p[i]) & 0xFF] ^ (crc >> 8)
+    return crc
+
+
+def masked_crc(data not None, bint by_table=False) -> int:
+    """Return the CRC-32C of `data`, masked as stored in frames; `by_table` is for processors without CRC."""
     cdef uint32_t crc = 0xFFFFFFFFu
-    cdef size_t i, n = 0
+    cdef size_t n = 0
     cdef const uint8_t* p = <const uint8_t*> borrowed(data, &n)
-    with nogil:
-        for i in range(n):
-            crc = CRC_TABLE[(crc ^ p[i]) & 0xFF] ^ (crc >> 8)
-        crc = ~crc
-        crc = ((crc >> 15) | (crc << 17)) + 0xA282EAD8u
+    if HAS_CRC and not by_table:
+        crc = ~processor_crc(crc, p, n)
+    else:
+        crc = ~table_crc(crc, p, n)
+    crc = ((crc >> 15) | (crc << 17)) + 0xA282EAD8u
     return crc
 
 

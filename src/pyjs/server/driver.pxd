@@ -8,13 +8,12 @@ cdef class Driver:
     cdef readonly object endings        # endings.Endings
     cdef public list after_turn         # called after each turn, to hand work to threads
     cdef public int64_t waked_ns        # time of the first `wake` before the last turn
-    cdef public bint prompt             # the next read of this iteration runs its turn at once
-    cdef public bint prompted           # a read of this iteration has done so
-    cdef public bint crowded            # another read came after that one
     cdef object clock
     cdef object timer                   # asyncio.TimerHandle; None: not set
     cdef int64_t armed_ns               # deadline of `timer`
     cdef bint waked                     # a turn is scheduled
+    cdef bint has_read                  # for a read
+    cdef int lone                       # reads without company since a turn was shared, from -CROWDED on
     cdef bint stopped
 
     cpdef turn_now(self)

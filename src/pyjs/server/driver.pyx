@@ -1,18 +1,24 @@
 """The turns of the node on the event loop: one per iteration.
 
-Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. While the loop spins, one
-client waits for its answer: the first read of an iteration then runs its turn at once, which saves a pass through the
-loop (see spin.pyx). The node's next deadline arms one timer. Knows nothing of sockets and of the work of a turn.
+Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. Where one client after the
+other waits for an answer, iterations have one read each: its turn then runs at once, which saves a pass through the
+loop. Every SAMPLE-th of those reads waits for the end of its iteration all the same. If another one came meanwhile,
+all reads do, for a while.
 
+The node's next deadline arms one timer. Knows nothing of sockets and of the work of a turn.
 Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
 """
-
 from libc.stdint cimport int64_t
 
 from time import monotonic_ns
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.server.endings import Endings
+
+cdef enum:
+    LONE_MIN = 8                # reads without company before a turn runs at once
+    SAMPLE = 8
+    CROWDED = 256               # reads that wait after company was seen
 
 cdef int64_t NS_PER_MS = 1000000
 
@@ -36,11 +42,17 @@ cdef class Driver:
 
     def wake_for_input(self) -> None:
         """Run a turn for a read: at once if no other read is expected in this iteration, otherwise at its end."""
-        if not self.prompt or self.waked:
-            self.crowded = self.crowded or self.prompted
+        if self.waked:
+            if self.has_read:
+                self.lone = -CROWDED
+            self.has_read = True
+            return
+        self.lone += 1
+        if self.lone < LONE_MIN or self.lone == LONE_MIN + SAMPLE:
+            self.lone = min(self.lone, <int> LONE_MIN)
+            self.has_read = True
             self.wake()
             return
-        self.prompt, self.prompted = False, True
         self.waked_ns = monotonic_ns()
         try:
             self.turn()
@@ -71,7 +83,7 @@ cdef class Driver:
         self.turn()
 
     cdef turn(self):
-        self.waked = False
+        self.waked = self.has_read = False
         if self.stopped:
             return
         self.turn_now()

@@ -11,9 +11,6 @@ two cores that all spin answer half as many requests. The kernel preempts such s
 client that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a
 trial: the loop spins for some turns, sleeps at once for as many, and then goes on for a while in the faster way.
 
-A spin expects one read, whose turn need not wait for other reads of the iteration (`Driver.prompt`). If there were
-others nevertheless, they share a turn again for the next CROWDED checks.
-
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
 Compiled: checks and turns are what a client that waits for each answer pays for.
 """
@@ -32,7 +29,6 @@ cpdef enum:
     CREDIT_MAX = 32             # after so many fruitless spins the loop sleeps at once
     CREDIT_PAID = 3             # earned by input during a spin
     WAITS_MAX = 64              # maximum number of short waits before the next trial
-    CROWDED = 256               # checks
     CORE_EVERY = 32             # spins between two checks of the core
     PREEMPTED_MAX = 8           # as many preemptions in so many spins begin a trial
     STAGES = 6                  # of a trial: without spins, with them, and so on
@@ -121,7 +117,6 @@ cdef class Spin:
     cdef int64_t turned_ns      # when the last turn ended
     cdef int waits              # short waits since the last trial
     cdef int waits_needed       # short waits needed for the next trial
-    cdef int crowded            # checks until a read runs its turn at once again
 
     def __init__(self, Driver driver not None, int64_t spin_ns=SPIN_NS) -> None:
         self.driver = driver
@@ -157,17 +152,10 @@ cdef class Spin:
 
     def look(self) -> None:
         """Go on spinning, or let the loop sleep; called in each iteration of the loop during a spin."""
-        cdef Driver driver = self.driver
-        driver.prompted = False
         if monotonic_ns() - self.turned_ns < self.spin_ns:
-            if driver.crowded:
-                driver.crowded = False
-                self.crowded = CROWDED
-            self.crowded -= self.crowded > 0
-            driver.prompt = not self.crowded
             self.call_soon(self.look)
             return
-        self.looking = driver.prompt = False
+        self.looking = False
         self.credit -= 1
         if self.credit == 0:
             self.waits_needed = min(2 * self.waits_needed, WAITS_MAX)

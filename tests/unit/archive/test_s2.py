@@ -21,6 +21,13 @@ def test_the_checksum_is_that_of_the_framing_format() -> None:
     assert masked_crc(b"123456789") == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+def test_the_checksum_is_the_same_without_the_instruction() -> None:
+    rng = random.Random(5)
+    for size in range(40):
+        data = rng.randbytes(size)
+        assert masked_crc(data) == masked_crc(data, by_table=True)
+
+
 @pytest.mark.parametrize(
     ("block", "data"),
     [

@@ -239,6 +239,32 @@ def test_in_the_middle_of_a_read_only_messages_are_moved() -> None:
     assert fixture.scheduler.has_work
 
 
+def test_a_lone_connection_that_has_more_to_write_goes_on_in_the_next_turn() -> None:
+    # given
+    fixture = TurnFixture()
+    writer = fixture.worker("c")
+    left = [True, False]
+    writer.flush_output = lambda: left.pop(0)
+    fixture.state.sessions.append(writer)
+    # when
+    fixture.turn()
+    # then
+    assert (fixture.state.unflushed, fixture.scheduler.has_work) == (1, True)
+    fixture.turn()
+    assert (left, fixture.state.unflushed, fixture.scheduler.has_work) == ([], 0, False)
+
+
+def test_a_lone_connection_that_cannot_write_is_reported() -> None:
+    fixture = TurnFixture()
+    bad = fixture.worker("c", bad=True)
+    fixture.state.sessions.append(bad)
+
+    fixture.turn()
+
+    assert [owner for owner, _ in fixture.state.faulted] == [bad]
+    assert fixture.faults.counts == {"flush": 1}
+
+
 def test_deadlines_that_passed_in_great_number_leave_time_for_others() -> None:
     fixture = TurnFixture(Shares(timers=Share(10, 1 << 40, 8)))
     for _ in range(20):

@@ -113,43 +113,75 @@ async def test_a_stopped_driver_takes_no_turn() -> None:
     assert node.turns == 1
 
 
-async def test_the_expected_read_has_its_turn_at_once_and_further_ones_share_the_next() -> None:
+async def lone_reads(driver: Driver, count: int) -> None:
+    """Read so often, each time in an iteration of its own."""
+    for _ in range(count):
+        driver.wake_for_input()
+        await asyncio.sleep(0)
+
+
+async def test_a_read_has_its_turn_at_once_when_the_ones_before_had_no_company() -> None:
     node, driver = made()
-    driver.prompt = True
 
     driver.wake_for_input()
-    assert (node.turns, driver.crowded) == (1, False)
-    driver.wake_for_input()
-    driver.wake_for_input()
-    assert (node.turns, driver.crowded) == (1, True)
+    assert node.turns == 0
     await asyncio.sleep(0)
+    await lone_reads(driver, 10)
+    assert node.turns == 11
+    driver.wake_for_input()
+    driver.wake_for_input()
 
-    assert node.turns == 2
+    assert node.turns == 13
+
+
+async def test_a_read_of_some_waits_and_if_another_one_comes_all_reads_share_turns_for_a_while() -> None:
+    node, driver = made()
+    await lone_reads(driver, 20)
+
+    before = node.turns
+    for _ in range(20):
+        driver.wake_for_input()
+    assert node.turns < before + 10
+    await asyncio.sleep(0)
+    before = node.turns
+    for _ in range(100):
+        driver.wake_for_input()
+        driver.wake_for_input()
+        await asyncio.sleep(0)
+    assert node.turns == before + 100
+    await lone_reads(driver, 300)
+    before = node.turns
+    driver.wake_for_input()
+
+    assert node.turns == before + 1
 
 
 async def test_a_read_waits_for_a_turn_that_is_scheduled_already() -> None:
     node, driver = made()
-    driver.prompt = True
+    await lone_reads(driver, 10)
+    before = node.turns
 
     driver.wake()
     driver.wake_for_input()
-    assert node.turns == 0
+    assert node.turns == before
     await asyncio.sleep(0)
+    driver.wake_for_input()
 
-    assert node.turns == 1
+    assert node.turns == before + 2
 
 
 async def test_a_turn_that_fails_does_not_fail_the_read_before_it() -> None:
     node, driver = made()
+    await lone_reads(driver, 10)
+    before = node.turns
     loop, reported = asyncio.get_running_loop(), []
     loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
     failure = RuntimeError("a turn")
     driver.after_turn.append(lambda: _raise(failure))
-    driver.prompt = True
 
     driver.wake_for_input()
 
-    assert node.turns == 1
+    assert node.turns == before + 1
     assert reported == [failure]
 
 

@@ -16,7 +16,6 @@ from pyjs.server.spin import (
     CORE_EVERY,
     CREDIT_MAX,
     CREDIT_PAID,
-    CROWDED,
     PREEMPTED_MAX,
     REST_NS,
     SHORT_NS,
@@ -141,33 +140,6 @@ async def test_a_client_that_turns_quick_is_served_by_spins_again(time: Time) ->
 
     assert spinning.looking
     assert spinning.credit > CREDIT_PAID
-
-
-async def test_a_read_during_a_spin_need_not_wait_for_others(time: Time) -> None:
-    spinning, turns = new_spin()
-
-    spinning.after_turn()
-    assert not turns.prompt
-    await asyncio.sleep(0)
-    assert turns.prompt
-    await look_in_vain(spinning, time)
-
-    assert not turns.prompt
-
-
-async def test_reads_of_one_iteration_share_a_turn_again_for_a_while(time: Time) -> None:
-    spinning, turns = new_spin()
-    spinning.after_turn()
-    await asyncio.sleep(0)
-
-    turns.prompt, turns.prompted, turns.crowded = False, True, True
-    for _ in range(CROWDED - 1):
-        await asyncio.sleep(0)
-        assert not turns.prompt
-        assert not turns.prompted
-    await asyncio.sleep(0)
-
-    assert turns.prompt
 
 
 class Kernel:

@@ -20,7 +20,7 @@ from pyjs.config.values import Value
 SCHEMES = ("nats", "nats-route", "tls")
 URL_EXAMPLE = "write nats://host:6222"
 PAYLOAD_MAX = 64 << 20  # bytes; a frame between servers has room for it (wire/route_frames.pxd)
-_ONE_MEANING = "each pair of servers has one connection for messages"
+_TWO_CONNECTIONS = "between two servers, small messages have one connection and large ones another"
 
 
 class BadRoute(ValueError):
@@ -139,8 +139,8 @@ CLUSTER = Table(
         ),
     ),
     (
-        Unsupported(("pool_size",), _ONE_MEANING),
-        Unsupported(("accounts",), _ONE_MEANING),
+        Unsupported(("pool_size",), _TWO_CONNECTIONS),
+        Unsupported(("accounts",), _TWO_CONNECTIONS),
         Unsupported(("compression",), "routes are not compressed"),
         Unsupported(("permissions",), "every server of the cluster may send every subject"),
         Unsupported(("connect_backoff",), "the time between two attempts grows to one second"),

@@ -15,11 +15,11 @@ from pyjs.archive.entries import (
     INT64_MAX,
     STATE_NAME,
     ArchiveEntry,
-    EntryReader,
 )
+from pyjs.archive.entry_reader import EntryReader
 from pyjs.archive.frames import BadArchive
 from pyjs.jetstream.transfer.consumer_states import read_archived
-from pyjs.jetstream.transfer.writing import COMMIT_SIZE
+from pyjs.jetstream.transfer.writing import COMMIT_SIZE, STEP_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.transfer.building import StreamBuild
 
-STEP_ENTRIES = 256  # taken in one step: half a millisecond
+ENTRY_WORK = 512  # bytes that could be appended while one entry is looked at
 ENTRY_MAX = 64 << 20  # bytes; the state of a consumer is one entry, and so is each message
 
 
@@ -57,7 +57,18 @@ class ArchiveBuilder:
         Raises:
             BadArchive, ApiError, StoreFailed: the stream cannot be built.
         """
-        for number, entry in enumerate(self._entries.add(data)):
+        self._entries.add(data)
+        work = 0  # in bytes, since the last step ended
+        while True:
+            if self._part is Part.MESSAGES:
+                work += self._messages()
+            if work >= STEP_SIZE:
+                work = 0
+                yield None
+            entry = self._entries.next()
+            if entry is None:
+                return
+            work += ENTRY_WORK
             if self._part is Part.MESSAGES:
                 self._message(entry)
             elif self._part is Part.STATE:
@@ -66,8 +77,6 @@ class ArchiveBuilder:
                 yield from self._consumer(entry)
             else:
                 raise BadArchive("the archive goes on after its end")
-            if number % STEP_ENTRIES == STEP_ENTRIES - 1:
-                yield None
 
     def finish(self) -> Generator[Step, None, Stream]:
         """Open the stream; the archive must be complete."""
@@ -104,7 +113,14 @@ class ArchiveBuilder:
         if not self._consumers_left:
             self._part = Part.MESSAGES
 
+    def _messages(self) -> int:
+        """Append messages, up to one that `_message` must look at; return their size in bytes."""
+        size = self._build.writer.add_from(self._entries, self._build.payload_max)
+        self._commit()
+        return size
+
     def _message(self, entry: ArchiveEntry) -> None:
+        """Append, skip or refuse one message."""
         writer = self._build.writer
         if not entry.seq:
             if not entry.is_end:
@@ -116,5 +132,8 @@ class ArchiveBuilder:
             writer.pass_by(entry)
         else:
             writer.add(entry)
-        if writer.uncommitted > COMMIT_SIZE:
+        self._commit()
+
+    def _commit(self) -> None:
+        if self._build.writer.uncommitted > COMMIT_SIZE:
             self._build.commit()

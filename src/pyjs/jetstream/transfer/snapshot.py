@@ -22,6 +22,7 @@ from pyjs.base.nuid import nuid
 from pyjs.jetstream import advisories
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.transfer.consumer_states import archived
+from pyjs.jetstream.transfer.messages import read_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 CHUNK_DEFAULT, CHUNK_MIN, CHUNK_MAX = 128 * 1024, 1024, 1024 * 1024
 WINDOW_DEFAULT, WINDOW_MIN, WINDOW_MAX = 8 << 20, 1024, 32 << 20
-STEP_MESSAGES = 256  # read in one step: half a millisecond
-STEP_SIZE = 256 * 1024  # bytes read in one step
+STEP_MESSAGES = 4096  # read in one step: half a millisecond
+STEP_SIZE = 256 * 1024  # bytes read and compressed in one step
 ACK_TIMEOUT_NS = 5 * NS_PER_S
 INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 
@@ -145,7 +146,7 @@ class Snapshot:
         if self._out:
             self._js.account.send(self._flow.subject, bytes(self._out))
 
-    def _archive(self) -> Iterator[bytes]:
+    def _archive(self) -> Iterator[bytes | bytearray]:
         """Yield the archive in parts; each is one step of work."""
         now_ns = self._start_ns
         consumers = [each for each in self._stream.consumers.values() if isinstance(each, Consumer)]
@@ -158,26 +159,19 @@ class Snapshot:
         yield from self._messages()
         yield encode(END.name, END.ts, END.seq, END.headers, END.payload)
 
-    def _messages(self) -> Iterator[bytes]:
+    def _messages(self) -> Iterator[bytes | bytearray]:
         store, seq = self._stream.store, self._first_seq
-        everything = store.make_filter(())
-        while seq <= self._last_seq:
+        while seq:
             if store.changing:
                 yield b""
                 continue
-            parts: list[bytes] = []
-            size = 0
-            while len(parts) < STEP_MESSAGES and size < STEP_SIZE:
-                seq = store.catalogue.next_match(seq, everything)
-                if seq == 0 or seq > self._last_seq:
-                    yield b"".join(parts)
-                    return
-                parts.append(self._message(seq))
-                size += len(parts[-1])
-                seq += 1
-            yield b"".join(parts)
+            part, seq = read_messages(store, seq, self._last_seq, STEP_MESSAGES, STEP_SIZE)
+            if seq and not part:
+                part, seq = self._message(seq), seq + 1
+            yield part
 
     def _message(self, seq: int) -> bytes:
+        """Return the entry of one message. Raises Ended if it cannot be read."""
         try:
             message = self._stream.store.get(seq)
         except NotNow as error:

@@ -23,6 +23,7 @@ from pyjs.jetstream.rules import consumer as consumer_rules
 from pyjs.jetstream.rules.consumer import ConsumerLimits
 from pyjs.jetstream.stream.message_ttl import NEVER, parse_ttl_ns
 from pyjs.jetstream.transfer.consumer_states import stored_state
+from pyjs.jetstream.transfer.messages import append_messages
 from pyjs.store.memory import MemStore
 from pyjs.store.store import StreamStore
 from pyjs.subjects.tokens import is_valid_subject, subject_has_wildcard
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from pyjs.archive.blocks import BlockRecord
     from pyjs.archive.entries import ArchiveEntry
+    from pyjs.archive.entry_reader import EntryReader
     from pyjs.core.chore import Step
     from pyjs.jetstream.files.metadata import MetadataWriter
     from pyjs.jetstream.manage.persist import AccountFiles
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 SUBJECT_MAX = 4096  # bytes; the maximum size of a control line
 COMMIT_SIZE = 256 * 1024  # bytes of messages between two commits
+STEP_SIZE = 128 * 1024  # bytes of messages appended in one step
 DROP_STEP = 4096  # messages removed in one step
 
 
@@ -112,6 +115,15 @@ class StreamWriter:
         if store.store(message.name, message.headers, message.payload, message.ts) != seq:
             raise StoreFailed(self.config.name, f"message {seq} was refused") from store.error
         self.uncommitted += len(message.payload) + len(message.headers)
+
+    def add_from(self, entries: EntryReader, payload_max: int) -> int:
+        """Append many messages, up to one that the caller must look at; return their size in bytes."""
+        limit = self.config.max_msg_size
+        message_max = min(limit, payload_max) if limit >= 0 else payload_max
+        has_ttls = self.config.allow_msg_ttl
+        size = append_messages(self.store, entries, message_max, has_ttls, SUBJECT_MAX, STEP_SIZE)
+        self.uncommitted += size
+        return size
 
     def pass_by(self, message: Message) -> None:
         """Skip the sequence of a message without storing it. Raises BadArchive, StoreFailed: as `add`."""
