@@ -21,6 +21,7 @@ FOUND = {
     618: "the store directory of a killed process was not synced by the next one",
     852: "a consumer whose next sequence was ahead of the stream skipped what came there",
     1406: "deliveries that nobody received come again after their time",
+    1937: "a batch lost a message where a page had been written back before its next write",
     1994: "the directory of an account, made by a process that was killed, was not synced",
     5536: "what an earlier write of a failed turn kept was not synced while the disk was full",
 }

@@ -191,9 +191,11 @@ cdef class SegmentScan:
         cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
         cdef int taken, found = 0
+        cdef bint has_hole
         self.effort = self.size * EFFORT_PART
         while at < self.size and not self.c.sealed:
             next_at = self.end_of_part(at)
+            has_hole = next_at != 0
             if next_at == 0 and self.accept(at):
                 if self.take(at, self.p + at) != 0:
                     return -1
@@ -216,7 +218,7 @@ cdef class SegmentScan:
             if next_at == 0:
                 self.judge_end(at, used)
                 break
-            if self.is_hole(at, next_at):
+            if has_hole or self.is_hole(at, next_at):
                 if self.batch_at:
                     found = 1
                     self.note_part(next_at)
@@ -250,8 +252,15 @@ cdef class SegmentScan:
             return self.parts.get(at, 0)
 
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
-        """Whether a sector between two records is all zeros."""
+        """Whether a sector between two records is all zeros, or everything from `at` to the end of its page.
+
+        A page that was written back before the last write to it ends in zeros at the end of a record; the next page
+        may have that write.
+        """
         cdef size_t first = (at + self.shift + SECTOR_SIZE - 1) // SECTOR_SIZE * SECTOR_SIZE - self.shift
+        cdef size_t page_end = ((at + self.shift) // PAGE_SIZE + 1) * PAGE_SIZE - self.shift
+        if page_end < end and self.p[at] == 0 and memcmp(self.p + at, self.p + at + 1, page_end - at - 1) == 0:
+            return True
         while first + SECTOR_SIZE <= end:
             if self.p[first] == 0 and memcmp(self.p + first, self.p + first + 1, SECTOR_SIZE - 1) == 0:
                 return True

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.node import options_with_store
+from tests.unit.store.segment_files import MSG, records
 
 from pyjs.store.segment.scan import scan_segment
 from pyjs.testing import RawClient, VirtualNode
@@ -18,6 +19,7 @@ from pyjs.testing import RawClient, VirtualNode
 BATCH = 6
 EVERY = 23  # a byte of so many is flipped for a whole start
 SECTOR = 512
+PAGE = 4096
 SEGMENT = Path("$G/streams/S/msgs/00000001.seg")
 
 
@@ -131,6 +133,26 @@ def test_of_a_batch_with_a_hole_nothing_counts(tmp_path: Path) -> None:
             # then
             assert found.messages in sums, f"sectors {low}..{high}: {found.messages}, {found.problems}"
             assert found.problems or found.messages == 71
+
+
+def test_of_a_batch_with_a_page_that_ends_before_a_later_write_nothing_counts(tmp_path: Path) -> None:
+    # given a batch written with several calls: a page of the file has the first of them, the next one a later call
+    store = killed_store(tmp_path / "store", (b"a", b"b", b"c"), b"s.last", (40, 60, 50))
+    whole = (store / SEGMENT).read_bytes()
+    sums = {a + b + c + 2 for a in (0, 40) for b in (0, 60) for c in (0, 50)}
+    starts = [at for at, kind, record in records(whole) if kind == MSG and b"Nats-Batch-Id" in record]
+    cut = 0
+    for at in starts:
+        end = (at // PAGE + 1) * PAGE
+        if end > starts[-1] or end - at > SECTOR:
+            continue
+        cut += 1
+        # when
+        found = scan_segment(whole[:at] + bytes(end - at) + whole[end:])
+        # then
+        assert found.messages in sums - {max(sums)}, f"{at}..{end}: {found.messages}, {found.problems}"
+        assert found.problems
+    assert cut > 5
 
 
 def test_a_flipped_byte_beside_zeros_costs_no_batch_that_follows(tmp_path: Path) -> None:
