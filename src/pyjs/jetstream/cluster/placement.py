@@ -1,0 +1,197 @@
+"""Which servers hold a stream: a function of the servers, the configuration and the load.
+
+A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`), has
+room for `max_bytes`, and is below `max_ha_assets`; with a `unique_tag` two replicas never share a tag of that prefix.
+Of those that fit, the least loaded come first: by replicated streams if the stream is one of them, then by free
+bytes, then by streams, then by number, so that equal facts give equal answers (nats-server draws lots among equals).
+
+Source: rules and texts of nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.stream import MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.cluster.servers import Server
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.errcodes import ApiError
+
+NOT = "!"  # before a tag that a server must not have
+NO_STREAMS = "!jetstream"  # the tag of a server that gets no streams
+UNLIMITED = 1 << 63  # free bytes where there is no limit
+
+
+@dataclass(slots=True)
+class Load:
+    """What is on a server already."""
+
+    memory: int = 0  # bytes used or reserved, whichever is more
+    storage: int = 0
+    streams: int = 0
+    ha_assets: int = 0  # streams with several replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The options of the server that decides, and who is online."""
+
+    online: Collection[int]
+    unique_tag: str = ""  # a prefix in lower case; "": none
+    max_ha_assets: int = 0  # 0: no limit
+
+
+@dataclass(slots=True)
+class Misfits:
+    """Why servers did not fit, for the text of the refusal."""
+
+    offline: bool = False
+    excluded: bool = False
+    full: bool = False
+    not_unique: bool = False
+    other: bool = False
+    missing_tags: set[str] = field(default_factory=set)
+    unwanted_tags: set[str] = field(default_factory=set)
+
+    def error(self) -> ApiError:
+        """Return the refusal."""
+        parts = ["no suitable peers for placement"]
+        said = (
+            (self.offline, "peer offline"),
+            (self.excluded, "exclude tag set"),
+            (self.full, "insufficient storage"),
+            (self.not_unique, "server tag not unique"),
+            (self.other, "miscellaneous issue"),
+        )
+        parts += [text for is_so, text in said if is_so]
+        parts += [f"tags not matched [{_quoted(self.missing_tags)}]"] if self.missing_tags else []
+        parts += [f"tags excluded [{_quoted(self.unwanted_tags)}]"] if self.unwanted_tags else []
+        return errcodes.CLUSTER_NO_PEERS.error(err=", ".join(parts))
+
+
+def _quoted(tags: Iterable[str]) -> str:
+    return ", ".join(f"'{tag}'" for tag in sorted(tags))
+
+
+def loads(streams: Iterable[Assignment]) -> dict[int, Load]:
+    """Return what the assigned streams put on each server: their number and their reserved bytes."""
+    found: dict[int, Load] = {}
+    for stream in streams:
+        for node in stream.nodes:
+            load = found.setdefault(node, Load())
+            load.streams += 1
+            load.ha_assets += len(stream.replicas) > 1
+            if stream.config.storage == MEMORY:
+                load.memory += stream.size
+            else:
+                load.storage += stream.size
+    return found
+
+
+def place(
+    servers: Iterable[Server],
+    config: StreamConfig,
+    cluster: str,
+    load: dict[int, Load],
+    rules: Rules,
+    kept: tuple[int, ...] = (),
+    avoided: Collection[int] = (),
+) -> tuple[int, ...]:
+    """Return the servers of a stream: `kept` first, then new ones, none of them in `avoided`.
+
+    `cluster` is where a stream goes whose configuration names none. `load` may count more than `loads` does.
+
+    Raises:
+        ApiError: 10005, with what is wrong with the other servers.
+    """
+    wanted = config.num_replicas
+    if len(kept) >= wanted:
+        return kept[:wanted]
+    known = {server.node: server for server in servers}
+    search = _Search(config, cluster, load, rules, [known[node] for node in kept if node in known])
+    others = [known[node] for node in sorted(known) if node not in kept and node not in avoided]
+    fitting = [server for server in others if search.fits(server)]
+    fitting.sort(key=search.rank)
+    chosen = search.unique(fitting, wanted - len(kept))
+    if len(kept) + len(chosen) < wanted:
+        raise search.misfits.error()
+    return kept + tuple(server.node for server in chosen)
+
+
+class _Search:
+    """One search for servers."""
+
+    def __init__(
+        self, config: StreamConfig, cluster: str, load: dict[int, Load], rules: Rules, kept: list[Server]
+    ) -> None:
+        placement = config.placement
+        tags = [tag.lower() for tag in placement.tags] if placement is not None else []
+        self._config = config
+        self._cluster = (placement.cluster if placement is not None else "") or cluster
+        self._wanted = [tag for tag in tags if not tag.startswith(NOT)]
+        self._unwanted = [tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)]
+        self._load = load
+        self._rules = rules
+        # A stream that asks for a tag of the prefix may have all its replicas there.
+        prefix = rules.unique_tag
+        self._unique = "" if any(tag.startswith(prefix) for tag in tags) else prefix
+        self._taken = {tag for server in kept for tag in self._unique_tags(server)}
+        self.misfits = Misfits()
+
+    def fits(self, server: Server) -> bool:
+        """Return whether a server could hold the stream; note why not."""
+        misfits, load = self.misfits, self._load.get(server.node, Load())
+        if server.cluster != self._cluster:
+            misfits.other = True
+        elif server.node not in self._rules.online:
+            misfits.offline = True
+        elif NO_STREAMS in server.tags or server.evacuating:
+            misfits.excluded = True
+        elif missing := set(self._wanted) - set(server.tags):
+            misfits.missing_tags |= missing
+        elif unwanted := set(self._unwanted) & set(server.tags):
+            misfits.unwanted_tags |= unwanted
+        elif max(self._config.max_bytes, 0) > self._free(server):
+            misfits.full = True
+        elif 0 < self._rules.max_ha_assets <= load.ha_assets:
+            misfits.other = True
+        else:
+            return True
+        return False
+
+    def rank(self, server: Server) -> tuple[int, int, int, int]:
+        """Return the place of a server among those that fit; the smallest is the best."""
+        load = self._load.get(server.node, Load())
+        ha_assets = load.ha_assets if self._config.num_replicas > 1 else 0
+        return ha_assets, -self._free(server), load.streams, server.node
+
+    def unique(self, servers: list[Server], count: int) -> list[Server]:
+        """Return the first `count` servers; of those with the same unique tag the first alone."""
+        chosen: list[Server] = []
+        for server in servers:
+            if len(chosen) == count:
+                break
+            if self._unique:
+                tags = self._unique_tags(server)
+                if not tags or not self._taken.isdisjoint(tags):
+                    self.misfits.not_unique = True
+                    continue
+                self._taken.update(tags)
+            chosen.append(server)
+        return chosen
+
+    def _unique_tags(self, server: Server) -> list[str]:
+        return [tag for tag in server.tags if self._unique and tag.startswith(self._unique)]
+
+    def _free(self, server: Server) -> int:
+        load = self._load.get(server.node, Load())
+        is_memory = self._config.storage == MEMORY
+        most, used = (server.max_memory, load.memory) if is_memory else (server.max_storage, load.storage)
+        return max(most - used, 0) if most >= 0 else UNLIMITED
