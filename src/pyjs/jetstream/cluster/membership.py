@@ -78,9 +78,10 @@ def _next_voter(members: Members, wanted: set[Peer]) -> MemberChange | None:
     most = voters_wanted(len(wanted))
     idle = [peer for peer in sorted(members.voters & wanted) if peer not in members.current]
     ready = [peer for peer in sorted(members.learners & wanted) if peer in members.current]
-    if len(members.voters) < most and ready:
+    voting = len(members.voters & wanted)
+    if voting < most and ready:
         return MemberChange(Move.ADD_VOTER, ready[0])
-    too_many = len(members.voters) > most
+    too_many = voting > most
     # A voter that is away makes room for a learner that is there.
     for peer in idle + [peer for peer in sorted(members.voters, reverse=True) if peer not in idle]:
         is_for = too_many or (peer in idle and bool(ready))
