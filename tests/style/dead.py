@@ -20,7 +20,7 @@ from tests.style.tree import source_files
 # What others use: programs that import these packages, by every name that has no underscore.
 PUBLIC = ("pyjs/aio/", "pyjs/testing/", "pyjs/pytest_plugin.py", "pyjs/models/")
 # Rooms whose tests drive them until the server does: what a cluster with JetStream is made of.
-PREPARED = ("pyjs/jetstream/cluster/",)
+PREPARED = ("pyjs/config/ports/replicated.py", "pyjs/jetstream/cluster/")
 # What no line of src/ names, and why it is there: name -> reason.
 CALLED = {
     **dict.fromkeys(

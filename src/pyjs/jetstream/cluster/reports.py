@@ -1,0 +1,89 @@
+"""Reports about groups as dicts with fields in the order of the API: `cluster` of streams, `meta_cluster` of /jsz.
+
+Source: fields, their order and what is left out as three nats-servers 2.15.1 answer,
+tests/conformance/test_cluster_jetstream.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import time_text
+from pyjs.base.nuid import short_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.cluster.state import MetaState
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """Another member of a group, as this server sees it."""
+
+    node: int
+    is_current: bool  # it has everything that is committed
+    active_ns: int  # since it was heard last
+    is_offline: bool = False
+    lag: int = 0  # entries that it has not confirmed
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """A group as this server sees it."""
+
+    leader: int = 0  # number of the server; 0: none is known
+    leader_since_ns: int = 0  # on the wall clock; 0: unknown
+    peers: tuple[PeerStatus, ...] = ()  # of all members but the leader; if there is none, of all
+
+
+def stream_cluster(
+    state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
+) -> dict[str, Any]:
+    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group."""
+    out: dict[str, Any] = {"name": cluster, "raft_group": stream.raft_group}
+    if status.leader:
+        out["leader"] = name_of(state, status.leader)
+    if status.leader and status.leader_since_ns:
+        out["leader_since"] = time_text(status.leader_since_ns)
+    out |= {"system_account": True, "traffic_account": account}
+    rows = replica_rows(state, status.peers)
+    return out | ({"replicas": rows} if rows else {})
+
+
+def replica_rows(state: MetaState, peers: Iterable[PeerStatus]) -> list[dict[str, Any]]:
+    """Return the `replicas` of a report, in the order of the names."""
+    rows = [_replica_row(name_of(state, peer.node), peer) for peer in peers]
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def _replica_row(name: str, peer: PeerStatus) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "current": peer.is_current}
+    if peer.is_offline:
+        row["offline"] = True
+    row["active"] = peer.active_ns
+    if peer.lag:
+        row["lag"] = peer.lag
+    return row | {"peer": short_hash(name)}
+
+
+def meta_cluster(
+    state: MetaState, cluster: str, status: GroupStatus, me: int, *, is_leader: bool, pending: int
+) -> dict[str, Any]:
+    """Return the `meta_cluster` of /jsz; only the leader reports the others."""
+    size = len(state.servers)
+    out: dict[str, Any] = {"name": cluster}
+    if status.leader:
+        out |= {"leader": name_of(state, status.leader), "peer": short_hash(name_of(state, me))}
+    if is_leader and status.peers:
+        out["replicas"] = replica_rows(state, status.peers)
+    return out | {"cluster_size": size, "pending": pending}
+
+
+def name_of(state: MetaState, node: int) -> str:
+    """Return the name of a server, which may have been removed."""
+    known = state.servers.get(node) or state.removed.get(node)
+    return known.name if known is not None else ""
