@@ -60,7 +60,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("account_streams",),
         ("changes",),
         ("state",),
-        ("placement", "snapshot"),
+        ("answers", "placement", "reports", "snapshot"),
+        ("advisories", "moves"),
     ),
     "jetstream.consumer": (
         ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),

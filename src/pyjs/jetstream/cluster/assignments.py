@@ -71,11 +71,6 @@ class Assignment:
         return tuple(replica.node for replica in self.replicas)
 
     @property
-    def size(self) -> int:
-        """The bytes reserved for one replica."""
-        return max(self.config.max_bytes, 0)
-
-    @property
     def raft_group(self) -> str:
         """The name of its group, for people."""
         return group_name(self.group, self.config)

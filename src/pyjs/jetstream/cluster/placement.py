@@ -10,7 +10,7 @@ Source: rules and texts of nats-server 2.15.1, compared in tests/conformance/tes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
@@ -84,15 +84,21 @@ def loads(streams: Iterable[Assignment]) -> dict[int, Load]:
     """Return what the assigned streams put on each server: their number and their reserved bytes."""
     found: dict[int, Load] = {}
     for stream in streams:
-        for node in stream.nodes:
-            load = found.setdefault(node, Load())
-            load.streams += 1
-            load.ha_assets += len(stream.replicas) > 1
-            if stream.config.storage == MEMORY:
-                load.memory += stream.size
-            else:
-                load.storage += stream.size
+        add_load(found, stream.config, stream.nodes)
     return found
+
+
+def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int]) -> None:
+    """Count a stream on servers."""
+    size = max(config.max_bytes, 0)
+    for node in nodes:
+        there = load.setdefault(node, Load())
+        there.streams += 1
+        there.ha_assets += config.num_replicas > 1
+        if config.storage == MEMORY:
+            there.memory += size
+        else:
+            there.storage += size
 
 
 def place(
@@ -117,12 +123,26 @@ def place(
     known = {server.node: server for server in servers}
     search = _Search(config, cluster, load, rules, [known[node] for node in kept if node in known])
     others = [known[node] for node in sorted(known) if node not in kept and node not in avoided]
-    fitting = [server for server in others if search.fits(server)]
-    fitting.sort(key=search.rank)
-    chosen = search.unique(fitting, wanted - len(kept))
+    found = sorted((server for server in others if search.fits(server)), key=search.rank)
+    chosen = search.unique(found, wanted - len(kept))
     if len(kept) + len(chosen) < wanted:
         raise search.misfits.error()
     return kept + tuple(server.node for server in chosen)
+
+
+def fitting(
+    servers: Iterable[Server],
+    config: StreamConfig,
+    cluster: str,
+    load: dict[int, Load],
+    rules: Rules,
+    nodes: Collection[int],
+) -> tuple[int, ...]:
+    """Return those of `nodes` that `place` would choose for a stream which is on them already."""
+    search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
+    known = {server.node: server for server in servers}
+    stay = [known[node] for node in nodes if node in known and search.fits(known[node])]
+    return tuple(server.node for server in search.unique(stay, len(stay)))
 
 
 class _Search:
