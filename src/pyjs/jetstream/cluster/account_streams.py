@@ -51,6 +51,8 @@ class AccountStreams:
 
     def check_limits(self, config: StreamConfig, bounds: Bounds) -> None:
         """Refuse a stream, new or with a new configuration, for which the account has no room. Raises ApiError."""
+        if bounds.max_streams <= 0 and bounds.max_bytes < 0:
+            return
         others = [each.config for each in self if each.name != config.name]
         if bounds.is_tier:
             others = [each for each in others if each.num_replicas == config.num_replicas]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.jetstream import errcodes
@@ -167,7 +168,7 @@ class MetaState:
 
     def _replicas_lost(self, node: int) -> Iterator[Change]:
         """Give new incarnations to the replicas on a server that came back with an empty store."""
-        for old in list(self.streams()):
+        for old in sorted(self.streams(), key=attrgetter("group")):
             if old.incarnation_on(node):
                 yield self._put(replace(old.regrouped(old.nodes, node), revision=self.index), old)
 
@@ -231,7 +232,7 @@ class MetaState:
         return Applied(Outcome.DONE, (self._drop(old),), stream=old)
 
     def _account_purged(self, entry: AccountPurged, time_ns: int) -> Applied:
-        streams = sorted(self.accounts.get(entry.account, ()), key=lambda each: each.group)
+        streams = sorted(self.accounts.get(entry.account, ()), key=attrgetter("group"))
         return Applied(Outcome.DONE, tuple(self._drop(each) for each in streams))
 
     def _as_seen(self, seen: Seen) -> Assignment | None:

@@ -257,6 +257,16 @@ def test_a_server_with_an_empty_store_has_new_peers_everywhere() -> None:
     assert meta.there("S").replicas == (Replica(1, 1), Replica(2, 2), Replica(3, 1))
 
 
+def test_changes_have_an_order_that_a_snapshot_keeps() -> None:
+    meta = Meta(1)
+    for account, name in [("B", "S"), ("A", "S"), ("B", "T")]:
+        meta.create(name, 1, account=account)
+    meta.do(StreamDeleted("B", "S", 1))
+    restored = decode_snapshot(encode_snapshot(meta.state))
+    done = meta.do(ServerDescribed(server(1, store=5)))
+    assert restored.apply(len(meta.log), 0, meta.log[-1]) == done
+
+
 def test_a_removed_server_comes_back_with_an_empty_store_only() -> None:
     meta = Meta(1, 2)
     meta.create("S", 1, 2)
