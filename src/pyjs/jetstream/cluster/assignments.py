@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.nuid import DIGITS
 from pyjs.jetstream.cluster.fields import BadRow
-from pyjs.jetstream.cluster.servers import INCARNATION_MAX, NODE_MAX
+from pyjs.jetstream.cluster.servers import INCARNATION_MAX, NODE_MAX, Load
 from pyjs.jetstream.config.declared import from_meta, to_meta
 from pyjs.jetstream.config.level import offline_stream
 from pyjs.jetstream.config.stream import FILE, MEMORY, StreamConfig
 from pyjs.jetstream.names import is_valid_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from pyjs.jetstream.cluster.fields import Row
@@ -91,6 +92,21 @@ class Assignment:
         replicas = [list(each) for each in self.replicas]
         head = [self.account, self.group, self.revision, self.created_ns]
         return [*head, replicas, self.newest, self.stored.values]
+
+
+def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
+    """Count a stream on servers; with -1 it goes from them."""
+    size = count * max(config.max_bytes, 0)
+    for node in nodes:
+        there = load.setdefault(node, Load())
+        there.streams += count
+        there.ha_assets += count if config.num_replicas > 1 else 0
+        if config.storage == MEMORY:
+            there.memory += size
+        else:
+            there.storage += size
+        if there == Load():
+            del load[node]
 
 
 def group_name(group: int, config: StreamConfig) -> str:

@@ -8,19 +8,21 @@ Source: nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.cluster.assignments import add_load
 from pyjs.jetstream.cluster.entries import StreamMoved
-from pyjs.jetstream.cluster.placement import add_load, fitting, loads, place
+from pyjs.jetstream.cluster.placement import fitting, place
 from pyjs.jetstream.errcodes import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from pyjs.jetstream.cluster.assignments import Assignment
-    from pyjs.jetstream.cluster.placement import Load, Rules
+    from pyjs.jetstream.cluster.placement import Rules
+    from pyjs.jetstream.cluster.servers import Load
     from pyjs.jetstream.cluster.state import MetaState
     from pyjs.jetstream.config.stream import StreamConfig
 
@@ -101,6 +103,6 @@ def moves(field: Field) -> Iterator[StreamMoved]:
         yield StreamMoved(stream.account, stream.name, stream.group, stream.revision, nodes)
 
 
-def field_of(state: MetaState, cluster: str, rules: Rules, load: dict[int, Load] | None = None) -> Field:
-    """Return the field; without `load`, that of the assigned streams."""
-    return Field(state, cluster, loads(state.streams()) if load is None else load, rules)
+def field_of(state: MetaState, cluster: str, rules: Rules) -> Field:
+    """Return the field with the load of the assigned streams; the load is a copy."""
+    return Field(state, cluster, {node: replace(load) for node, load in state.load.items()}, rules)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.cluster.servers import Load
 from pyjs.jetstream.config.stream import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.servers import Server
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.errcodes import ApiError
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 NOT = "!"  # before a tag that a server must not have
 NO_STREAMS = "!jetstream"  # the tag of a server that gets no streams
 UNLIMITED = 1 << 63  # free bytes where there is no limit
-
-
-@dataclass(slots=True)
-class Load:
-    """What is on a server already."""
-
-    memory: int = 0  # bytes used or reserved, whichever is more
-    storage: int = 0
-    streams: int = 0
-    ha_assets: int = 0  # streams with several replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +70,6 @@ def _quoted(tags: Iterable[str]) -> str:
     return ", ".join(f"'{tag}'" for tag in sorted(tags))
 
 
-def loads(streams: Iterable[Assignment]) -> dict[int, Load]:
-    """Return what the assigned streams put on each server: their number and their reserved bytes."""
-    found: dict[int, Load] = {}
-    for stream in streams:
-        add_load(found, stream.config, stream.nodes)
-    return found
-
-
-def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int]) -> None:
-    """Count a stream on servers."""
-    size = max(config.max_bytes, 0)
-    for node in nodes:
-        there = load.setdefault(node, Load())
-        there.streams += 1
-        there.ha_assets += config.num_replicas > 1
-        if config.storage == MEMORY:
-            there.memory += size
-        else:
-            there.storage += size
-
-
 def place(
     servers: Iterable[Server],
     config: StreamConfig,
@@ -112,7 +81,7 @@ def place(
 ) -> tuple[int, ...]:
     """Return the servers of a stream: `kept` first, then new ones, none of them in `avoided`.
 
-    `cluster` is where a stream goes whose configuration names none. `load` may count more than `loads` does.
+    `cluster` is where a stream goes whose configuration names none. `load` is that of the state, or more.
 
     Raises:
         ApiError: 10005, with what is wrong with the other servers.

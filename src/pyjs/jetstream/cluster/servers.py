@@ -72,6 +72,16 @@ def take_server(row: Row) -> Server:
     return server
 
 
+@dataclass(slots=True)
+class Load:
+    """What is on a server."""
+
+    memory: int = 0  # bytes that its streams may use
+    storage: int = 0
+    streams: int = 0
+    ha_assets: int = 0  # streams with several replicas
+
+
 @dataclass(frozen=True, slots=True)
 class Removed:
     """A server that was removed; it comes back with an empty store only."""

@@ -13,16 +13,17 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError
-from pyjs.jetstream.cluster.account_streams import AccountStreams
 from pyjs.jetstream.cluster.assignments import GROUP_MAX, INDEX_MAX, take_assignment
 from pyjs.jetstream.cluster.fields import BadRow, pack, unpack
 from pyjs.jetstream.cluster.servers import SERVERS_MAX, take_removed, take_server
 from pyjs.jetstream.cluster.state import MetaState
+from pyjs.subjects.overlap import at_once
 
 if TYPE_CHECKING:
-    from pyjs.jetstream.cluster.assignments import Assignment
+    from collections.abc import Generator
 
 VERSION = 1
+STEP = 64  # streams between two yields: a few milliseconds
 SNAPSHOT_SIZE_MAX = 1 << 30  # bytes
 ROWS_MAX = SNAPSHOT_SIZE_MAX  # of streams and of removed servers: a row has more than a byte
 
@@ -47,7 +48,12 @@ def encode_snapshot(state: MetaState) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> MetaState:
-    """Return the state in `data`.
+    """Return the state in `data`, as `decoding` does, in one step."""
+    return at_once(decoding(data))
+
+
+def decoding(data: bytes) -> Generator[None, None, MetaState]:
+    """Return the state in `data`, in steps: ten thousand streams take most of a second.
 
     Raises:
         UnknownSnapshot: a newer server wrote it.
@@ -66,23 +72,21 @@ def decode_snapshot(data: bytes) -> MetaState:
         state.servers[server.node] = server
     for removed in map(take_removed, row.rows("removed servers", ROWS_MAX)):
         state.removed[removed.node] = removed
-    streams = [take_assignment(each) for each in row.rows("streams", ROWS_MAX)]
-    row.end()
     if state.servers.keys() & state.removed.keys():
         raise BadRow(f"{row.what} has a server that was removed")
-    _put_all(state, streams, row.what)
-    return state
-
-
-def _put_all(state: MetaState, streams: list[Assignment], what: str) -> None:
     last = 0
-    for stream in streams:
+    for at, each in enumerate(row.rows("streams", ROWS_MAX)):
+        if at % STEP == STEP - 1:
+            yield
+        stream = take_assignment(each)
         if (
             not last < stream.group < state.next_group
             or state.stream(stream.account, stream.name) is not None
         ):
             raise BadRow(
-                f"{what} has stream {stream.name} of group {stream.group} twice, or in the wrong place"
+                f"{row.what} has stream {stream.name} of group {stream.group} twice, or in the wrong place"
             )
         last = stream.group
-        state.accounts.setdefault(stream.account, AccountStreams()).put(stream)
+        state.put(stream)
+    row.end()
+    return state

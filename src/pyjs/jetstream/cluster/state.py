@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.account_streams import AccountStreams
-from pyjs.jetstream.cluster.assignments import INDEX_MAX, Assignment, Replica
+from pyjs.jetstream.cluster.assignments import INDEX_MAX, Assignment, Replica, add_load
 from pyjs.jetstream.cluster.changes import ServerChange, StreamChange
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
@@ -34,7 +34,7 @@ from pyjs.jetstream.cluster.entries import (
     StreamUpdated,
     decode,
 )
-from pyjs.jetstream.cluster.servers import SERVERS_MAX, Removed, Server
+from pyjs.jetstream.cluster.servers import SERVERS_MAX, Load, Removed, Server
 from pyjs.jetstream.errcodes import ApiError
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class MetaState:
         self.servers: dict[int, Server] = {}
         self.removed: dict[int, Removed] = {}  # never in `servers` too
         self.accounts: dict[str, AccountStreams] = {}  # only those that have streams
+        self.load: dict[int, Load] = {}  # of all streams, by server; only servers that hold one
 
     def streams(self) -> Iterator[Assignment]:
         """Yield all streams."""
@@ -170,7 +171,7 @@ class MetaState:
         """Give new incarnations to the replicas on a server that came back with an empty store."""
         for old in sorted(self.streams(), key=attrgetter("group")):
             if old.incarnation_on(node):
-                yield self._put(replace(old.regrouped(old.nodes, node), revision=self.index), old)
+                yield self.put(replace(old.regrouped(old.nodes, node), revision=self.index), old)
 
     def _server_removed(self, entry: ServerRemoved, time_ns: int) -> Applied:
         old = self.servers.pop(entry.node, None)
@@ -197,7 +198,7 @@ class MetaState:
         group, self.next_group = self.next_group, self.next_group + 1
         replicas = tuple(Replica(node, 1) for node in entry.nodes)
         new = Assignment(entry.account, group, self.index, time_ns, replicas, 1, entry.stored)
-        return Applied(Outcome.DONE, (self._put(new, None),), stream=new)
+        return Applied(Outcome.DONE, (self.put(new, None),), stream=new)
 
     def _stream_updated(self, entry: StreamUpdated, time_ns: int) -> Applied:
         seen = Seen(entry.account, entry.stored.config.name, entry.group, entry.revision)
@@ -223,7 +224,7 @@ class MetaState:
         if new == old:
             return Applied(Outcome.DONE, stream=old)
         new = replace(new, revision=self.index)
-        return Applied(Outcome.DONE, (self._put(new, old),), stream=new)
+        return Applied(Outcome.DONE, (self.put(new, old),), stream=new)
 
     def _stream_deleted(self, entry: StreamDeleted, time_ns: int) -> Applied:
         old = self._as_seen(Seen(entry.account, entry.name, entry.group))
@@ -252,13 +253,18 @@ class MetaState:
         stay = old.nodes if old is not None else ()
         return all(node in self.servers or node in stay for node in nodes)
 
-    def _put(self, new: Assignment, old: Assignment | None) -> StreamChange:
+    def put(self, new: Assignment, old: Assignment | None = None) -> StreamChange:
+        """Add a stream, or replace `old`; for `apply` and for snapshots."""
+        if old is not None:
+            add_load(self.load, old.config, old.nodes, -1)
+        add_load(self.load, new.config, new.nodes)
         self.accounts.setdefault(new.account, AccountStreams()).put(new)
         return StreamChange(old, new)
 
     def _drop(self, old: Assignment) -> StreamChange:
         streams = self.accounts[old.account]
         streams.remove(old.name)
+        add_load(self.load, old.config, old.nodes, -1)
         if not len(streams):
             del self.accounts[old.account]
         return StreamChange(old, None)

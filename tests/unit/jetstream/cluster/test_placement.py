@@ -6,10 +6,11 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.jetstream.cluster.metafixture import placed, server, stream
+from tests.unit.jetstream.cluster.metafixture import placed, server
 
-from pyjs.jetstream.cluster.placement import Load, Rules, loads, place
-from pyjs.jetstream.cluster.servers import Server
+from pyjs.jetstream.cluster.assignments import add_load
+from pyjs.jetstream.cluster.placement import Rules, place
+from pyjs.jetstream.cluster.servers import Load, Server
 from pyjs.jetstream.config.stream import MEMORY, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 
@@ -113,28 +114,15 @@ def test_the_least_loaded_servers_come_first() -> None:
     assert chosen(placed(), TRIO, {1: Load(streams=2), 2: Load(streams=1), 3: Load(streams=1)}) == (2,)
 
 
-def test_the_load_is_what_is_assigned() -> None:
-    streams = [
-        stream("S", (1, 2), max_bytes=5),
-        stream("T", (2,), 2, max_bytes=7, storage=MEMORY),
-        stream("U"),
-    ]
-    assert loads(streams) == {
-        1: Load(storage=5, streams=2, ha_assets=1),
-        2: Load(memory=7, storage=5, streams=2, ha_assets=1),
-    }
-
-
 def test_equal_facts_give_equal_servers_and_streams_are_spread() -> None:
     chance = random.Random(3)
     servers = [server(node, max_storage=10_000) for node in range(1, 6)]
-    streams = []
-    for number in range(50):
+    load: dict[int, Load] = {}
+    for _ in range(50):
         config = placed(num_replicas=chance.choice((1, 3)), max_bytes=100)
-        load = loads(streams)
         nodes = place(servers, config, "TRIO", load, ALL)
         chance.shuffle(servers)
         assert place(servers, config, "TRIO", load, ALL) == nodes
-        streams.append(stream(f"S{number}", nodes, number + 1, max_bytes=100))
-    counts = [load.streams for load in loads(streams).values()]
+        add_load(load, config, nodes)
+    counts = [each.streams for each in load.values()]
     assert max(counts) - min(counts) <= 3

@@ -11,7 +11,7 @@ from tests.unit.jetstream.cluster.metafixture import Meta, random_entry, server
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream.cluster.entries import ServerRemoved, encode
 from pyjs.jetstream.cluster.fields import BadRow
-from pyjs.jetstream.cluster.snapshot import UnknownSnapshot, decode_snapshot, encode_snapshot
+from pyjs.jetstream.cluster.snapshot import STEP, UnknownSnapshot, decode_snapshot, decoding, encode_snapshot
 from pyjs.jetstream.cluster.state import MetaState
 
 
@@ -25,6 +25,13 @@ def test_a_snapshot_has_everything() -> None:
     assert restored.servers == {1: server(1), 2: server(2)}
     assert restored.removed == meta.state.removed
     assert list(restored.streams()) == list(meta.state.streams())
+
+
+def test_a_large_snapshot_is_read_in_steps() -> None:
+    meta = Meta(1)
+    for number in range(200):
+        meta.create(f"S{number}", 1)
+    assert len(list(decoding(encode_snapshot(meta.state)))) == 200 // STEP
 
 
 def test_the_bytes_of_an_empty_state_are_as_documented() -> None:

@@ -9,7 +9,7 @@ import msgpack
 import pytest
 from tests.unit.jetstream.cluster.metafixture import A, Meta, random_entry, server, stored
 
-from pyjs.jetstream.cluster.assignments import Assignment, Replica
+from pyjs.jetstream.cluster.assignments import Assignment, Replica, add_load
 from pyjs.jetstream.cluster.changes import ServerChange, StreamChange
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
@@ -25,7 +25,7 @@ from pyjs.jetstream.cluster.entries import (
     encode,
 )
 from pyjs.jetstream.cluster.fields import BadRow
-from pyjs.jetstream.cluster.servers import SERVERS_MAX
+from pyjs.jetstream.cluster.servers import SERVERS_MAX, Load
 from pyjs.jetstream.cluster.snapshot import decode_snapshot, encode_snapshot
 from pyjs.jetstream.cluster.state import Applied, MetaState, Outcome
 from pyjs.jetstream.config.stream import MEMORY
@@ -182,6 +182,22 @@ def test_a_purged_account_has_no_streams() -> None:
     assert [change.old.name for change in done.changes if change.old] == ["T", "S", "R"]
     assert list(meta.state.accounts) == ["B"]
     assert meta.do(AccountPurged(A)).outcome is Outcome.DONE
+
+
+def test_the_load_is_what_is_assigned() -> None:
+    meta = Meta(1, 2)
+    meta.create("S", 1, 2, max_bytes=5)
+    meta.create("T", 2, max_bytes=7, storage=MEMORY)
+    meta.create("U", 1)
+    assert meta.state.load == {
+        1: Load(storage=5, streams=2, ha_assets=1),
+        2: Load(memory=7, storage=5, streams=2, ha_assets=1),
+    }
+    meta.move("U", 2)
+    meta.update("S", 2, num_replicas=1, max_bytes=9)
+    assert meta.state.load == {2: Load(memory=7, storage=9, streams=3)}
+    meta.do(AccountPurged(A))
+    assert meta.state.load == {}
 
 
 # -- limits ----------------------------------------------------------------------------------------------------
@@ -357,6 +373,10 @@ def test_equal_entries_give_equal_states_with_and_without_a_snapshot(seed: int) 
 
 
 def _check_invariants(state: MetaState) -> None:
+    load: dict[int, Load] = {}
+    for stream in state.streams():
+        add_load(load, stream.config, stream.nodes)
+    assert state.load == load
     groups = [each.group for each in state.streams()]
     assert len(set(groups)) == len(groups)
     assert all(0 < group < state.next_group for group in groups)
