@@ -68,18 +68,15 @@ def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: i
 def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
     """Return the entry that moves a stream's replica away from a server, for an operator.
 
-    Without another server for it, a replicated stream has one replica less.
-
     Raises:
-        ApiError: 10040, the server has no replica; 10075, it has the only one and no other server fits.
+        ApiError: 10040, the server has no replica; 10075, no other server fits.
     """
     errcodes.CLUSTER_PEER_NOT_MEMBER.raise_if(node not in stream.nodes)
     kept = tuple(each for each in stream.nodes if each != node)
     try:
         nodes = field.place(stream.config, kept, (node,))
     except ApiError:
-        errcodes.PEER_REMAP_FAILED.raise_if(not kept)
-        nodes = kept
+        raise errcodes.PEER_REMAP_FAILED.error() from None
     return StreamMoved(stream.account, stream.name, stream.group, stream.revision, nodes)
 
 

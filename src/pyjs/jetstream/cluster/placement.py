@@ -1,7 +1,8 @@
 """Which servers hold a stream: a function of the servers, the configuration and the load.
 
-A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`), has
-room for `max_bytes`, and is below `max_ha_assets`; with a `unique_tag` two replicas never share a tag of that prefix.
+A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`), and
+has room for `max_bytes`; for a replicated stream it must be below `max_ha_assets` too. With a `unique_tag` two replicas
+never share a tag of that prefix.
 Of those that fit, the least loaded come first: by replicated streams if the stream is one of them, then by free
 bytes, then by streams, then by number, so that equal facts give equal answers (nats-server draws lots among equals).
 
@@ -13,15 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pyjs.base.gotext import quoted
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.servers import Load
 from pyjs.jetstream.config.stream import MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyjs.jetstream.cluster.servers import Server
-    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.config.stream import Placement, StreamConfig
     from pyjs.jetstream.errcodes import ApiError
 
 NOT = "!"  # before a tag that a server must not have
@@ -49,6 +51,10 @@ class Misfits:
     other: bool = False
     missing_tags: set[str] = field(default_factory=set)
     unwanted_tags: set[str] = field(default_factory=set)
+
+    def wrong_tag(self, tag: str) -> None:
+        """Note a tag that is missing, or that is there and unwanted; it is shown as the request writes it."""
+        (self.unwanted_tags if tag.startswith(NOT) else self.missing_tags).add(tag.removeprefix(NOT))
 
     def error(self) -> ApiError:
         """Return the refusal."""
@@ -99,6 +105,45 @@ def place(
     return kept + tuple(server.node for server in chosen)
 
 
+def successor(
+    servers: Mapping[int, Server],
+    nodes: Collection[int],
+    leader: int,
+    placement: Placement | None,
+    online: Collection[int],
+) -> int:
+    """Return the server in `nodes` that an operator wants to lead after `leader`; 0: any.
+
+    Raises:
+        ApiError: 10005, there is none.
+    """
+    others = [node for node in sorted(nodes) if node != leader and node in online]
+    if placement is None or len(nodes) == 1:
+        return 0
+    if placement.preferred:
+        names = {servers[node].name: node for node in nodes if node in servers}
+        node, shown = names.get(placement.preferred, 0), quoted(placement.preferred)
+        errcodes.CLUSTER_NO_PEERS.raise_if(not node, err=f"preferred server {shown} not known")
+        errcodes.CLUSTER_NO_PEERS.raise_if(node == leader, err=f"preferred server {shown} is already leader")
+        others = [node] if node in others else []
+    elif placement.cluster or placement.tags:
+        known = [servers[node] for node in others if node in servers]
+        known = [each for each in known if placement.cluster in ("", each.cluster)]
+        others = [each.node for each in known if wrong_tag(placement.tags, each) is None]
+    else:
+        return 0
+    errcodes.CLUSTER_NO_PEERS.raise_if(not others, err="no replacement peer connected")
+    return others[0]
+
+
+def wrong_tag(tags: Iterable[str], server: Server) -> str | None:
+    """Return the first of the wanted and unwanted tags that a server does not fit, None if it fits all."""
+    for tag in tags:
+        if (tag.removeprefix(NOT).lower() in server.tags) == tag.startswith(NOT):
+            return tag
+    return None
+
+
 def fitting(
     servers: Iterable[Server],
     config: StreamConfig,
@@ -121,16 +166,14 @@ class _Search:
         self, config: StreamConfig, cluster: str, load: dict[int, Load], rules: Rules, kept: list[Server]
     ) -> None:
         placement = config.placement
-        tags = [tag.lower() for tag in placement.tags] if placement is not None else []
         self._config = config
         self._cluster = (placement.cluster if placement is not None else "") or cluster
-        self._wanted = [tag for tag in tags if not tag.startswith(NOT)]
-        self._unwanted = [tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)]
+        self._tags = placement.tags if placement is not None else ()
         self._load = load
         self._rules = rules
         # A stream that asks for a tag of the prefix may have all its replicas there.
         prefix = rules.unique_tag
-        self._unique = "" if any(tag.startswith(prefix) for tag in tags) else prefix
+        self._unique = "" if any(tag.startswith(prefix) for tag in self._tags) else prefix
         self._taken = {tag for server in kept for tag in self._unique_tags(server)}
         self.misfits = Misfits()
 
@@ -138,18 +181,16 @@ class _Search:
         """Return whether a server could hold the stream; note why not."""
         misfits, load = self.misfits, self._load.get(server.node, Load())
         if server.cluster != self._cluster:
-            misfits.other = True
-        elif server.node not in self._rules.online:
+            return False
+        if server.node not in self._rules.online:
             misfits.offline = True
         elif NO_STREAMS in server.tags or server.evacuating:
             misfits.excluded = True
-        elif missing := set(self._wanted) - set(server.tags):
-            misfits.missing_tags |= missing
-        elif unwanted := set(self._unwanted) & set(server.tags):
-            misfits.unwanted_tags |= unwanted
+        elif (tag := wrong_tag(self._tags, server)) is not None:
+            misfits.wrong_tag(tag)
         elif max(self._config.max_bytes, 0) > self._free(server):
             misfits.full = True
-        elif 0 < self._rules.max_ha_assets <= load.ha_assets:
+        elif self._config.num_replicas > 1 and 0 < self._rules.max_ha_assets <= load.ha_assets:
             misfits.other = True
         else:
             return True

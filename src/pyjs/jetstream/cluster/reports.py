@@ -37,16 +37,35 @@ class GroupStatus:
 
     leader: int = 0  # number of the server; 0: none is known
     leader_since_ns: int = 0  # on the wall clock; 0: unknown
-    peers: tuple[PeerStatus, ...] = ()  # of all members but the leader; if there is none, of all
+    peers: tuple[PeerStatus, ...] = ()  # of streams: all but the leader; of the metadata: all but this server
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What the metadata group of this server has not done yet."""
+
+    voters: int
+    requests: int = 0  # proposed and not yet applied
+    entries: int = 0  # applied since the last snapshot
+    size: int = 0  # their bytes
+    snapshot_ns: int = 0  # of the last snapshot, on the wall clock; 0: there was none
 
 
 def stream_cluster(
     state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
 ) -> dict[str, Any]:
-    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group."""
-    out: dict[str, Any] = {"name": cluster, "raft_group": stream.raft_group}
+    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group.
+
+    The only replica of a stream has no group to report.
+    """
+    out: dict[str, Any] = {"name": cluster}
+    is_group = len(stream.replicas) > 1
+    if is_group:
+        out["raft_group"] = stream.raft_group
     if status.leader:
         out["leader"] = name_of(state, status.leader)
+    if not is_group:
+        return out
     if status.leader and status.leader_since_ns:
         out["leader_since"] = time_text(status.leader_since_ns)
     out |= {"system_account": True, "traffic_account": account}
@@ -70,17 +89,26 @@ def _replica_row(name: str, peer: PeerStatus) -> dict[str, Any]:
     return row | {"peer": short_hash(name)}
 
 
-def meta_cluster(
-    state: MetaState, cluster: str, status: GroupStatus, me: int, *, is_leader: bool, pending: int
-) -> dict[str, Any]:
-    """Return the `meta_cluster` of /jsz; only the leader reports the others."""
-    size = len(state.servers)
+def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: Backlog) -> dict[str, Any]:
+    """Return the `meta_cluster` of /jsz, the same on leaders and followers: `status` has all peers but this one."""
     out: dict[str, Any] = {"name": cluster}
     if status.leader:
-        out |= {"leader": name_of(state, status.leader), "peer": short_hash(name_of(state, me))}
-    if is_leader and status.peers:
+        leader = name_of(state, status.leader)
+        out |= {"leader": leader, "peer": short_hash(leader)}
+    if status.peers:
         out["replicas"] = replica_rows(state, status.peers)
-    return out | {"cluster_size": size, "pending": pending}
+    return out | {
+        "cluster_size": len(state.servers),
+        "quorum_needed": backlog.voters // 2 + 1,
+        "pending": backlog.requests,
+        "pending_requests": backlog.requests,
+        "pending_infos": 0,  # infos are answered as they are read
+        "snapshot": {
+            "pending_entries": backlog.entries,
+            "pending_size": backlog.size,
+            "last_time": time_text(backlog.snapshot_ns),
+        },
+    }
 
 
 def name_of(state: MetaState, node: int) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from pyjs.jetstream.cluster.advisories import meta_leader, server_removed, stream_leader, stream_quorum_lost
+from pyjs.jetstream.cluster.advisories import (
+    consumer_leader,
+    meta_leader,
+    server_removed,
+    stream_leader,
+    stream_quorum_lost,
+)
 
 
 def test_each_advisory_has_its_subject_its_kind_and_its_fields() -> None:
     found = [
-        stream_leader("A", "S", "n1", []),
-        stream_quorum_lost("A", "S", []),
+        stream_leader("S", "n1", [], "A"),
+        stream_quorum_lost("S", [], "A"),
+        consumer_leader("S", "C", "n1", [], "A"),
         meta_leader("n1", [], "TRIO"),
         server_removed("n1", "NABC", "TRIO"),
     ]
@@ -24,6 +31,11 @@ def test_each_advisory_has_its_subject_its_kind_and_its_fields() -> None:
             ["account", "stream", "replicas"],
         ),
         (
+            "$JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED.S.C",
+            "advisory.v1.consumer_leader_elected",
+            ["account", "stream", "consumer", "leader", "replicas"],
+        ),
+        (
             "$JS.EVENT.ADVISORY.DOMAIN.LEADER_ELECTED",
             "advisory.v1.domain_leader_elected",
             ["leader", "replicas", "cluster"],
@@ -34,3 +46,7 @@ def test_each_advisory_has_its_subject_its_kind_and_its_fields() -> None:
             ["server", "server_id", "cluster"],
         ),
     ]
+
+
+def test_its_own_account_gets_an_advisory_without_the_account() -> None:
+    assert list(stream_leader("S", "n1", []).fields) == ["stream", "leader", "replicas"]

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.jetstream.cluster.metafixture import placed, server
 
 from pyjs.jetstream.cluster.assignments import add_load
-from pyjs.jetstream.cluster.placement import Rules, place
+from pyjs.jetstream.cluster.placement import Rules, place, successor
 from pyjs.jetstream.cluster.servers import Load, Server
-from pyjs.jetstream.config.stream import MEMORY, StreamConfig
+from pyjs.jetstream.config.stream import MEMORY, Placement, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 
 ALL = Rules(online=range(10))
@@ -46,7 +46,9 @@ def chosen(
         (("az:2", "ssd"), 1, (2,)),
         ((), 5, ""),
         (("ssd",), 3, "tags not matched ['ssd']"),
-        (("gpu", "tpu"), 1, "tags not matched ['gpu', 'tpu']"),
+        (("SSD",), 3, "tags not matched ['SSD']"),
+        (("gpu", "tpu"), 1, "tags not matched ['gpu']"),
+        (("az:1", "!ssd"), 1, "tags not matched ['az:1'], tags excluded ['ssd']"),
         (("!ssd",), 2, "tags excluded ['ssd']"),
         (("gpu", "!ssd"), 1, "tags not matched ['gpu']"),
         (("!az:1", "!az:2"), 1, "tags excluded ['az:1', 'az:2']"),
@@ -60,8 +62,8 @@ def test_a_stream_goes_to_the_wanted_cluster_or_to_that_of_the_client() -> None:
     servers = [server(1), server(2, cluster="WEST")]
     assert chosen(placed(cluster="WEST"), servers) == (2,)
     assert chosen(placed(), servers) == (1,)
-    assert chosen(placed(num_replicas=2), servers) == "miscellaneous issue"
-    assert chosen(placed(cluster="NONE"), servers) == "miscellaneous issue"
+    assert chosen(placed(num_replicas=2), servers) == ""
+    assert chosen(placed(cluster="NONE"), servers) == ""
 
 
 def test_servers_that_are_away_or_excluded_get_nothing() -> None:
@@ -84,8 +86,10 @@ def test_a_server_needs_room_for_the_bytes_of_the_stream() -> None:
 
 def test_the_number_of_replicated_streams_of_a_server_is_bounded() -> None:
     rules = Rules(online=range(10), max_ha_assets=2)
-    assert chosen(placed(), TRIO[:1], {1: Load(ha_assets=1)}, rules) == (1,)
-    assert chosen(placed(), TRIO[:1], {1: Load(ha_assets=2)}, rules) == "miscellaneous issue"
+    replicated = placed(num_replicas=2)
+    assert chosen(replicated, TRIO[:2], {1: Load(ha_assets=1)}, rules) == (2, 1)
+    assert chosen(replicated, TRIO[:2], {1: Load(ha_assets=2)}, rules) == "miscellaneous issue"
+    assert chosen(placed(), TRIO[:1], {1: Load(ha_assets=2)}, rules) == (1,)
 
 
 def test_of_servers_with_the_same_unique_tag_one_is_used() -> None:
@@ -93,9 +97,42 @@ def test_of_servers_with_the_same_unique_tag_one_is_used() -> None:
     assert chosen(placed(num_replicas=2), rules=rules) == (1, 2)
     assert chosen(placed(num_replicas=3), rules=rules) == "server tag not unique"
     assert chosen(placed("az:2", num_replicas=2), rules=rules) == (2, 3)
+    found = chosen(placed("AZ:2", num_replicas=2), rules=rules)
+    assert found == "server tag not unique, tags not matched ['AZ:2']"
     assert chosen(placed(num_replicas=1), [server(1)], rules=rules) == "server tag not unique"
     assert chosen(placed(num_replicas=2), rules=rules, kept=(3,)) == (3, 1)
     assert chosen(placed("ssd", num_replicas=2), rules=rules, kept=(3,)) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("placement", "found"),
+    [
+        (None, 0),
+        (Placement(), 0),
+        (Placement(preferred="n2"), 2),
+        (Placement(preferred="n2", tags=("az:1",)), 2),
+        (Placement(preferred="n1"), 'preferred server "n1" is already leader'),
+        (Placement(preferred="zz"), 'preferred server "zz" not known'),
+        (Placement(preferred="n4"), 'preferred server "n4" not known'),
+        (Placement(preferred="n3"), "no replacement peer connected"),
+        (Placement(tags=("ssd",)), 2),
+        (Placement(tags=("az:1",)), "no replacement peer connected"),
+        (Placement(tags=("!az:1",)), 2),
+        (Placement(cluster="TRIO"), 2),
+        (Placement(cluster="X"), "no replacement peer connected"),
+    ],
+)
+def test_an_operator_may_choose_the_next_leader(placement: Placement | None, found: int | str) -> None:
+    servers = {each.node: each for each in [*TRIO, server(4)]}
+    try:
+        chosen: int | str = successor(servers, (1, 2, 3), 1, placement, {1, 2, 4})
+    except ApiError as error:
+        chosen = error.description
+    assert chosen == found
+
+
+def test_the_only_replica_stays_leader() -> None:
+    assert successor({1: TRIO[0]}, (1,), 1, Placement(preferred="zz"), {1}) == 0
 
 
 def test_kept_servers_come_first_and_avoided_ones_do_not_come() -> None:
