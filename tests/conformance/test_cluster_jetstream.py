@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.cluster import NAMES, NodeClient, ThreeServers, three
 from tests.conformance.harness.process import peer_command
 
-from pyjs.base.nuid import short_hash
 from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.jetstream.cluster import advisories
 from pyjs.jetstream.cluster.answers import matching
@@ -28,6 +26,7 @@ from pyjs.jetstream.cluster.entries import (
     Bounds,
     Entry,
     ServerDescribed,
+    ServerEvacuating,
     ServerRemoved,
     StreamCreated,
     StreamDeleted,
@@ -35,10 +34,12 @@ from pyjs.jetstream.cluster.entries import (
     encode,
 )
 from pyjs.jetstream.cluster.moves import Field, field_of, updated_nodes, without_replica
-from pyjs.jetstream.cluster.placement import Rules
-from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, meta_cluster, stream_cluster
+from pyjs.jetstream.cluster.placement import Rules, fitting, successor
+from pyjs.jetstream.cluster.reports import Backlog, GroupStatus, PeerStatus, meta_cluster, stream_cluster
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.cluster.state import MetaState
+from pyjs.jetstream.config.declared import from_json
+from pyjs.jetstream.config.stream import Placement
 from pyjs.jetstream.config.stream_requests import read_stream
 from pyjs.jetstream.errcodes import STREAM_NOT_FOUND, ApiError
 from pyjs.jetstream.rules.stream import check
@@ -64,7 +65,7 @@ LOGINS: dict[str, dict[str, object]] = {
     "SYS": {"user": "s", "pass": "s"},
 }
 BOUNDS = {"A": Bounds(), "FEW": Bounds(MAX_STREAMS, MAX_FILE)}
-_numbers = count()
+_numbers = count(100)  # of requests; sids too
 
 
 @dataclass
@@ -75,9 +76,10 @@ class Asker:
 
     def ask(self, subject: str, body: object = None) -> dict[str, Any]:
         """Return the answer to a request."""
-        inbox = b"_INBOX.ask.%d" % next(_numbers)
-        data = b"" if body is None else json.dumps(body).encode()
-        self.client.send(b"SUB %b i\r\nPUB %b %b %d\r\n%b\r\n" % (inbox, subject.encode(), inbox, len(data), data))
+        number, data = next(_numbers), b"" if body is None else json.dumps(body).encode()
+        inbox = b"_INBOX.ask.%d" % number
+        request = b"SUB %b %d\r\nPUB %b %b %d\r\n%b\r\nUNSUB %d 1\r\n"
+        self.client.send(request % (inbox, number, subject.encode(), inbox, len(data), data, number))
         while not (found := [frame for frame in self.client.frames if frame[0] == inbox]):
             self.client.wait_for_messages(len(self.client.frames) + 1)
         self.client.frames.remove(found[0])
@@ -85,11 +87,15 @@ class Asker:
         return answer
 
 
+ALL = Rules(online=frozenset({1, 2, 3}))
+
+
 @dataclass
 class Ours:
     """The metadata of our cluster with the same servers, driven as the API will drive it."""
 
     account: str
+    rules: Rules = ALL
     state: MetaState = field(default_factory=MetaState)
 
     def __post_init__(self) -> None:
@@ -105,12 +111,14 @@ class Ours:
     @property
     def field(self) -> Field:
         """Where streams can be."""
-        return field_of(self.state, "TRIO", Rules(online={1, 2, 3}))
+        return field_of(self.state, "TRIO", self.rules)
 
     def request(self, verb: str, name: str, **options: object) -> str:
         """Do what a request to the API does; return what the client is told."""
         try:
-            return getattr(self, f"_{verb.lower()}")(name, options)
+            return {"CREATE": self._create, "UPDATE": self._update, "DELETE": self._delete}[verb](
+                name, options
+            )
         except ApiError as error:
             return _text(error)
 
@@ -148,6 +156,289 @@ def _text(error: ApiError | None) -> str:
     return "ok" if error is None else f"{error.code} {error.err_code} {error.description}"
 
 
-def _told(answer: dict[str, Any]) -> str:
+def told(answer: dict[str, Any]) -> str:
     error = answer.get("error")
     return "ok" if error is None else f"{error['code']} {error['err_code']} {error['description']}"
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServers]:
+    """Three nats-servers whose metadata has a leader that all know."""
+    assert PEER is not None
+    own = {name: f"server_tags: {json.dumps(tags)}" for name, tags in TAGS.items()}
+    with three(PEER, tmp_path_factory.mktemp("jetstream"), COMMON, own=own) as servers:
+        meta_leader(servers)
+        yield servers
+
+
+@pytest.fixture
+def asker(peers: ThreeServers) -> Iterator[Asker]:
+    """A client of account A, whose streams are deleted at the end."""
+    asker = Asker(peers.client("b"))
+    yield asker
+    for name in asker.ask("$JS.API.STREAM.NAMES")["streams"] or ():
+        assert told(asker.ask(f"$JS.API.STREAM.DELETE.{name}")) == "ok"
+    peers.release()
+
+
+def meta_leader(servers: ThreeServers) -> str:
+    """Wait until all servers name the same leader and see three members; return its name."""
+    found: set[str] = set()
+    while len(found) != 1 or "" in found:
+        pages = [servers.wait_page(name, "/jsz", lambda page: "meta_cluster" in page) for name in NAMES]
+        blocks = [page["meta_cluster"] for page in pages]
+        found = {each.get("leader", "") if each["cluster_size"] == 3 else "" for each in blocks}
+    return found.pop()
+
+
+def create(asker: Asker, name: str, **options: object) -> dict[str, Any]:
+    return asker.ask(f"$JS.API.STREAM.CREATE.{name}", _body(name, options))
+
+
+def led(asker: Asker, name: str) -> dict[str, Any]:
+    """Wait until a stream has a leader; return its `cluster`. Who does not lead does not answer."""
+    while True:
+        cluster: dict[str, Any] = asker.ask(f"$JS.API.STREAM.INFO.{name}").get("cluster", {})
+        if "leader" in cluster:
+            return cluster
+
+
+def holders(cluster: dict[str, Any]) -> set[str]:
+    return {cluster["leader"], *(row["name"] for row in cluster.get("replicas", ()))}
+
+
+# -- placement -------------------------------------------------------------------------------------------------
+
+
+def placement(*tags: str, cluster: str = "") -> dict[str, object]:
+    return {"placement": {"tags": tags, **({"cluster": cluster} if cluster else {})}}
+
+
+PLACED: list[dict[str, object]] = [
+    {"num_replicas": 3},
+    {"num_replicas": 5},
+    *({"num_replicas": count, **placement("ssd")} for count in (1, 2, 3)),
+    {"num_replicas": 3, **placement("SSD")},
+    {"num_replicas": 2, **placement("!ssd")},
+    placement("!ssd"),
+    placement("gpu", "tpu"),
+    placement("az:1", "!ssd"),
+    {"num_replicas": 2, **placement("az:2", "!ssd")},
+    placement("az:2", "!ssd"),
+    placement("gpu", "!ssd"),
+    placement(cluster="X"),
+    placement(cluster="TRIO"),
+]
+
+
+@pytest.mark.parametrize("options", PLACED, ids=str)
+def test_streams_are_placed_by_the_same_rules(asker: Asker, options: dict[str, object]) -> None:
+    ours = Ours("A")
+    answer = create(asker, "P", **options)
+    mine = ours.request("CREATE", "P", **options)
+    assert mine == told(answer)
+    if mine == "ok":
+        stream = ours.state.stream("A", "P")
+        assert stream is not None
+        nodes = tuple(NAMES.index(name) + 1 for name in holders(answer["cluster"]))
+        assert len(nodes) == len(stream.nodes)
+        config = stream.config
+        servers = ours.state.servers.values()
+        fit = fitting(servers, config, "TRIO", {}, ALL, nodes)
+        assert sorted(fit) == sorted(nodes)  # what nats-server has drawn is among what fits here
+
+
+# -- conflicts and limits --------------------------------------------------------------------------------------
+
+REQUESTS: list[tuple[str, str, dict[str, object]]] = [
+    ("CREATE", "S", {"num_replicas": 3}),
+    ("CREATE", "S", {"num_replicas": 3}),
+    ("CREATE", "S", {"num_replicas": 3, "max_msgs": 5}),
+    ("CREATE", "T", {"subjects": ["s", "t"]}),
+    ("CREATE", "T", {"subjects": ["*"]}),
+    ("CREATE", "T", {"subjects": ["t.>"]}),
+    ("UPDATE", "T", {"subjects": ["t.>", "s"]}),
+    ("UPDATE", "T", {"subjects": ["t.a", "u"]}),
+    ("CREATE", "U", {"subjects": ["t.b", "u"]}),
+    ("CREATE", "U", {"subjects": ["t.b"]}),
+    ("UPDATE", "NONE", {}),
+    ("DELETE", "NONE", {}),
+    ("CREATE", "P", {"placement": {"preferred": "a"}}),
+    ("UPDATE", "T", {"subjects": ["t.a", "u"], "num_replicas": 2, **placement("ssd")}),
+    # MAX_FILE of the account, each replica counted
+    ("CREATE", "BIG", {"max_bytes": 2 * GB}),
+    ("CREATE", "BIG", {"max_bytes": 40 * MB, "num_replicas": 3}),
+    ("CREATE", "BIG", {"max_bytes": 40 * MB, "num_replicas": 2}),
+    ("CREATE", "MORE", {"max_bytes": 30 * MB}),
+    ("CREATE", "MORE", {"max_bytes": 20 * MB}),
+    ("UPDATE", "MORE", {"max_bytes": 21 * MB}),
+    ("CREATE", "S", {"num_replicas": 3}),
+    ("DELETE", "MORE", {}),
+    ("UPDATE", "BIG", {"max_bytes": 40 * MB, "num_replicas": 3}),
+    # MAX_STREAMS of the account
+    *(("CREATE", f"N{number}", {}) for number in range(4)),
+    ("DELETE", "N0", {}),
+    ("CREATE", "N3", {"subjects": ["n0"]}),
+]
+
+
+def test_conflicts_and_limits_are_decided_alike(peers: ThreeServers) -> None:
+    ours, asker = Ours("FEW"), Asker(peers.client("c", **LOGINS["FEW"]))
+    expected = [
+        told(asker.ask(f"$JS.API.STREAM.{verb}.{name}", None if verb == "DELETE" else _body(name, options)))
+        for verb, name, options in REQUESTS
+    ]
+    found = [ours.request(verb, name, **options) for verb, name, options in REQUESTS]
+    peers.release()
+    assert found == expected
+    assert len(set(expected)) > 7  # most of them are about something else
+
+
+# -- answers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("server", NAMES)
+def test_every_server_answers_names_and_lists(peers: ThreeServers, asker: Asker, server: str) -> None:
+    ours = Ours("A")
+    made: dict[str, dict[str, object]] = {"B": {}, "A": {"subjects": ["x.*"]}, "C": {"num_replicas": 3}}
+    for name, options in made.items():
+        create(asker, name, **options)
+        ours.request("CREATE", name, **options)
+    client = Asker(peers.client(server))
+    for subject in ("", "x.>", "c", "none"):
+        answer = client.ask("$JS.API.STREAM.NAMES", {"subject": subject})
+        assert answer["streams"] == ([each.name for each in matching(ours.state, "A", subject)] or None)
+    listed = client.ask("$JS.API.STREAM.LIST")
+    assert [each["config"]["name"] for each in listed["streams"]] == ["A", "B", "C"]
+    assert all(each["cluster"]["name"] == "TRIO" for each in listed["streams"])
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_a_stream_tells_its_group(asker: Asker, replicas: int) -> None:
+    ours = Ours("A")
+    ours.request("CREATE", "S", num_replicas=replicas)
+    create(asker, "S", num_replicas=replicas)
+    theirs = led(asker, "S")
+    stream = ours.state.stream("A", "S")
+    assert stream is not None
+    leader = NAMES.index(theirs["leader"]) + 1
+    rows = [(NAMES.index(row["name"]) + 1, row) for row in theirs.get("replicas", ())]
+    status = GroupStatus(
+        leader,
+        5,
+        tuple(PeerStatus(node, row["current"], row["active"], lag=row.get("lag", 0)) for node, row in rows),
+    )
+    mine = stream_cluster(ours.state, "TRIO", stream, status, "SYS")
+    assert list(mine) == list(theirs)
+    assert mine.get("replicas") == theirs.get("replicas")
+    assert mine.get("raft_group", "")[:6] == theirs.get("raft_group", "")[:6]
+    assert len(mine.get("raft_group", "")) == len(theirs.get("raft_group", ""))
+
+
+@pytest.mark.parametrize("server", NAMES)
+def test_jsz_tells_of_the_metadata_group(peers: ThreeServers, server: str) -> None:
+    leader = meta_leader(peers)
+    theirs = peers.page(server, "/jsz")["meta_cluster"]
+    others = tuple(PeerStatus(node, True, 1) for node, name in enumerate(NAMES, 1) if name != server)
+    status = GroupStatus(NAMES.index(leader) + 1, 0, others)
+    mine = meta_cluster(Ours("A").state, "TRIO", status, Backlog(3))
+    theirs["snapshot"].pop("last_duration", None)
+    assert list(mine) == list(theirs)
+    assert list(mine["snapshot"]) == list(theirs["snapshot"])
+    assert [row["peer"] for row in mine["replicas"]] == [row["peer"] for row in theirs["replicas"]]
+    assert {name: mine[name] for name in ("leader", "peer", "cluster_size", "quorum_needed")} == {
+        name: theirs[name] for name in ("leader", "peer", "cluster_size", "quorum_needed")
+    }
+
+
+# -- what operators do -----------------------------------------------------------------------------------------
+
+STEPDOWNS: list[dict[str, object]] = [
+    {"preferred": "the leader"},
+    {"preferred": "zz"},
+    {"preferred": "zz", "tags": ["ssd"]},
+    {"tags": ["gpu"]},
+    {"cluster": "X"},
+    {"preferred": "another"},
+    {"tags": ["!gpu"]},
+    {"tags": ["AZ:2"]},
+    {},
+]
+
+
+@pytest.mark.parametrize("wanted", STEPDOWNS, ids=str)
+def test_leaders_step_down_for_the_same_servers(asker: Asker, wanted: dict[str, object]) -> None:
+    ours = Ours("A")
+    create(asker, "S", num_replicas=3)
+    leader = led(asker, "S")["leader"]
+    other = next(name for name in NAMES if name != leader)
+    words = {"the leader": leader, "another": other}
+    asked = {
+        key: words.get(value, value) if isinstance(value, str) else value for key, value in wanted.items()
+    }
+    theirs = told(asker.ask("$JS.API.STREAM.LEADER.STEPDOWN.S", {"placement": asked}))
+    given = from_json(Placement, {**asked, "tags": asked.get("tags", [])})
+    try:
+        successor(ours.state.servers, (1, 2, 3), NAMES.index(leader) + 1, given, {1, 2, 3})
+        mine = "ok"
+    except ApiError as error:
+        mine = _text(error)
+    assert mine == theirs
+
+
+@pytest.mark.parametrize(
+    ("peer", "replicas"), [("zz", 2), ("member", 3), ("member", 2), ("member", 1), ("stranger", 2)]
+)
+def test_replicas_are_removed_alike(asker: Asker, peer: str, replicas: int) -> None:
+    create(asker, "S", num_replicas=replicas)
+    there = holders(led(asker, "S"))
+    name = {"member": min(there), "stranger": min({*NAMES} - there, default="")}.get(peer, peer)
+    ours = Ours("A")
+    nodes = tuple(NAMES.index(each) + 1 for each in there)
+    ours.do(StreamCreated("A", _stored("S", {"num_replicas": replicas}), nodes))
+    stream = ours.state.stream("A", "S")
+    assert stream is not None
+    try:
+        mine = ours.do(without_replica(ours.field, stream, NAMES.index(name) + 1 if name in NAMES else 99))
+    except ApiError as error:
+        mine = _text(error)
+    assert mine == told(asker.ask("$JS.API.STREAM.PEER.REMOVE.S", {"peer": name}))
+
+
+def test_unknown_servers_cannot_be_removed(peers: ThreeServers) -> None:
+    asker, ours = Asker(peers.client("a", **LOGINS["SYS"])), Ours("A")
+    assert ours.do(ServerRemoved(99)) == told(asker.ask("$JS.API.SERVER.REMOVE", {"peer": "zz"}))
+    assert ours.do(ServerEvacuating(99, True)) == told(asker.ask("$JS.API.SERVER.EVACUATE", {"peer": "zz"}))
+    peers.release()
+
+
+def test_the_advisory_of_a_new_leader_has_the_same_fields(peers: ThreeServers, asker: Asker) -> None:
+    watchers = [peers.client("a"), peers.client("a", **LOGINS["SYS"])]
+    for watcher in watchers:
+        watcher.send(b"SUB $JS.EVENT.ADVISORY.*.LEADER_ELECTED.> 1\r\n")
+        watcher.fence()
+    peers.settle(asker.client, watchers[0])
+    create(asker, "S", num_replicas=3)
+    for watcher, account in zip(watchers, ("", "A"), strict=True):
+        watcher.wait_for_any()
+        frame = watcher.take()[0]
+        theirs = json.loads(frame[4])
+        mine = advisories.stream_leader("S", theirs["leader"], theirs["replicas"], account)
+        assert mine.subject == frame[0].decode()
+        assert f"io.nats.jetstream.{mine.kind}" == theirs["type"]
+        assert mine.fields == {key: theirs[key] for key in mine.fields}
+        assert list(theirs) == ["type", "id", "timestamp", *mine.fields]
+        assert {row["name"] for row in theirs["replicas"]} == {*NAMES}
+
+
+def test_a_purged_account_has_no_streams(peers: ThreeServers, asker: Asker) -> None:
+    ours = Ours("A")
+    for name in ("S", "T"):
+        create(asker, name)
+        ours.request("CREATE", name)
+    system = Asker(peers.client("c", **LOGINS["SYS"]))
+    assert system.ask("$JS.API.ACCOUNT.PURGE.A")["initiated"]
+    assert ours.do(AccountPurged("A")) == "ok"
+    while asker.ask("$JS.API.STREAM.NAMES")["streams"]:
+        pass
+    assert matching(ours.state, "A", "") == []

@@ -57,6 +57,7 @@ _code = ErrorCode
 ACCOUNT_RESOURCES_EXCEEDED = _code(10002, 400, "resource limits exceeded for account")
 BAD_REQUEST = _code(10003, 400, "bad request")
 CLUSTER_NO_PEERS = _code(10005, 400, "{err}")
+CLUSTER_NOT_AVAILABLE = _code(10008, 503, "JetStream system temporarily unavailable")
 CLUSTER_REQUIRED = _code(10010, 503, "JetStream clustering support required")
 CONSUMER_CREATE = _code(10012, 500, "{err}")
 CONSUMER_NAME_EXIST = _code(10013, 400, "consumer name already in use")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyjs.jetstream import errcodes
 from pyjs.subjects.tokens import subjects_overlap
 
 if TYPE_CHECKING:
@@ -28,6 +29,18 @@ class ListPlan:
     elsewhere: dict[int, list[str]] = field(default_factory=dict)  # names by the server to ask
     missing: list[str] = field(default_factory=list)  # no leader, or its server cannot be reached
     offline: dict[str, str] = field(default_factory=dict)  # this cluster cannot serve them; the reasons
+
+
+def require_leader(leader: int) -> None:
+    """Refuse a request if the metadata has no leader: creates, deletes, names, lists and the info of an account.
+
+    nats-server refuses so about ten seconds after the leader was lost and does not answer before; the info of a
+    stream it answers from a replica, without a leader.
+
+    Raises:
+        ApiError: 10008.
+    """
+    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not leader)
 
 
 def matching(state: MetaState, account: str, subject: str) -> list[Assignment]:

@@ -1,8 +1,8 @@
 """Which servers hold a stream: a function of the servers, the configuration and the load.
 
-A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`), and
-has room for `max_bytes`; for a replicated stream it must be below `max_ha_assets` too. With a `unique_tag` two replicas
-never share a tag of that prefix.
+A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`),
+and has room for `max_bytes`; for a replicated stream it must be below `max_ha_assets` too. With a `unique_tag` two
+replicas never share a tag of that prefix.
 Of those that fit, the least loaded come first: by replicated streams if the stream is one of them, then by free
 bytes, then by streams, then by number, so that equal facts give equal answers (nats-server draws lots among equals).
 
@@ -129,7 +129,8 @@ def successor(
     elif placement.cluster or placement.tags:
         known = [servers[node] for node in others if node in servers]
         known = [each for each in known if placement.cluster in ("", each.cluster)]
-        others = [each.node for each in known if wrong_tag(placement.tags, each) is None]
+        # Here nats-server takes `!tag` for a tag.
+        others = [each.node for each in known if all(tag.lower() in each.tags for tag in placement.tags)]
     else:
         return 0
     errcodes.CLUSTER_NO_PEERS.raise_if(not others, err="no replacement peer connected")
@@ -173,7 +174,7 @@ class _Search:
         self._rules = rules
         # A stream that asks for a tag of the prefix may have all its replicas there.
         prefix = rules.unique_tag
-        self._unique = "" if any(tag.startswith(prefix) for tag in self._tags) else prefix
+        self._unique = "" if any(tag.removeprefix(NOT).startswith(prefix) for tag in self._tags) else prefix
         self._taken = {tag for server in kept for tag in self._unique_tags(server)}
         self.misfits = Misfits()
 

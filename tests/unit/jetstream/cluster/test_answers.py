@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.jetstream.cluster.metafixture import A, Meta, stream
 
-from pyjs.jetstream.cluster.answers import ListPlan, list_plan, matching
+from pyjs.jetstream.cluster.answers import ListPlan, list_plan, matching, require_leader
+from pyjs.jetstream.errcodes import ApiError
 
 
 @pytest.mark.parametrize(
@@ -49,3 +50,9 @@ def test_each_stream_of_a_list_is_reported_by_its_leader() -> None:
     assert plan == ListPlan(
         ["HERE", "ALONE"], {2: ["THERE", "TOO"]}, ["AWAY", "NOBODY"], {"NEWER": "unsupported"}
     )
+
+
+def test_without_a_leader_of_the_metadata_requests_are_refused() -> None:
+    require_leader(1)
+    with pytest.raises(ApiError, match="10008"):
+        require_leader(0)

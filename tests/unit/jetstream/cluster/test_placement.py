@@ -97,6 +97,7 @@ def test_of_servers_with_the_same_unique_tag_one_is_used() -> None:
     assert chosen(placed(num_replicas=2), rules=rules) == (1, 2)
     assert chosen(placed(num_replicas=3), rules=rules) == "server tag not unique"
     assert chosen(placed("az:2", num_replicas=2), rules=rules) == (2, 3)
+    assert chosen(placed("!az:3", num_replicas=3), rules=rules) == (1, 2, 3)
     found = chosen(placed("AZ:2", num_replicas=2), rules=rules)
     assert found == "server tag not unique, tags not matched ['AZ:2']"
     assert chosen(placed(num_replicas=1), [server(1)], rules=rules) == "server tag not unique"
@@ -117,7 +118,7 @@ def test_of_servers_with_the_same_unique_tag_one_is_used() -> None:
         (Placement(preferred="n3"), "no replacement peer connected"),
         (Placement(tags=("ssd",)), 2),
         (Placement(tags=("az:1",)), "no replacement peer connected"),
-        (Placement(tags=("!az:1",)), 2),
+        (Placement(tags=("!az:1",)), "no replacement peer connected"),
         (Placement(cluster="TRIO"), 2),
         (Placement(cluster="X"), "no replacement peer connected"),
     ],
