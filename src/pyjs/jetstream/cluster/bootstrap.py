@@ -118,8 +118,8 @@ class Do(Enum):
 
     WAIT = "wait"  # for more words; `reason` says which
     ADOPT = "adopt"  # make `membership` durable, then call `adopt`
-    START = "start"  # open the group of `membership`, which this server is in
-    JOIN = "join"  # ask the running group of `membership` to add this server
+    START = "start"  # open the group of `membership`, which this server is in; ask again until it has had a leader
+    JOIN = "join"  # give up a group that was started; ask the running one of `membership` to add this server
 
 
 class Step(NamedTuple):

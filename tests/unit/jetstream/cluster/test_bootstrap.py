@@ -125,6 +125,34 @@ def test_a_wiped_member_of_a_running_group_joins_it() -> None:
     assert step(adopted=theirs).reason == "a running group of the metadata to join again"
 
 
+def test_the_vote_of_a_lost_store_is_in_no_second_group() -> None:
+    """Server 1 adopts and loses its store; 2 believes what it heard before that, 3 what it heard later."""
+    first, second, third = Bootstrap(1, 10, 3), Bootstrap(2, 20, 3), Bootstrap(3, 30, 3)
+    for server, others in ((first, (2, 3)), (second, (1, 3)), (third, (2,))):
+        for node in others:
+            server.hear(word(node))
+    old = of(1, 2, 3)
+    assert first.step() == (Do.ADOPT, old, "")
+    first.adopt(old)
+    assert first.step().do is Do.WAIT  # so it has not voted when its store is lost
+    again = Bootstrap(1, 11, 3)
+    again.hear(word(2))
+    again.hear(word(3))
+    new = Membership((Member(1, 11), Member(2, 20), Member(3, 30)))
+    assert again.step() == (Do.ADOPT, new, "")
+    again.adopt(new)
+    third.hear(again.word)
+    third.adopt(new)
+    again.hear(third.word)
+    assert third.step() == again.step() == (Do.START, new, "")  # two votes of three for the new one
+    second.hear(first.word)
+    assert second.step() == (Do.ADOPT, old, "")
+    second.adopt(old)
+    assert second.step() == (Do.START, old, "")  # the only vote for the old one
+    second.hear(replace(third.word, is_running=True))
+    assert second.step() == (Do.JOIN, new, "")
+
+
 def test_five_vote_and_the_others_learn() -> None:
     assert of(1, 2, 3, 4, 5, 6, 7).voters == (1, 2, 3, 4, 5)
     assert of(1, 2, 3, 4, 5, 6, 7).learners == (6, 7)
@@ -176,6 +204,10 @@ class Cluster:
         self.servers = {node: self.made(node) for node in self.stores}
         self.wipes = 0
         self.reach = self.cut()
+        self.knows = chance.choice(
+            [0, 0.1, 1]
+        )  # how often one that has voted says that its group has a leader
+        self.quiet = chance.randint(0, 40 * size)  # acts before the first store is lost
         # How often servers speak, look, restart, lose a store, and are cut off from each other, in this run.
         self.rates = [40, chance.choice([5, 40]), 2, chance.choice([0, 2, 10]), chance.choice([0, 2, 10])]
 
@@ -184,6 +216,7 @@ class Cluster:
         return Bootstrap(node, store, self.size, self.durable.get(Member(node, store)))
 
     def play(self) -> None:
+        self.quiet -= 1
         act = self.chance.choices(["speak", "step", "restart", "wipe", "cut"], self.rates)[0]
         node = self.chance.randint(1, self.size)
         if act == "speak":
@@ -192,7 +225,7 @@ class Cluster:
             self.step(node)
         elif act == "restart":
             self.servers[node] = self.made(node)
-        elif act == "wipe" and self.wipes < (self.size - 1) // 2:
+        elif act == "wipe" and self.quiet < 0 and self.wipes < (self.size - 1) // 2:
             self.wipes += 1
             self.stores[node] += 1
             self.servers[node] = self.made(node)
@@ -207,7 +240,8 @@ class Cluster:
 
     def speak(self, node: int, to: int) -> None:
         if to in self.reach[node]:
-            running = self.running(node)
+            # A server may not know yet that its group has a leader.
+            running = self.running(node) if self.chance.random() < self.knows else None
             said = self.servers[node].word
             said = replace(said, adopted=running, is_running=True) if running else said
             self.servers[to].hear(decode_word(said.encode()))
