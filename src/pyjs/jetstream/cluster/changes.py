@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.servers import Server
@@ -30,6 +30,14 @@ class StreamChange(NamedTuple):
 
     old: Assignment | None
     new: Assignment | None
+    is_empty: bool = False  # no replica is left that a new one could copy: the stream begins without messages
+
+
+def stream_change(old: Assignment | None, new: Assignment, servers: Collection[int]) -> StreamChange:
+    """Return the change to `new`; replicas on servers that are not in `servers` are lost."""
+    before = old.replicas if old is not None else ()
+    left = [each for each in before if each in new.replicas or each.node not in new.nodes]
+    return StreamChange(old, new, not any(replica.node in servers for replica in left))
 
 
 Change: TypeAlias = ServerChange | StreamChange
@@ -62,7 +70,7 @@ def duties(changes: Iterable[Change], node: int) -> Iterator[Duty]:
 
 
 def _stream_duties(change: StreamChange, node: int) -> Iterator[Duty]:
-    old, new = change
+    old, new, is_empty = change
     before = old.incarnation_on(node) if old is not None else 0
     if new is None:
         assert old is not None
@@ -73,18 +81,13 @@ def _stream_duties(change: StreamChange, node: int) -> Iterator[Duty]:
     if before and not after:
         yield Duty(Work.LEAVE, new)
     elif after > before:
-        yield Duty(Work.CREATE if _is_founded(old, new) else Work.JOIN, new)
+        yield Duty(Work.CREATE if is_empty else Work.JOIN, new)
     elif before:
         assert old is not None
         if old.stored.values != new.stored.values:
             yield Duty(Work.UPDATE, new)
         if old.replicas != new.replicas:
             yield Duty(Work.REGROUP, new)
-
-
-def _is_founded(old: Assignment | None, new: Assignment) -> bool:
-    """Return whether no replica of the stream exists that a new one could copy."""
-    return old is None or not any(replica in old.replicas for replica in new.replicas)
 
 
 def difference(old: MetaState, new: MetaState) -> list[Change]:
@@ -94,6 +97,6 @@ def difference(old: MetaState, new: MetaState) -> list[Change]:
     before = {each.group: each for each in old.streams()}
     after = {each.group: each for each in new.streams()}
     gone = [StreamChange(before[group], None) for group in sorted(before.keys() - after.keys())]
-    other = [StreamChange(before.get(group), after[group]) for group in sorted(after)]
+    other = [stream_change(before.get(group), after[group], new.servers) for group in sorted(after)]
     changes: list[Change] = [*servers, *gone, *other]
     return [change for change in changes if change.old != change.new]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.account_streams import AccountStreams
 from pyjs.jetstream.cluster.assignments import INDEX_MAX, Assignment, Replica, add_load
-from pyjs.jetstream.cluster.changes import ServerChange, StreamChange
+from pyjs.jetstream.cluster.changes import ServerChange, StreamChange, stream_change
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
     Bounds,
@@ -259,7 +259,7 @@ class MetaState:
             add_load(self.load, old.config, old.nodes, -1)
         add_load(self.load, new.config, new.nodes)
         self.accounts.setdefault(new.account, AccountStreams()).put(new)
-        return StreamChange(old, new)
+        return stream_change(old, new, self.servers)
 
     def _drop(self, old: Assignment) -> StreamChange:
         streams = self.accounts[old.account]

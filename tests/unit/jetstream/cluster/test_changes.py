@@ -8,7 +8,7 @@ import pytest
 from tests.unit.jetstream.cluster.metafixture import A, Meta, random_entry, server
 
 from pyjs.jetstream.cluster.changes import StreamChange, Work, difference, duties
-from pyjs.jetstream.cluster.entries import ReplicaLost, ServerDescribed, StreamDeleted, encode
+from pyjs.jetstream.cluster.entries import ReplicaLost, ServerDescribed, ServerRemoved, StreamDeleted, encode
 from pyjs.jetstream.cluster.snapshot import decode_snapshot, encode_snapshot
 from pyjs.jetstream.cluster.state import Applied, MetaState
 
@@ -51,6 +51,21 @@ def test_a_replica_that_lost_its_log_joins_again(meta: Meta) -> None:
 def test_the_only_replica_begins_empty_when_its_store_was_lost(meta: Meta) -> None:
     meta.create("T", 4)
     assert works(meta.do(ServerDescribed(server(4, store=9)))) == {4: ["create"]}
+
+
+def test_a_stream_that_moves_to_other_servers_is_copied_to_them(meta: Meta) -> None:
+    meta.create("T", 4)
+    assert works(meta.move("T", 1)) == {1: ["join"], 4: ["leave"]}
+    meta.create("U", 1, 2)
+    assert works(meta.move("U", 3, 4)) == {1: ["leave"], 2: ["leave"], 3: ["join"], 4: ["join"]}
+
+
+def test_a_stream_whose_only_server_was_removed_begins_empty(meta: Meta) -> None:
+    meta.create("T", 4)
+    before = decode_snapshot(encode_snapshot(meta.state))
+    meta.do(ServerRemoved(4))
+    assert works(meta.move("T", 1)) == {1: ["create"], 4: ["leave"]}
+    assert [duty.work for duty in duties(difference(before, meta.state), 1)] == [Work.CREATE]
 
 
 def test_a_deleted_stream_is_removed_where_it_is(meta: Meta) -> None:
