@@ -83,18 +83,21 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
 def moves(field: Field) -> Iterator[StreamMoved]:
     """Yield the entries that move streams away from servers which were removed or are evacuated.
 
-    The load of `field` grows by what moves, so that many streams do not all go to one server. A stream stays where
-    it is as long as nothing else fits; ask again when the servers or their load have changed.
+    Without another server a replicated stream has a replica less, as on nats-server; it gets one again as soon as a
+    server fits. The only replica stays where it is. If its server was removed and another one fits, the stream begins
+    there without messages. The load of `field` grows by what moves, so that not all streams go to one server.
     """
     state = field.state
     going = {server.node for server in state.servers.values() if server.evacuating} | state.removed.keys()
     for stream in sorted(state.streams(), key=lambda each: each.group):
         kept = tuple(node for node in stream.nodes if node not in going)
-        if len(kept) == len(stream.nodes):
+        if len(kept) == stream.config.num_replicas:
             continue
         try:
             nodes = field.place(stream.config, kept, going)
         except ApiError:
+            nodes = kept
+        if not nodes or nodes == stream.nodes:
             continue
         add_load(field.load, stream.config, set(nodes) - set(kept))
         yield StreamMoved(stream.account, stream.name, stream.group, stream.revision, nodes)

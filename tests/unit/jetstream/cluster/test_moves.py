@@ -94,6 +94,23 @@ def test_streams_that_move_are_spread() -> None:
     assert sorted(nodes) == [2] * 4 + [3] * 4 + [4] * 4
 
 
-def test_a_stream_that_fits_nowhere_else_stays(meta: Meta) -> None:
+def test_a_stream_without_another_server_has_a_replica_less_until_one_fits(meta: Meta) -> None:
+    meta.create("T", 3)
     meta.do(ServerRemoved(3))
-    assert list(moves(field_of(meta.state, "TRIO", Rules(online={1, 2})))) == []
+    few = Rules(online={1, 2})
+    (moved,) = moves(field_of(meta.state, "TRIO", Rules(online=())))
+    assert (moved.name, moved.nodes) == ("S", (1, 2))
+    meta.do(moved)
+    (moved,) = moves(field_of(meta.state, "TRIO", few))
+    assert (moved.name, moved.nodes) == ("T", (1,))  # it begins again, without messages
+    meta.do(moved)
+    assert list(moves(field_of(meta.state, "TRIO", few))) == []
+    (moved,) = moves(field_of(meta.state, "TRIO", ALL))
+    assert moved.nodes == (1, 2, 4)
+
+
+def test_the_only_replica_stays_where_it_is_if_nothing_fits(meta: Meta) -> None:
+    meta.create("T", 3)
+    meta.do(ServerEvacuating(3, True))
+    found = {each.name: each.nodes for each in moves(field_of(meta.state, "TRIO", Rules(online={3})))}
+    assert found == {"S": (1, 2)}
