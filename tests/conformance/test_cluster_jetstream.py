@@ -7,20 +7,21 @@ compared with the parts that will answer here: the same requests, as entries, on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 import pytest
 from tests.conformance.harness.both import needs_peer
-from tests.conformance.harness.cluster import NAMES, NodeClient, ThreeServers, three
+from tests.conformance.harness.cluster import NAMES, WAIT_S, NodeClient, ThreeServers, three
 from tests.conformance.harness.process import peer_command
 
 from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.jetstream.cluster import advisories
 from pyjs.jetstream.cluster.answers import matching
-from pyjs.jetstream.cluster.assignments import stored_config
+from pyjs.jetstream.cluster.assignments import StoredConfig, stored_config
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
     Bounds,
@@ -76,15 +77,41 @@ class Asker:
 
     def ask(self, subject: str, body: object = None) -> dict[str, Any]:
         """Return the answer to a request."""
+        inbox = self._send(subject, body)
+        while (answer := self._answer(inbox)) is None:
+            self.client.wait_for_messages(len(self.client.frames) + 1)
+        return answer
+
+    def until(self, subject: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Ask until the answer is right; while a leader changes, nobody answers."""
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            inbox, patience = self._send(subject, None), time.monotonic() + 0.5
+            while time.monotonic() < patience:
+                self.client.fence()
+                answer = self._answer(inbox)
+                if answer is not None and holds(answer):
+                    return answer
+                if answer is not None:
+                    break
+                time.sleep(0.01)  # an answer that may not come has no event to wait for
+        raise AssertionError(f"{subject} never answered what was wanted")
+
+    def _send(self, subject: str, body: object) -> bytes:
         number, data = next(_numbers), b"" if body is None else json.dumps(body).encode()
         inbox = b"_INBOX.ask.%d" % number
         request = b"SUB %b %d\r\nPUB %b %b %d\r\n%b\r\nUNSUB %d 1\r\n"
         self.client.send(request % (inbox, number, subject.encode(), inbox, len(data), data, number))
-        while not (found := [frame for frame in self.client.frames if frame[0] == inbox]):
-            self.client.wait_for_messages(len(self.client.frames) + 1)
-        self.client.frames.remove(found[0])
-        answer: dict[str, Any] = json.loads(found[0][4])
-        return answer
+        return inbox
+
+    def _answer(self, inbox: bytes) -> dict[str, Any] | None:
+        """Return the answer that came to an inbox."""
+        for frame in self.client.frames:
+            if frame[0] == inbox:
+                self.client.frames.remove(frame)
+                answer: dict[str, Any] = json.loads(frame[4])
+                return answer
+        return None
 
 
 ALL = Rules(online=frozenset({1, 2, 3}))
@@ -123,18 +150,18 @@ class Ours:
             return _text(error)
 
     def _create(self, name: str, options: dict[str, object]) -> str:
-        stored, bounds = _stored(name, options), BOUNDS[self.account]
-        if self.state.check_create(self.account, stored, bounds) is not None:
+        made, bounds = stored(name, options), BOUNDS[self.account]
+        if self.state.check_create(self.account, made, bounds) is not None:
             return _text(None)
-        return self.do(StreamCreated(self.account, stored, self.field.place(stored.config), bounds))
+        return self.do(StreamCreated(self.account, made, self.field.place(made.config), bounds))
 
     def _update(self, name: str, options: dict[str, object]) -> str:
-        stored, bounds = _stored(name, options), BOUNDS[self.account]
-        self.state.check_update(self.account, stored, bounds)
+        made, bounds = stored(name, options), BOUNDS[self.account]
+        self.state.check_update(self.account, made, bounds)
         old = self.state.stream(self.account, name)
         assert old is not None
-        nodes = updated_nodes(self.field, old, stored.config, old.nodes[0])
-        return self.do(StreamUpdated(self.account, old.group, old.revision, stored, nodes, bounds))
+        nodes = updated_nodes(self.field, old, made.config, old.nodes[0])
+        return self.do(StreamUpdated(self.account, old.group, old.revision, made, nodes, bounds))
 
     def _delete(self, name: str, options: dict[str, object]) -> str:
         old = self.state.stream(self.account, name)
@@ -143,7 +170,8 @@ class Ours:
         return self.do(StreamDeleted(self.account, name, old.group))
 
 
-def _stored(name: str, options: dict[str, object]) -> Any:
+def stored(name: str, options: dict[str, object]) -> StoredConfig:
+    """Return the configuration that a request gives."""
     config = read_stream(json.dumps(_body(name, options)).encode(), True).config.with_required_level()
     return stored_config(check(config, JetStreamOptions(), AccountJetStreamOptions()))
 
@@ -196,11 +224,10 @@ def create(asker: Asker, name: str, **options: object) -> dict[str, Any]:
 
 
 def led(asker: Asker, name: str) -> dict[str, Any]:
-    """Wait until a stream has a leader; return its `cluster`. Who does not lead does not answer."""
-    while True:
-        cluster: dict[str, Any] = asker.ask(f"$JS.API.STREAM.INFO.{name}").get("cluster", {})
-        if "leader" in cluster:
-            return cluster
+    """Wait until a stream has a leader; return its `cluster`."""
+    answer = asker.until(f"$JS.API.STREAM.INFO.{name}", lambda info: "leader" in info.get("cluster", {}))
+    cluster: dict[str, Any] = answer["cluster"]
+    return cluster
 
 
 def holders(cluster: dict[str, Any]) -> set[str]:
@@ -395,7 +422,7 @@ def test_replicas_are_removed_alike(asker: Asker, peer: str, replicas: int) -> N
     name = {"member": min(there), "stranger": min({*NAMES} - there, default="")}.get(peer, peer)
     ours = Ours("A")
     nodes = tuple(NAMES.index(each) + 1 for each in there)
-    ours.do(StreamCreated("A", _stored("S", {"num_replicas": replicas}), nodes))
+    ours.do(StreamCreated("A", stored("S", {"num_replicas": replicas}), nodes))
     stream = ours.state.stream("A", "S")
     assert stream is not None
     try:
@@ -439,6 +466,5 @@ def test_a_purged_account_has_no_streams(peers: ThreeServers, asker: Asker) -> N
     system = Asker(peers.client("c", **LOGINS["SYS"]))
     assert system.ask("$JS.API.ACCOUNT.PURGE.A")["initiated"]
     assert ours.do(AccountPurged("A")) == "ok"
-    while asker.ask("$JS.API.STREAM.NAMES")["streams"]:
-        pass
+    asker.until("$JS.API.STREAM.NAMES", lambda answer: answer["streams"] is None)
     assert matching(ours.state, "A", "") == []
