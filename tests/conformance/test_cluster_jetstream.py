@@ -36,7 +36,15 @@ from pyjs.jetstream.cluster.entries import (
 )
 from pyjs.jetstream.cluster.moves import Field, field_of, updated_nodes, without_replica
 from pyjs.jetstream.cluster.placement import Rules, fitting, successor
-from pyjs.jetstream.cluster.reports import Backlog, GroupStatus, PeerStatus, meta_cluster, stream_cluster
+from pyjs.jetstream.cluster.reports import (
+    Backlog,
+    ConsumerName,
+    GroupStatus,
+    PeerStatus,
+    consumer_cluster,
+    meta_cluster,
+    stream_cluster,
+)
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.cluster.state import MetaState
 from pyjs.jetstream.config.declared import from_json
@@ -358,6 +366,24 @@ def test_a_stream_tells_its_group(asker: Asker, replicas: int) -> None:
     mine = stream_cluster(ours.state, "TRIO", stream, status, "SYS")
     assert list(mine) == list(theirs)
     assert mine.get("replicas") == theirs.get("replicas")
+    assert mine.get("raft_group", "")[:6] == theirs.get("raft_group", "")[:6]
+    assert len(mine.get("raft_group", "")) == len(theirs.get("raft_group", ""))
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_a_consumer_tells_a_group(peers: ThreeServers, asker: Asker, replicas: int) -> None:
+    ours, name = Ours("A"), ConsumerName("D", replicas)
+    ours.request("CREATE", "S", num_replicas=3)
+    create(asker, "S", num_replicas=3)
+    led(asker, "S")
+    config = {"durable_name": "D", "ack_policy": "explicit", "num_replicas": replicas}
+    other = Asker(peers.client("c"))
+    theirs = other.ask("$JS.API.CONSUMER.CREATE.S.D", {"stream_name": "S", "config": config})["cluster"]
+    stream = ours.state.stream("A", "S")
+    assert stream is not None
+    status = GroupStatus(NAMES.index(theirs["leader"]) + 1, 5, (PeerStatus(1, True, 1),))
+    mine = consumer_cluster(ours.state, "TRIO", stream, name, status, "SYS")
+    assert list(mine) == list(theirs)
     assert mine.get("raft_group", "")[:6] == theirs.get("raft_group", "")[:6]
     assert len(mine.get("raft_group", "")) == len(theirs.get("raft_group", ""))
 

@@ -7,7 +7,7 @@ tests/conformance/test_cluster_jetstream.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.gotext import time_text
 from pyjs.base.nuid import short_hash
@@ -51,20 +51,47 @@ class Backlog:
     snapshot_ns: int = 0  # of the last snapshot, on the wall clock; 0: there was none
 
 
+class ConsumerName(NamedTuple):
+    """A consumer, for its report."""
+
+    name: str
+    replicas: int = 0  # as it is configured; 0: as many as its stream
+
+
 def stream_cluster(
     state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
 ) -> dict[str, Any]:
-    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group.
+    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group."""
+    group = stream.raft_group if len(stream.replicas) > 1 else ""
+    return _group(state, cluster, group, status, account)
 
-    The only replica of a stream has no group to report.
+
+def consumer_cluster(
+    state: MetaState,
+    cluster: str,
+    stream: Assignment,
+    consumer: ConsumerName,
+    status: GroupStatus,
+    account: str,
+) -> dict[str, Any]:
+    """Return the `cluster` object of a consumer's info, which `status` of its stream's group is for.
+
+    A consumer lives in the group of its stream, and shows a name of its own as on nats-server, where it has a group.
     """
+    replicas = consumer.replicas or len(stream.replicas)
+    kind = stream.raft_group.split("-")[1][-1]
+    name = f"C-R{replicas}{kind}-{short_hash(f'{stream.group}.{consumer.name}')}"
+    return _group(state, cluster, name if replicas > 1 else "", status, account)
+
+
+def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, account: str) -> dict[str, Any]:
+    """Return the report of a group; a single replica has none and reports its leader alone."""
     out: dict[str, Any] = {"name": cluster}
-    is_group = len(stream.replicas) > 1
-    if is_group:
-        out["raft_group"] = stream.raft_group
+    if group:
+        out["raft_group"] = group
     if status.leader:
         out["leader"] = name_of(state, status.leader)
-    if not is_group:
+    if not group:
         return out
     if status.leader and status.leader_since_ns:
         out["leader_since"] = time_text(status.leader_since_ns)

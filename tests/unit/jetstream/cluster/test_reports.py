@@ -10,8 +10,10 @@ from pyjs.base.nuid import short_hash
 from pyjs.jetstream.cluster.entries import ServerRemoved
 from pyjs.jetstream.cluster.reports import (
     Backlog,
+    ConsumerName,
     GroupStatus,
     PeerStatus,
+    consumer_cluster,
     meta_cluster,
     name_of,
     stream_cluster,
@@ -51,6 +53,20 @@ def test_a_stream_without_a_leader_says_nothing_of_one() -> None:
 def test_the_only_replica_of_a_stream_has_no_group() -> None:
     found = stream_cluster(Meta(1).state, "TRIO", stream(), GroupStatus(1, 5), "$SYS")
     assert found == {"name": "TRIO", "leader": "n1"}
+
+
+def test_a_consumer_reports_the_group_of_its_stream_under_a_name_of_its_own() -> None:
+    state, held = Meta(1, 2, 3).state, stream("S", (1, 2, 3), 62)
+    status = GroupStatus(1, 5, PEERS)
+    mine = consumer_cluster(state, "TRIO", held, ConsumerName("C"), status, "$SYS")
+    other = consumer_cluster(state, "TRIO", held, ConsumerName("D"), status, "$SYS")
+    assert mine["raft_group"].startswith("C-R3F-")
+    assert mine["raft_group"] != other["raft_group"]
+    assert mine | {"raft_group": ""} == stream_cluster(state, "TRIO", held, status, "$SYS") | {
+        "raft_group": ""
+    }
+    single = consumer_cluster(state, "TRIO", held, ConsumerName("E", 1), status, "$SYS")
+    assert single == {"name": "TRIO", "leader": "n1"}
 
 
 def test_the_metadata_group_is_reported_with_its_backlog() -> None:
