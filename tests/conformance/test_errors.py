@@ -15,6 +15,7 @@ _OURS = "bulk reads are not nats-server's, see tests/unit/jetstream/api/test_bul
 _ANSWER = (
     "the API of another account has to answer nonsense, see tests/unit/jetstream/mirror/test_consumer_link.py"
 )
+_CLUSTER = "only three servers answer it, see test_cluster_jetstream.py and test_cluster_rules.py"
 NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_GENERAL: "a defect of ours: tests/unit/jetstream/test_faults.py plants some",
@@ -30,6 +31,12 @@ NOT_PROVOKED = {
     errcodes.BULK_OTHER_STREAM: _OURS,
     errcodes.BULK_BAD_REQUEST: _OURS,
     errcodes.CONSUMER_STREAM_IDENTITY_MISMATCH: "the text has the identity: test_error_triggers.py",
+    errcodes.CLUSTER_NO_PEERS: _CLUSTER,
+    errcodes.CLUSTER_NOT_AVAILABLE: "a cluster without a majority answers it after ten seconds",
+    errcodes.CLUSTER_PEER_NOT_MEMBER: _CLUSTER,
+    errcodes.CLUSTER_SERVER_NOT_MEMBER: _CLUSTER,
+    errcodes.PEER_REMAP_FAILED: _CLUSTER,
+    errcodes.STREAM_MOVE_AND_SCALE: _CLUSTER,
     errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM: "no stream of one server has more than one replica",
     errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM: "no stream of one server has more than one replica",
 }

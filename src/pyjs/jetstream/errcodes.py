@@ -56,6 +56,8 @@ def _as_go_says(reason: str) -> str:
 _code = ErrorCode
 ACCOUNT_RESOURCES_EXCEEDED = _code(10002, 400, "resource limits exceeded for account")
 BAD_REQUEST = _code(10003, 400, "bad request")
+CLUSTER_NO_PEERS = _code(10005, 400, "{err}")
+CLUSTER_NOT_AVAILABLE = _code(10008, 503, "JetStream system temporarily unavailable")
 CLUSTER_REQUIRED = _code(10010, 503, "JetStream clustering support required")
 CONSUMER_CREATE = _code(10012, 500, "{err}")
 CONSUMER_NAME_EXIST = _code(10013, 400, "consumer name already in use")
@@ -91,7 +93,9 @@ MIRROR_WITH_SUBJECTS = _code(10034, 400, "stream mirrors can not contain subject
 NO_MESSAGE_FOUND = _code(10037, 404, "no message found")
 NOT_EMPTY_REQUEST = _code(10038, 400, "expected an empty request payload")
 NOT_ENABLED_FOR_ACCOUNT = _code(10039, 503, "JetStream not enabled for account")
+CLUSTER_PEER_NOT_MEMBER = _code(10040, 400, "peer not a member")
 SEQUENCE_NOT_FOUND = _code(10043, 400, "sequence {seq} not found")
+CLUSTER_SERVER_NOT_MEMBER = _code(10044, 400, "server is not a member of the cluster")
 SOURCE_CONSUMER_SETUP_FAILED = _code(10045, 500, "{err}")
 SOURCE_MAX_MESSAGE_SIZE_TOO_BIG = _code(10046, 400, "stream source must have max message size >= target")
 STORAGE_RESOURCES_EXCEEDED = _code(10047, 500, "insufficient storage resources available")
@@ -112,6 +116,7 @@ STREAM_UPDATE = _code(10069, 500, "{err}")
 STREAM_WRONG_LAST_MSG_ID = _code(10070, 400, "wrong last msg ID: {id}")
 STREAM_WRONG_LAST_SEQUENCE = _code(10071, 400, "wrong last sequence: {seq}")
 STREAM_REPLICAS_NOT_SUPPORTED = _code(10074, 500, "replicas > 1 not supported in non-clustered mode")
+PEER_REMAP_FAILED = _code(10075, 503, "peer remap failed")
 STREAM_STORE_FAILED = _code(10077, 503, "{err}")
 CONSUMER_DELIVER_TO_WILDCARDS = _code(10079, 400, "consumer deliver subject has wildcards")
 CONSUMER_PUSH_MAX_WAITING = _code(10080, 400, "consumer in push mode can not set max waiting")
@@ -158,6 +163,7 @@ CONSUMER_MAX_PENDING_ACK_EXCESS = _code(
 STREAM_MAX_STREAM_BYTES_EXCEEDED = _code(
     10122, 400, "stream max bytes exceeds account limit max stream bytes"
 )
+STREAM_MOVE_AND_SCALE = _code(10123, 400, "can not move and scale a stream in a single update")
 CONSUMER_MAX_REQUEST_BATCH_EXCEEDED = _code(
     10125, 400, "consumer max request batch exceeds server limit of {limit}"
 )

@@ -135,14 +135,21 @@ class NodeClient:
 class ThreeServers:
     """Three servers of one kind that know each other."""
 
-    def __init__(self, command: list[str], directory: Path, common: str = "", block: str = "") -> None:
+    def __init__(
+        self,
+        command: list[str],
+        directory: Path,
+        common: str = "",
+        block: str = "",
+        own: dict[str, str] | None = None,
+    ) -> None:
         self.routes = [free_port() for _ in NAMES]
         self._servers: dict[str, ServerProcess] = {}
         for name, route in zip(NAMES, self.routes, strict=True):
             (directory / name).mkdir(parents=True)
             others = ", ".join(f"nats://127.0.0.1:{port}" for port in self.routes if port != route)
             cluster = f'name: TRIO, listen: "127.0.0.1:{route}", routes: [{others}]'
-            config = f"{common}\ncluster {{ {cluster}\n{block} }}"
+            config = f"{common}\n{(own or {}).get(name, '')}\ncluster {{ {cluster}\n{block} }}"
             self._servers[name] = ServerProcess(command, config, directory / name, with_http=True, name=name)
         self._clients: list[NodeClient] = []
         self._fences = 0
@@ -240,9 +247,11 @@ def counted(frames: dict[str, list[Frame]]) -> dict[str, dict[bytes, int]]:
 
 
 @contextmanager
-def three(command: list[str], directory: Path, common: str = "", block: str = "") -> Iterator[ThreeServers]:
-    """Start three servers, and end them."""
-    servers = ThreeServers(command, directory, common, block)
+def three(
+    command: list[str], directory: Path, common: str = "", block: str = "", own: dict[str, str] | None = None
+) -> Iterator[ThreeServers]:
+    """Start three servers, and end them; `own` has further lines of the configuration of each."""
+    servers = ThreeServers(command, directory, common, block, own)
     try:
         servers.start()
         yield servers

@@ -174,8 +174,10 @@ MIDDLE = """
 
 
 def answered() -> list[errcodes.ErrorCode]:
-    """Return the errors of this server, by number."""
+    """Return the errors of this server, by number, without those of clusters, which it cannot be in yet."""
+    prepared = {row.err_code for row in NOT_ANSWERED if row.reason == CLUSTER}
     rows = [row for row in vars(errcodes).values() if isinstance(row, errcodes.ErrorCode)]
+    rows = [row for row in rows if row.err_code not in prepared]
     return sorted(rows, key=lambda row: row.err_code)
 
 

@@ -1,0 +1,39 @@
+"""What JetStream needs of the configuration of a server in a cluster.
+
+Stated here and tested; the block `cluster` refuses JetStream as a whole until streams are replicated.
+
+Source: nats-server 2.15.1 refuses to start with the same causes, tests/unit/config/ports/test_replicated.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyjs.base.gotext import quoted
+from pyjs.config.errors import Place, Problem
+from pyjs.config.options import Options
+
+
+def check_replicated(options: Options, at: Callable[[str], Place]) -> list[Problem]:
+    """Return the problems of JetStream in a cluster."""
+    problems: list[Problem] = []
+    if not options.server_name:
+        cause = "jetstream cluster requires `server_name` to be set"
+        fix = "add server_name: n1, another one on each server; streams know their servers by it"
+        problems.append(Problem(at("cluster"), cause, fix))
+    if not options.cluster.name:
+        cause = "jetstream cluster requires `cluster.name` to be set"
+        problems.append(Problem(at("cluster"), cause, "add name: EAST to the block, the same on each server"))
+    prefix = options.jetstream.unique_tag
+    if prefix and not any(tag.startswith(prefix) for tag in options.server_tags):
+        cause = f"no tag of this server begins with the unique_tag {quoted(prefix)}: it would get no streams"
+        problems.append(Problem(at("jetstream.unique_tag"), cause, f'add server_tags: ["{prefix}1"]'))
+    return problems
+
+
+def expected_servers(options: Options, own_routes: int) -> int:
+    """Return how many servers the routes name, this one among them.
+
+    `own_routes` of the addresses lead to this server itself: all servers may have the same list.
+    """
+    return 1 + len(set(options.cluster.routes)) - own_routes

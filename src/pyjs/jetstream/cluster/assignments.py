@@ -1,0 +1,162 @@
+"""An assigned stream: its configuration, and the servers that hold its replicas.
+
+Sees the configuration as stored values. A newer server may have written options that this one does not know: such a
+stream is offline here, and still has its name, its subjects and its bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.base.nuid import DIGITS
+from pyjs.jetstream.cluster.fields import BadRow
+from pyjs.jetstream.cluster.servers import INCARNATION_MAX, NODE_MAX, Load
+from pyjs.jetstream.config.declared import from_meta, to_meta
+from pyjs.jetstream.config.level import offline_stream
+from pyjs.jetstream.config.stream import FILE, MEMORY, StreamConfig
+from pyjs.jetstream.names import is_valid_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from pyjs.jetstream.cluster.fields import Row
+
+REPLICAS_MAX = 5
+GROUP_MAX = (1 << 63) - 1
+INDEX_MAX = (1 << 64) - 1
+
+
+class Replica(NamedTuple):
+    """One copy of a stream."""
+
+    node: int
+    incarnation: int  # a copy that is added later has a higher one, so that no peer of a group comes twice
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConfig:
+    """A configuration as it is stored, and what this server understands of it."""
+
+    values: dict[str, Any]  # never changed
+    config: StreamConfig = field(compare=False)  # the options that this server knows
+    offline: str = field(compare=False, default="")  # why it cannot serve the stream; "": it can
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A stream and its servers."""
+
+    account: str
+    group: int  # never used again; a stream that is created again has another one
+    revision: int  # index of the entry that changed it last
+    created_ns: int
+    replicas: tuple[Replica, ...]  # the first one should lead at the beginning
+    newest: int  # the highest incarnation that a replica of it ever had
+    stored: StoredConfig
+
+    @property
+    def config(self) -> StreamConfig:
+        """The known options."""
+        return self.stored.config
+
+    @property
+    def name(self) -> str:
+        """The name of the stream."""
+        return self.stored.config.name
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The servers that hold it."""
+        return tuple(replica.node for replica in self.replicas)
+
+    @property
+    def raft_group(self) -> str:
+        """The name of its group, for people."""
+        return group_name(self.group, self.config)
+
+    def incarnation_on(self, node: int) -> int:
+        """Return the incarnation of the replica on a server, 0 if that has none."""
+        return next((each.incarnation for each in self.replicas if each.node == node), 0)
+
+    def regrouped(self, nodes: tuple[int, ...], lost: int = 0) -> Assignment:
+        """Return the stream on other servers; the replica on the server `lost` starts again."""
+        stay = {each.node: each for each in self.replicas if each.node != lost}
+        newest = self.newest + any(node not in stay for node in nodes)
+        replicas = tuple(stay.get(node) or Replica(node, newest) for node in nodes)
+        return replace(self, replicas=replicas, newest=newest)
+
+    def to_row(self) -> list[Any]:
+        """Return what is packed."""
+        replicas = [list(each) for each in self.replicas]
+        head = [self.account, self.group, self.revision, self.created_ns]
+        return [*head, replicas, self.newest, self.stored.values]
+
+
+def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
+    """Count a stream on servers; with -1 it goes from them."""
+    size = count * max(config.max_bytes, 0)
+    for node in nodes:
+        there = load.setdefault(node, Load())
+        there.streams += count
+        there.ha_assets += count if config.num_replicas > 1 else 0
+        if config.storage == MEMORY:
+            there.memory += size
+        else:
+            there.storage += size
+        if there == Load():
+            del load[node]
+
+
+def group_name(group: int, config: StreamConfig) -> str:
+    """Return the name of a group in nats-server's form: replicas, storage, and eight digits at least."""
+    digits = ""
+    while group or len(digits) < 8:
+        group, digit = divmod(group, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    kind = {FILE: "F", MEMORY: "M"}[config.storage]
+    return f"S-R{config.num_replicas}{kind}-{digits}"
+
+
+def take_assignment(row: Row) -> Assignment:
+    """Return the assigned stream in a row. Raises BadRow."""
+    account, group = row.text("account"), row.number("group", 1, GROUP_MAX)
+    revision, created_ns = row.number("revision", 1, INDEX_MAX), row.signed("created")
+    replicas = tuple(_take_replica(each) for each in row.rows("replicas", REPLICAS_MAX))
+    newest, stored = row.number("newest", 1, INCARNATION_MAX), take_config(row)
+    row.end()
+    nodes = {each.node for each in replicas}
+    if not replicas or len(nodes) < len(replicas) or max(each.incarnation for each in replicas) > newest:
+        raise BadRow(f"replicas of {row.what} are none, two on one server, or newer than {newest}")
+    return Assignment(account, group, revision, created_ns, replicas, newest, stored)
+
+
+def _take_replica(row: Row) -> Replica:
+    replica = Replica(row.number("node", 1, NODE_MAX), row.number("incarnation", 1, INCARNATION_MAX))
+    row.end()
+    return replica
+
+
+def stored_config(config: StreamConfig) -> StoredConfig:
+    """Return a configuration that this server made."""
+    return StoredConfig(to_meta(config), config)
+
+
+def take_config(row: Row) -> StoredConfig:
+    """Return the configuration in the next value of a row.
+
+    Raises:
+        BadRow: a known option has the wrong kind, or the configuration is not a stream's.
+    """
+    values = row.values("config")
+    try:
+        newer = offline_stream(values)
+        config = newer.config if newer is not None else from_meta(StreamConfig, values)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadRow(f"config of {row.what}: {error}") from None
+    if not is_valid_name(config.name) or config.storage not in (FILE, MEMORY):
+        raise BadRow(f"config of {row.what} has no name or no storage")
+    if not 1 <= config.num_replicas <= REPLICAS_MAX:
+        raise BadRow(f"config of {row.what} has {config.num_replicas} replicas")
+    return StoredConfig(values, config, newer.reason if newer is not None else "")

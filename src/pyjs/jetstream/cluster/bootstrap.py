@@ -1,0 +1,214 @@
+"""How servers with empty stores agree on the first members of the metadata group.
+
+Each server says a `Word` to every other one, again and again: its number, the number drawn when its store was made,
+how many servers its configuration names (`expected`), and the membership that it has adopted. A membership is the
+list of all expected servers as pairs (number, store). The rules:
+
+1. A store adopts at most one membership, ever, and durably before it says so.
+2. It adopts only after every expected server has spoken to it, when all memberships that it heard of are one, or
+   none was heard of and it makes one of the servers that spoke. It must be in it, by number and store.
+3. It starts the group, that is, votes, only when more than half of the expected servers have said to it that they
+   adopted the same membership, itself among them; or when one of them says that the group runs.
+4. A server that hears of a running group which it cannot start joins it, as a learner under a new incarnation.
+
+Why two memberships M and M' never both elect, as long as all name the same servers and fewer than half of the stores
+are lost: both voters' majorities are of the same servers, so one server x voted in both. By rule 1 that were two
+stores of x; it voted in M with the first and lost it. Before that vote more than half had adopted M (rule 3), and one
+of them, y, still has its store. The second store of x adopted M' after y had spoken to it (rule 2), and y said M:
+so it would not have adopted M'.
+
+Both assumptions are checked where they can be: servers that expect different numbers, or more servers than expected,
+adopt nothing and say why. Votes of different memberships never mix, since `identity` is in the name of the group.
+
+A machine without time: `step` says what to do now. Knows nothing of connections and files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import xxhash
+
+from pyjs.jetstream.cluster.fields import BadRow, Row, pack, unpack
+from pyjs.jetstream.cluster.servers import NODE_MAX, SERVERS_MAX, STORE_MAX
+
+if TYPE_CHECKING:
+    from typing import Any
+
+WORD_VERSION = 1
+WORD_SIZE_MAX = 64 << 10  # bytes
+VOTERS_MAX = 5
+
+
+class Member(NamedTuple):
+    """A server with its store."""
+
+    node: int
+    store: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The servers of a new cluster, in the order of their numbers."""
+
+    members: tuple[Member, ...]
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        """The servers that vote at the beginning; the others learn."""
+        return tuple(member.node for member in self.members[:VOTERS_MAX])
+
+    @property
+    def learners(self) -> tuple[int, ...]:
+        """The servers that do not vote at the beginning."""
+        return tuple(member.node for member in self.members[VOTERS_MAX:])
+
+    @property
+    def identity(self) -> int:
+        """A number that two memberships do not share."""
+        digest: int = xxhash.xxh64_intdigest(pack(self.to_row()))
+        return digest
+
+    def to_row(self) -> list[Any]:
+        """Return what is packed."""
+        return [list(member) for member in self.members]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a server says of itself."""
+
+    node: int
+    store: int
+    expected: int  # servers that its configuration names, itself among them
+    adopted: Membership | None = None
+    is_running: bool = False  # its group has had a leader; `adopted` is the group's first membership
+
+    def encode(self) -> bytes:
+        """Return the bytes to send."""
+        adopted = self.adopted.to_row() if self.adopted is not None else []
+        return pack([WORD_VERSION, self.node, self.store, self.expected, adopted, self.is_running])
+
+
+def decode_word(data: bytes) -> Word:
+    """Return the word in `data`. Raises BadRow."""
+    row = unpack(data, "a word about the first membership", WORD_SIZE_MAX)
+    row.number("version", WORD_VERSION, WORD_VERSION)
+    node, store = row.number("node", 1, NODE_MAX), row.number("store", 0, STORE_MAX)
+    expected = row.number("expected", 1, SERVERS_MAX)
+    members = tuple(_take_member(each) for each in row.rows("adopted", SERVERS_MAX))
+    is_running = row.flag("is_running")
+    row.end()
+    nodes = [member.node for member in members]
+    if nodes != sorted(set(nodes)) or (is_running and not members):
+        raise BadRow(f"adopted of {row.what} has no order, or is empty")
+    return Word(node, store, expected, Membership(members) if members else None, is_running)
+
+
+def _take_member(row: Row) -> Member:
+    member = Member(row.number("node", 1, NODE_MAX), row.number("store", 0, STORE_MAX))
+    row.end()
+    return member
+
+
+class Do(Enum):
+    """What a server does next."""
+
+    WAIT = "wait"  # for more words; `reason` says which
+    ADOPT = "adopt"  # make `membership` durable, then call `adopt`
+    START = "start"  # open the group of `membership`, which this server is in; ask again until it has had a leader
+    JOIN = "join"  # give up a group that was started; ask the running one of `membership` to add this server
+
+
+class Step(NamedTuple):
+    """The next step."""
+
+    do: Do
+    membership: Membership | None = None
+    reason: str = ""
+
+
+class Bootstrap:
+    """One server until its group runs. A server whose group has a log needs none of this."""
+
+    def __init__(self, node: int, store: int, expected: int, adopted: Membership | None = None) -> None:
+        self._me = Member(node, store)
+        self._expected = expected
+        self._adopted = adopted  # durable
+        self._words: dict[
+            int, Word
+        ] = {}  # the last one of each other server, since the start of this process
+
+    @property
+    def word(self) -> Word:
+        """What this server says now."""
+        return Word(self._me.node, self._me.store, self._expected, self._adopted)
+
+    def hear(self, word: Word) -> None:
+        """Take a word that another server said to this one."""
+        if word.node != self._me.node:
+            self._words[word.node] = word
+
+    def adopt(self, membership: Membership) -> None:
+        """Note that `membership` is durable here."""
+        assert self._adopted is None
+        assert self._me in membership.members
+        self._adopted = membership
+
+    def step(self) -> Step:
+        """Return what to do now; ask again after each word."""
+        running = next((word.adopted for word in self._words.values() if word.is_running), None)
+        if running is not None:
+            is_mine = running == self._adopted and self._me in running.members
+            return Step(Do.START if is_mine else Do.JOIN, running)
+        return self._adopt_step() if self._adopted is None else self._start_step(self._adopted)
+
+    def _start_step(self, adopted: Membership) -> Step:
+        if self._me not in adopted.members:
+            return Step(Do.WAIT, adopted, "a running group of the metadata to join again")
+        said = 1 + sum(
+            word.adopted == adopted and Member(word.node, word.store) in adopted.members
+            for word in self._words.values()
+        )
+        if 2 * said > len(adopted.members):
+            return Step(Do.START, adopted)
+        return Step(
+            Do.WAIT, adopted, f"more than {said} of {len(adopted.members)} servers to adopt the same members"
+        )
+
+    def _adopt_step(self) -> Step:
+        problem = self._disagreement()
+        if problem:
+            return Step(Do.WAIT, None, problem)
+        heard = {word.adopted for word in self._words.values() if word.adopted is not None}
+        if len(heard) > 1:
+            return Step(
+                Do.WAIT,
+                None,
+                "servers adopted different first members: empty the stores of those that have no streams",
+            )
+        everyone = sorted([self._me, *(Member(word.node, word.store) for word in self._words.values())])
+        membership = heard.pop() if heard else Membership(tuple(everyone))
+        if self._me not in membership.members:
+            return Step(
+                Do.WAIT, None, "the store of this server is new: it joins when the others have a leader"
+            )
+        return Step(Do.ADOPT, membership)
+
+    def _disagreement(self) -> str:
+        """Return why nothing can be adopted yet, or ""."""
+        remedy = "name all servers in the routes of each"
+        for node, word in sorted(self._words.items()):
+            if word.expected != self._expected:
+                return (
+                    f"server {node} names {word.expected} servers in its routes"
+                    f" and this one {self._expected}: {remedy}"
+                )
+        count = 1 + len(self._words)
+        if count > self._expected:
+            return f"{count} servers are there and routes name {self._expected}: {remedy}"
+        if count < self._expected:
+            return f"{self._expected - count} of {self._expected} servers that its routes name were not heard"
+        return ""

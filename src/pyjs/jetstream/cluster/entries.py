@@ -1,0 +1,313 @@
+"""Entries of the metadata group: what its leader proposes and every server applies.
+
+    entry = msgpack list: version u8, kind u8, the fields of its kind
+
+An entry says what was wanted and on what it was based; whether it is done is decided when it is applied, on every
+server alike. A committed entry that this server does not understand cannot be skipped: the server would become
+different from the others. Decoding raises UnknownEntry or BadRow then, and the group stops on this server.
+
+`Bounds` are the limits of the account as the proposer knows them. They come from its configuration and from tokens,
+so servers could disagree; in the entry they are the same for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyjs.base.errors import PyjsError
+from pyjs.jetstream.cluster.assignments import (
+    GROUP_MAX,
+    INDEX_MAX,
+    REPLICAS_MAX,
+    StoredConfig,
+    take_config,
+)
+from pyjs.jetstream.cluster.fields import BadRow, Row, pack, unpack
+from pyjs.jetstream.cluster.servers import NODE_MAX, Server, take_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self
+
+VERSION = 1
+ENTRY_SIZE_MAX = 16 << 20  # bytes
+
+
+class Kind(IntEnum):
+    """The kinds of entries; a number is never used for something else."""
+
+    SERVER_DESCRIBED = 1
+    SERVER_REMOVED = 2
+    SERVER_EVACUATING = 3
+    STREAM_CREATED = 4
+    STREAM_UPDATED = 5
+    STREAM_MOVED = 6
+    STREAM_DELETED = 7
+    ACCOUNT_PURGED = 8
+    REPLICA_LOST = 9
+
+
+class UnknownEntry(PyjsError):
+    """A newer server proposed the entry: this one must be updated before it can go on."""
+
+    def __init__(self, version: int, kind: int) -> None:
+        super().__init__(
+            f"a newer server wrote an entry of version {version} and kind {kind} to the metadata of the cluster;"
+            f" this one reads versions up to {VERSION}: update it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of an account for a stream; -1 means none."""
+
+    max_streams: int = -1
+    max_bytes: int = -1  # of all its streams with the same storage
+    is_tier: bool = False  # counts only streams with as many replicas, and each replica's bytes once
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDescribed:
+    """A server joins, or says something new about itself."""
+
+    server: Server
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.server.to_row()]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        return cls(take_server(row.row("server")))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRemoved:
+    """An operator removes a server that will not come back."""
+
+    node: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.node]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        return cls(row.number("node", 1, NODE_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvacuating:
+    """An operator moves all streams of a server to others, or stops that."""
+
+    node: int
+    on: bool
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.node, self.on]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        return cls(row.number("node", 1, NODE_MAX), row.flag("on"))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCreated:
+    """A client creates a stream; the proposer has checked its configuration and chosen its servers."""
+
+    account: str
+    stored: StoredConfig
+    nodes: tuple[int, ...]
+    bounds: Bounds = Bounds()
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.stored.values, list(self.nodes), *_bounds_row(self.bounds)]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        made = cls(row.text("account"), take_config(row), _take_nodes(row), _take_bounds(row))
+        if len(made.nodes) != made.stored.config.num_replicas:
+            raise BadRow(f"{row.what} has {len(made.nodes)} servers, not as many as its replicas")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class StreamUpdated:
+    """A client updates a stream; the proposer has compared the new configuration with that of `revision`."""
+
+    account: str
+    group: int
+    revision: int
+    stored: StoredConfig
+    nodes: tuple[int, ...]
+    bounds: Bounds = Bounds()
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [
+            self.account,
+            self.group,
+            self.revision,
+            self.stored.values,
+            list(self.nodes),
+            *_bounds_row(self.bounds),
+        ]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        account, seen = row.text("account"), _take_seen(row)
+        return cls(account, *seen, take_config(row), _take_nodes(row), _take_bounds(row))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMoved:
+    """Other servers hold a stream from now on."""
+
+    account: str
+    name: str
+    group: int
+    revision: int
+    nodes: tuple[int, ...]
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.name, self.group, self.revision, list(self.nodes)]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        return cls(row.text("account"), row.text("name"), *_take_seen(row), _take_nodes(row))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLost:
+    """The replica of a stream on one server has lost its log, and starts again as another peer."""
+
+    account: str
+    name: str
+    group: int
+    revision: int
+    node: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.name, self.group, self.revision, self.node]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        return cls(row.text("account"), row.text("name"), *_take_seen(row), row.number("node", 1, NODE_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDeleted:
+    """A client deletes a stream."""
+
+    account: str
+    name: str
+    group: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.name, self.group]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        return cls(row.text("account"), row.text("name"), row.number("group", 1, GROUP_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class AccountPurged:
+    """An operator deletes all streams of an account."""
+
+    account: str
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        return cls(row.text("account"))
+
+
+Entry: TypeAlias = (
+    ServerDescribed
+    | ServerRemoved
+    | ServerEvacuating
+    | StreamCreated
+    | StreamUpdated
+    | StreamMoved
+    | ReplicaLost
+    | StreamDeleted
+    | AccountPurged
+)
+KINDS: dict[type, Kind] = {
+    ServerDescribed: Kind.SERVER_DESCRIBED,
+    ServerRemoved: Kind.SERVER_REMOVED,
+    ServerEvacuating: Kind.SERVER_EVACUATING,
+    StreamCreated: Kind.STREAM_CREATED,
+    StreamUpdated: Kind.STREAM_UPDATED,
+    StreamMoved: Kind.STREAM_MOVED,
+    ReplicaLost: Kind.REPLICA_LOST,
+    StreamDeleted: Kind.STREAM_DELETED,
+    AccountPurged: Kind.ACCOUNT_PURGED,
+}
+_TAKE: dict[int, Callable[[Row], Any]] = {
+    kind: made.take  # type: ignore[attr-defined]
+    for made, kind in KINDS.items()
+}
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the bytes of an entry.
+
+    Raises:
+        BadRow: no server would accept it; the text names the field. Nothing may be proposed then.
+    """
+    data = pack([VERSION, int(KINDS[type(entry)]), *entry.fields()])
+    decode(data)
+    return data
+
+
+def decode(data: bytes) -> Entry:
+    """Return the entry in `data`.
+
+    Raises:
+        UnknownEntry: a newer server wrote it.
+        BadRow: it is damaged.
+    """
+    row = unpack(data, "an entry of the metadata", ENTRY_SIZE_MAX)
+    version, kind = row.number("version"), row.number("kind")
+    if version != VERSION or kind not in _TAKE:
+        raise UnknownEntry(version, kind)
+    entry: Entry = _TAKE[kind](row)
+    row.end()
+    return entry
+
+
+def _take_seen(row: Row) -> tuple[int, int]:
+    return row.number("group", 1, GROUP_MAX), row.number("revision", 1, INDEX_MAX)
+
+
+def _take_nodes(row: Row) -> tuple[int, ...]:
+    return row.numbers("nodes", REPLICAS_MAX, 1, NODE_MAX)
+
+
+def _bounds_row(bounds: Bounds) -> list[Any]:
+    return [bounds.max_streams, bounds.max_bytes, bounds.is_tier]
+
+
+def _take_bounds(row: Row) -> Bounds:
+    return Bounds(row.signed("max_streams"), row.signed("max_bytes"), row.flag("is_tier"))

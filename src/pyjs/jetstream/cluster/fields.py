@@ -1,0 +1,143 @@
+"""Packed lists whose values are taken in order, each checked against its kind and its bounds.
+
+    row = msgpack list; its values are whole numbers, texts, booleans, lists of texts, lists of rows, or a map
+
+A packed row comes from another server or from a disk. Whatever the bytes are, the result is the values or a BadRow
+that names the first wrong field. Knows nothing of what the values mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from pyjs.base.bounds import INT64, UINT64
+from pyjs.base.errors import PyjsError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+TEXT_SIZE_MAX = 4096  # bytes of one text in UTF-8
+TEXTS_MAX = 1024  # of one list
+
+
+class BadRow(PyjsError):
+    """The bytes are not what was packed; the text names the first wrong field."""
+
+
+class Row:
+    """The values of one list that were not taken yet."""
+
+    def __init__(self, values: object, what: str) -> None:
+        if not isinstance(values, list):
+            raise BadRow(f"{what} is {_kind(values)}, not a list")
+        self.what = what
+        self._values = values
+        self._at = 0
+
+    def number(self, name: str, low: int = 0, high: int = UINT64.high) -> int:
+        """Take a whole number in [low, high]."""
+        value = self._take(name)
+        if type(value) is not int or not low <= value <= high:
+            raise self.wrong(name, value, f"a number from {low} to {high}")
+        return value
+
+    def signed(self, name: str) -> int:
+        """Take a whole number of 64 bits with a sign."""
+        return self.number(name, INT64.low, INT64.high)
+
+    def text(self, name: str, *, may_be_empty: bool = False) -> str:
+        """Take a text."""
+        return self._checked_text(name, self._take(name), may_be_empty)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Take a list of texts."""
+        values = self._list(name, TEXTS_MAX)
+        return tuple(self._checked_text(name, each, False) for each in values)
+
+    def numbers(self, name: str, most: int, low: int, high: int) -> tuple[int, ...]:
+        """Take a list of up to `most` whole numbers in [low, high], at least one and each once."""
+        values = self._list(name, most)
+        is_good = all(type(each) is int and low <= each <= high for each in values)
+        if not values or not is_good or len(set(values)) < len(values):
+            raise self.wrong(name, values, f"up to {most} different numbers from {low} to {high}")
+        return tuple(values)
+
+    def flag(self, name: str) -> bool:
+        """Take a boolean."""
+        value = self._take(name)
+        if not isinstance(value, bool):
+            raise self.wrong(name, value, "true or false")
+        return value
+
+    def values(self, name: str) -> dict[str, Any]:
+        """Take a map with texts as keys."""
+        value = self._take(name)
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise self.wrong(name, value, "a map")
+        return value
+
+    def row(self, name: str) -> Row:
+        """Take a row."""
+        return Row(self._take(name), f"{name} of {self.what}")
+
+    def rows(self, name: str, most: int) -> list[Row]:
+        """Take a list of up to `most` rows."""
+        return [Row(each, f"{name} of {self.what}") for each in self._list(name, most)]
+
+    def end(self) -> None:
+        """Refuse values that nobody took."""
+        if rest := len(self._values) - self._at:
+            raise BadRow(f"{self.what} has {rest} values too many")
+
+    def wrong(self, name: str, value: object, wanted: str) -> BadRow:
+        """Return the error for a field."""
+        return BadRow(f"{name} of {self.what} is {_kind(value)}, not {wanted}")
+
+    def _take(self, name: str) -> object:
+        if self._at == len(self._values):
+            raise BadRow(f"{self.what} ends before {name}")
+        self._at += 1
+        return self._values[self._at - 1]
+
+    def _list(self, name: str, most: int) -> list[Any]:
+        value = self._take(name)
+        if not isinstance(value, list) or len(value) > most:
+            raise self.wrong(name, value, f"a list of up to {most}")
+        return value
+
+    def _checked_text(self, name: str, value: object, may_be_empty: bool) -> str:
+        if not isinstance(value, str) or len(value.encode()) > TEXT_SIZE_MAX:
+            raise self.wrong(name, value, f"a text of up to {TEXT_SIZE_MAX} bytes")
+        if not value and not may_be_empty:
+            raise BadRow(f"{name} of {self.what} is empty")
+        return value
+
+
+def _kind(value: object) -> str:
+    """Return a short description of a value; it may be huge."""
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) <= UINT64.high):
+        return repr(value)
+    return f"a {type(value).__name__}"
+
+
+def pack(values: list[Any]) -> bytes:
+    """Return the bytes of a row."""
+    packed: bytes = msgpack.packb(values)
+    return packed
+
+
+def unpack(data: bytes, what: str, size_max: int) -> Row:
+    """Return the row in `data`.
+
+    Raises:
+        BadRow: `data` is not a row, or has more than `size_max` bytes.
+    """
+    if len(data) > size_max:
+        raise BadRow(f"{what} has {len(data)} bytes, the most are {size_max}")
+    try:
+        values = msgpack.unpackb(data)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise BadRow(f"{what} is not msgpack: {error}") from None
+    return Row(values, what)

@@ -1,0 +1,95 @@
+"""How the metadata group follows the servers of the cluster: who learns, who votes, who leaves.
+
+New servers learn first, and vote when they have caught up, up to five. A server that was removed, or that came back
+with an empty store, leaves with its old peer. One change at a time: the next one is asked for when it is applied.
+
+Source: rules of nats-server 2.15.1 for peers of its meta group, and Raft's thesis, sections 4.2.1 and 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyjs.jetstream.cluster.servers import Server
+
+
+class Peer(NamedTuple):
+    """A member of the metadata group."""
+
+    node: int
+    incarnation: int
+
+
+class Move(Enum):
+    """One change of the membership."""
+
+    ADD_LEARNER = "add learner"
+    ADD_VOTER = "add voter"  # of a learner
+    DEMOTE = "demote"  # a voter becomes a learner
+    REMOVE = "remove"
+
+
+class MemberChange(NamedTuple):
+    """A change that the leader proposes."""
+
+    move: Move
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The group as it is."""
+
+    voters: frozenset[Peer]
+    learners: frozenset[Peer]
+    leader: Peer
+    current: Collection[Peer]  # peers that are online and have caught up, the leader among them
+
+
+def voters_wanted(servers: int) -> int:
+    """Return how many of so many servers vote: a fourth voter would make no failure harmless."""
+    if servers == 4:
+        return 3
+    return min(servers, 5)
+
+
+def next_change(members: Members, servers: Mapping[int, Server]) -> MemberChange | None:
+    """Return the change that brings the group nearer to the servers that there are, None if it is right.
+
+    The leader is never removed: it hands its lead over first.
+    """
+    wanted = {Peer(server.node, server.incarnation) for server in servers.values()}
+    for peer in sorted(members.learners - wanted):
+        return MemberChange(Move.REMOVE, peer)
+    for peer in sorted(members.voters - wanted - {members.leader}):
+        if _is_safe(members, members.voters - {peer}):
+            return MemberChange(Move.REMOVE, peer)
+    for peer in sorted(wanted - members.voters - members.learners):
+        return MemberChange(Move.ADD_LEARNER, peer)
+    return _next_voter(members, wanted)
+
+
+def _next_voter(members: Members, wanted: set[Peer]) -> MemberChange | None:
+    most = voters_wanted(len(wanted))
+    idle = [peer for peer in sorted(members.voters & wanted) if peer not in members.current]
+    ready = [peer for peer in sorted(members.learners & wanted) if peer in members.current]
+    voting = len(members.voters & wanted)
+    if voting < most and ready:
+        return MemberChange(Move.ADD_VOTER, ready[0])
+    too_many = voting > most
+    # A voter that is away makes room for a learner that is there.
+    for peer in idle + [peer for peer in sorted(members.voters, reverse=True) if peer not in idle]:
+        is_for = too_many or (peer in idle and bool(ready))
+        if is_for and peer != members.leader and _is_safe(members, members.voters - {peer}):
+            return MemberChange(Move.DEMOTE, peer)
+    return None
+
+
+def _is_safe(members: Members, voters: frozenset[Peer]) -> bool:
+    """Return whether more than half of `voters` are there to go on."""
+    return 2 * sum(peer in members.current for peer in voters) > len(voters)

@@ -1,0 +1,228 @@
+"""Which servers hold a stream: a function of the servers, the configuration and the load.
+
+A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`),
+and has room for `max_bytes`; for a replicated stream it must be below `max_ha_assets` too. With a `unique_tag` two
+replicas never share a tag of that prefix.
+Of those that fit, the least loaded come first: by replicated streams if the stream is one of them, then by free
+bytes, then by streams, then by number, so that equal facts give equal answers (nats-server draws lots among equals).
+
+Source: rules and texts of nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import quoted
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.cluster.servers import Load
+from pyjs.jetstream.config.stream import MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from pyjs.jetstream.cluster.servers import Server
+    from pyjs.jetstream.config.stream import Placement, StreamConfig
+    from pyjs.jetstream.errcodes import ApiError
+
+NOT = "!"  # before a tag that a server must not have
+NO_STREAMS = "!jetstream"  # the tag of a server that gets no streams
+UNLIMITED = 1 << 63  # free bytes where there is no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The options of the server that decides, and who is online."""
+
+    online: Collection[int]
+    unique_tag: str = ""  # a prefix in lower case; "": none
+    max_ha_assets: int = 0  # 0: no limit
+
+
+@dataclass(slots=True)
+class Misfits:
+    """Why servers did not fit, for the text of the refusal."""
+
+    offline: bool = False
+    excluded: bool = False
+    full: bool = False
+    not_unique: bool = False
+    other: bool = False
+    missing_tags: set[str] = field(default_factory=set)
+    unwanted_tags: set[str] = field(default_factory=set)
+
+    def wrong_tag(self, tag: str) -> None:
+        """Note a tag that is missing, or that is there and unwanted; it is shown as the request writes it."""
+        (self.unwanted_tags if tag.startswith(NOT) else self.missing_tags).add(tag.removeprefix(NOT))
+
+    def error(self) -> ApiError:
+        """Return the refusal."""
+        parts = ["no suitable peers for placement"]
+        said = (
+            (self.offline, "peer offline"),
+            (self.excluded, "exclude tag set"),
+            (self.full, "insufficient storage"),
+            (self.not_unique, "server tag not unique"),
+            (self.other, "miscellaneous issue"),
+        )
+        parts += [text for is_so, text in said if is_so]
+        parts += [f"tags not matched [{_quoted(self.missing_tags)}]"] if self.missing_tags else []
+        parts += [f"tags excluded [{_quoted(self.unwanted_tags)}]"] if self.unwanted_tags else []
+        return errcodes.CLUSTER_NO_PEERS.error(err=", ".join(parts))
+
+
+def _quoted(tags: Iterable[str]) -> str:
+    return ", ".join(f"'{tag}'" for tag in sorted(tags))
+
+
+def place(
+    servers: Iterable[Server],
+    config: StreamConfig,
+    cluster: str,
+    load: dict[int, Load],
+    rules: Rules,
+    kept: tuple[int, ...] = (),
+    avoided: Collection[int] = (),
+) -> tuple[int, ...]:
+    """Return the servers of a stream: `kept` first, then new ones, none of them in `avoided`.
+
+    `cluster` is where a stream goes whose configuration names none. `load` is that of the state, or more.
+
+    Raises:
+        ApiError: 10005, with what is wrong with the other servers.
+    """
+    wanted = config.num_replicas
+    if len(kept) >= wanted:
+        return kept[:wanted]
+    known = {server.node: server for server in servers}
+    search = _Search(config, cluster, load, rules, [known[node] for node in kept if node in known])
+    others = [known[node] for node in sorted(known) if node not in kept and node not in avoided]
+    found = sorted((server for server in others if search.fits(server)), key=search.rank)
+    chosen = search.unique(found, wanted - len(kept))
+    if len(kept) + len(chosen) < wanted:
+        raise search.misfits.error()
+    return kept + tuple(server.node for server in chosen)
+
+
+def successor(
+    servers: Mapping[int, Server],
+    nodes: Collection[int],
+    leader: int,
+    placement: Placement | None,
+    online: Collection[int],
+) -> int:
+    """Return the server in `nodes` that an operator wants to lead after `leader`; 0: any.
+
+    Raises:
+        ApiError: 10005, there is none.
+    """
+    others = [node for node in sorted(nodes) if node != leader and node in online]
+    if placement is None or len(nodes) == 1:
+        return 0
+    if placement.preferred:
+        names = {servers[node].name: node for node in nodes if node in servers}
+        node, shown = names.get(placement.preferred, 0), quoted(placement.preferred)
+        errcodes.CLUSTER_NO_PEERS.raise_if(not node, err=f"preferred server {shown} not known")
+        errcodes.CLUSTER_NO_PEERS.raise_if(node == leader, err=f"preferred server {shown} is already leader")
+        others = [node] if node in others else []
+    elif placement.cluster or placement.tags:
+        known = [servers[node] for node in others if node in servers]
+        known = [each for each in known if placement.cluster in ("", each.cluster)]
+        # Here nats-server takes `!tag` for a tag.
+        others = [each.node for each in known if all(tag.lower() in each.tags for tag in placement.tags)]
+    else:
+        return 0
+    errcodes.CLUSTER_NO_PEERS.raise_if(not others, err="no replacement peer connected")
+    return others[0]
+
+
+def wrong_tag(tags: Iterable[str], server: Server) -> str | None:
+    """Return the first of the wanted and unwanted tags that a server does not fit, None if it fits all."""
+    for tag in tags:
+        if (tag.removeprefix(NOT).lower() in server.tags) == tag.startswith(NOT):
+            return tag
+    return None
+
+
+def fitting(
+    servers: Iterable[Server],
+    config: StreamConfig,
+    cluster: str,
+    load: dict[int, Load],
+    rules: Rules,
+    nodes: Collection[int],
+) -> tuple[int, ...]:
+    """Return those of `nodes` that `place` would choose for a stream which is on them already."""
+    search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
+    known = {server.node: server for server in servers}
+    stay = [known[node] for node in nodes if node in known and search.fits(known[node])]
+    return tuple(server.node for server in search.unique(stay, len(stay)))
+
+
+class _Search:
+    """One search for servers."""
+
+    def __init__(
+        self, config: StreamConfig, cluster: str, load: dict[int, Load], rules: Rules, kept: list[Server]
+    ) -> None:
+        placement = config.placement
+        self._config = config
+        self._cluster = (placement.cluster if placement is not None else "") or cluster
+        self._tags = placement.tags if placement is not None else ()
+        self._load = load
+        self._rules = rules
+        # A stream that asks for a tag of the prefix may have all its replicas there.
+        prefix = rules.unique_tag
+        self._unique = "" if any(tag.removeprefix(NOT).startswith(prefix) for tag in self._tags) else prefix
+        self._taken = {tag for server in kept for tag in self._unique_tags(server)}
+        self.misfits = Misfits()
+
+    def fits(self, server: Server) -> bool:
+        """Return whether a server could hold the stream; note why not."""
+        misfits, load = self.misfits, self._load.get(server.node, Load())
+        if server.cluster != self._cluster:
+            return False
+        if server.node not in self._rules.online:
+            misfits.offline = True
+        elif NO_STREAMS in server.tags or server.evacuating:
+            misfits.excluded = True
+        elif (tag := wrong_tag(self._tags, server)) is not None:
+            misfits.wrong_tag(tag)
+        elif max(self._config.max_bytes, 0) > self._free(server):
+            misfits.full = True
+        elif self._config.num_replicas > 1 and 0 < self._rules.max_ha_assets <= load.ha_assets:
+            misfits.other = True
+        else:
+            return True
+        return False
+
+    def rank(self, server: Server) -> tuple[int, int, int, int]:
+        """Return the place of a server among those that fit; the smallest is the best."""
+        load = self._load.get(server.node, Load())
+        ha_assets = load.ha_assets if self._config.num_replicas > 1 else 0
+        return ha_assets, -self._free(server), load.streams, server.node
+
+    def unique(self, servers: list[Server], count: int) -> list[Server]:
+        """Return the first `count` servers; of those with the same unique tag the first alone."""
+        chosen: list[Server] = []
+        for server in servers:
+            if len(chosen) == count:
+                break
+            if self._unique:
+                tags = self._unique_tags(server)
+                if not tags or not self._taken.isdisjoint(tags):
+                    self.misfits.not_unique = True
+                    continue
+                self._taken.update(tags)
+            chosen.append(server)
+        return chosen
+
+    def _unique_tags(self, server: Server) -> list[str]:
+        return [tag for tag in server.tags if self._unique and tag.startswith(self._unique)]
+
+    def _free(self, server: Server) -> int:
+        load = self._load.get(server.node, Load())
+        is_memory = self._config.storage == MEMORY
+        most, used = (server.max_memory, load.memory) if is_memory else (server.max_storage, load.storage)
+        return max(most - used, 0) if most >= 0 else UNLIMITED

@@ -1,0 +1,144 @@
+"""Reports about groups as dicts with fields in the order of the API: `cluster` of streams, `meta_cluster` of /jsz.
+
+Source: fields, their order and what is left out as three nats-servers 2.15.1 answer,
+tests/conformance/test_cluster_jetstream.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.base.gotext import time_text
+from pyjs.base.nuid import short_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.cluster.state import MetaState
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """Another member of a group, as this server sees it."""
+
+    node: int
+    is_current: bool  # it has everything that is committed
+    active_ns: int  # since it was heard last
+    is_offline: bool = False
+    lag: int = 0  # entries that it has not confirmed
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """A group as this server sees it."""
+
+    leader: int = 0  # number of the server; 0: none is known
+    leader_since_ns: int = 0  # on the wall clock; 0: unknown
+    peers: tuple[PeerStatus, ...] = ()  # of streams: all but the leader; of the metadata: all but this server
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What the metadata group of this server has not done yet."""
+
+    voters: int
+    requests: int = 0  # proposed and not yet applied
+    entries: int = 0  # applied since the last snapshot
+    size: int = 0  # their bytes
+    snapshot_ns: int = 0  # of the last snapshot, on the wall clock; 0: there was none
+
+
+class ConsumerName(NamedTuple):
+    """A consumer, for its report."""
+
+    name: str
+    replicas: int = 0  # as it is configured; 0: as many as its stream
+
+
+def stream_cluster(
+    state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
+) -> dict[str, Any]:
+    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group."""
+    group = stream.raft_group if len(stream.replicas) > 1 else ""
+    return _group(state, cluster, group, status, account)
+
+
+def consumer_cluster(
+    state: MetaState,
+    cluster: str,
+    stream: Assignment,
+    consumer: ConsumerName,
+    status: GroupStatus,
+    account: str,
+) -> dict[str, Any]:
+    """Return the `cluster` object of a consumer's info, which `status` of its stream's group is for.
+
+    A consumer lives in the group of its stream, and shows a name of its own as on nats-server, where it has a group.
+    """
+    replicas = consumer.replicas or len(stream.replicas)
+    kind = stream.raft_group.split("-")[1][-1]
+    name = f"C-R{replicas}{kind}-{short_hash(f'{stream.group}.{consumer.name}')}"
+    return _group(state, cluster, name if replicas > 1 else "", status, account)
+
+
+def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, account: str) -> dict[str, Any]:
+    """Return the report of a group; a single replica has none and reports its leader alone."""
+    out: dict[str, Any] = {"name": cluster}
+    if group:
+        out["raft_group"] = group
+    if status.leader:
+        out["leader"] = name_of(state, status.leader)
+    if not group:
+        return out
+    if status.leader and status.leader_since_ns:
+        out["leader_since"] = time_text(status.leader_since_ns)
+    out |= {"system_account": True, "traffic_account": account}
+    rows = replica_rows(state, status.peers)
+    return out | ({"replicas": rows} if rows else {})
+
+
+def replica_rows(state: MetaState, peers: Iterable[PeerStatus]) -> list[dict[str, Any]]:
+    """Return the `replicas` of a report, in the order of the names."""
+    rows = [_replica_row(name_of(state, peer.node), peer) for peer in peers]
+    return sorted(rows, key=lambda row: str(row["name"]))
+
+
+def _replica_row(name: str, peer: PeerStatus) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "current": peer.is_current}
+    if peer.is_offline:
+        row["offline"] = True
+    row["active"] = peer.active_ns
+    if peer.lag:
+        row["lag"] = peer.lag
+    return row | {"peer": short_hash(name)}
+
+
+def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: Backlog) -> dict[str, Any]:
+    """Return the `meta_cluster` of /jsz, the same on leaders and followers: `status` has all peers but this one."""
+    out: dict[str, Any] = {"name": cluster}
+    if status.leader:
+        leader = name_of(state, status.leader)
+        out |= {"leader": leader, "peer": short_hash(leader)}
+    if status.peers:
+        out["replicas"] = replica_rows(state, status.peers)
+    return out | {
+        "cluster_size": len(state.servers),
+        "quorum_needed": backlog.voters // 2 + 1,
+        "pending": backlog.requests,
+        "pending_requests": backlog.requests,
+        "pending_infos": 0,  # infos are answered as they are read
+        "snapshot": {
+            "pending_entries": backlog.entries,
+            "pending_size": backlog.size,
+            "last_time": time_text(backlog.snapshot_ns),
+        },
+    }
+
+
+def name_of(state: MetaState, node: int) -> str:
+    """Return the name of a server, which may have been removed."""
+    known = state.servers.get(node) or state.removed.get(node)
+    return known.name if known is not None else ""

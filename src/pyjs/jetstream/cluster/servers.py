@@ -1,0 +1,108 @@
+"""The servers of a cluster as its metadata knows them.
+
+Whether a server is reachable is not here: each server sees that for itself, and it is never agreed on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pyjs.jetstream.cluster.fields import Row
+
+NODE_MAX = (1 << 31) - 1
+INCARNATION_MAX = (1 << 32) - 1
+STORE_MAX = (1 << 64) - 1
+SERVERS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server of the cluster."""
+
+    node: int  # number of the server, a digest of its name
+    name: str
+    cluster: str
+    tags: tuple[str, ...]  # in lower case
+    store: int  # drawn when its store directory was made: another number means that its files are gone
+    version: str  # of its software, for people
+    level: int  # the newest version of entries that it applies
+    max_memory: int  # bytes for memory streams; -1: no limit
+    max_storage: int  # bytes for file streams; -1: no limit
+    # Given by the metadata, not by the server:
+    incarnation: int = 1  # of its peer in the metadata group; one more for each new store
+    evacuating: bool = False  # gets no more streams, and its streams move away
+
+    def to_row(self) -> list[Any]:
+        """Return what is packed."""
+        return [
+            self.node,
+            self.name,
+            self.cluster,
+            list(self.tags),
+            self.store,
+            self.version,
+            self.level,
+            self.max_memory,
+            self.max_storage,
+            self.incarnation,
+            self.evacuating,
+        ]
+
+
+def take_server(row: Row) -> Server:
+    """Return the server in a row. Raises BadRow."""
+    server = Server(
+        row.number("node", 1, NODE_MAX),
+        row.text("name"),
+        row.text("cluster"),
+        row.texts("tags"),
+        row.number("store", 0, STORE_MAX),
+        row.text("version"),
+        row.number("level", 1, 255),
+        row.signed("max_memory"),
+        row.signed("max_storage"),
+        row.number("incarnation", 1, INCARNATION_MAX),
+        row.flag("evacuating"),
+    )
+    row.end()
+    return server
+
+
+@dataclass(slots=True)
+class Load:
+    """What is on a server."""
+
+    memory: int = 0  # bytes that its streams may use
+    storage: int = 0
+    streams: int = 0
+    ha_assets: int = 0  # streams with several replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A server that was removed; it comes back with an empty store only."""
+
+    node: int
+    name: str
+    store: int
+    incarnation: int
+
+    def to_row(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.node, self.name, self.store, self.incarnation]
+
+
+def take_removed(row: Row) -> Removed:
+    """Return the removed server in a row. Raises BadRow."""
+    removed = Removed(
+        row.number("node", 1, NODE_MAX),
+        row.text("name"),
+        row.number("store", 0, STORE_MAX),
+        row.number("incarnation", 1, INCARNATION_MAX),
+    )
+    row.end()
+    return removed

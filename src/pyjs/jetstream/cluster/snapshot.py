@@ -1,0 +1,92 @@
+"""The metadata of a cluster as bytes: equal states give equal bytes.
+
+    snapshot = msgpack list: version u8, index, next group, servers, removed servers, streams
+    servers and removed servers in the order of their numbers, streams in the order of their groups
+
+A snapshot comes from another server or from the own disk; what holds it has a checksum. Nonsense in it is refused by
+name all the same, and leaves no half of a state.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import PyjsError
+from pyjs.jetstream.cluster.assignments import GROUP_MAX, INDEX_MAX, take_assignment
+from pyjs.jetstream.cluster.fields import BadRow, pack, unpack
+from pyjs.jetstream.cluster.servers import SERVERS_MAX, take_removed, take_server
+from pyjs.jetstream.cluster.state import MetaState
+from pyjs.subjects.overlap import at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+VERSION = 1
+STEP = 64  # streams between two yields: a few milliseconds
+SNAPSHOT_SIZE_MAX = 1 << 30  # bytes
+ROWS_MAX = SNAPSHOT_SIZE_MAX  # of streams and of removed servers: a row has more than a byte
+
+
+class UnknownSnapshot(PyjsError):
+    """A newer server wrote the snapshot: this one must be updated."""
+
+
+def encode_snapshot(state: MetaState) -> bytes:
+    """Return the bytes of a state."""
+    streams = sorted(state.streams(), key=attrgetter("group"))
+    return pack(
+        [
+            VERSION,
+            state.index,
+            state.next_group,
+            [state.servers[node].to_row() for node in sorted(state.servers)],
+            [state.removed[node].to_row() for node in sorted(state.removed)],
+            [stream.to_row() for stream in streams],
+        ]
+    )
+
+
+def decode_snapshot(data: bytes) -> MetaState:
+    """Return the state in `data`, as `decoding` does, in one step."""
+    return at_once(decoding(data))
+
+
+def decoding(data: bytes) -> Generator[None, None, MetaState]:
+    """Return the state in `data`, in steps: ten thousand streams take most of a second.
+
+    Raises:
+        UnknownSnapshot: a newer server wrote it.
+        BadRow: it is not a snapshot.
+    """
+    row = unpack(data, "a snapshot of the metadata", SNAPSHOT_SIZE_MAX)
+    version = row.number("version")
+    if version != VERSION:
+        raise UnknownSnapshot(
+            f"a newer server wrote version {version} of {row.what}; this one reads {VERSION}: update it"
+        )
+    state = MetaState()
+    state.index = row.number("index", 0, INDEX_MAX)
+    state.next_group = row.number("next group", 1, GROUP_MAX)
+    for server in map(take_server, row.rows("servers", SERVERS_MAX)):
+        state.servers[server.node] = server
+    for removed in map(take_removed, row.rows("removed servers", ROWS_MAX)):
+        state.removed[removed.node] = removed
+    if state.servers.keys() & state.removed.keys():
+        raise BadRow(f"{row.what} has a server that was removed")
+    last = 0
+    for at, each in enumerate(row.rows("streams", ROWS_MAX)):
+        if at % STEP == STEP - 1:
+            yield
+        stream = take_assignment(each)
+        if (
+            not last < stream.group < state.next_group
+            or state.stream(stream.account, stream.name) is not None
+        ):
+            raise BadRow(
+                f"{row.what} has stream {stream.name} of group {stream.group} twice, or in the wrong place"
+            )
+        last = stream.group
+        state.put(stream)
+    row.end()
+    return state

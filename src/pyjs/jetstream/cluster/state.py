@@ -1,0 +1,287 @@
+"""The metadata of a cluster: its servers, and the assigned streams of all accounts.
+
+A machine driven by committed entries: equal entries lead to equal states and equal answers on every server. Conflicts
+are decided here and nowhere else, so two requests that were in flight together cannot both win. The proposer may ask
+`check_create` and `check_update` before it chooses servers, but only the result of `apply` counts.
+
+What an entry is based on may have changed before it is applied: a server was removed, the stream has another
+revision. Nothing is done then, and the result is STALE: the proposer looks again and proposes again.
+
+Source: cases and errors as three nats-servers 2.15.1 answer them, tests/conformance/test_cluster_jetstream.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.cluster.account_streams import AccountStreams
+from pyjs.jetstream.cluster.assignments import INDEX_MAX, Assignment, Replica, add_load
+from pyjs.jetstream.cluster.changes import ServerChange, StreamChange, stream_change
+from pyjs.jetstream.cluster.entries import (
+    AccountPurged,
+    Bounds,
+    ReplicaLost,
+    ServerDescribed,
+    ServerEvacuating,
+    ServerRemoved,
+    StreamCreated,
+    StreamDeleted,
+    StreamMoved,
+    StreamUpdated,
+    decode,
+)
+from pyjs.jetstream.cluster.servers import SERVERS_MAX, Load, Removed, Server
+from pyjs.jetstream.errcodes import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from pyjs.jetstream.cluster.assignments import StoredConfig
+    from pyjs.jetstream.cluster.changes import Change
+
+
+class Outcome(Enum):
+    """What has become of an entry."""
+
+    DONE = "done"
+    EXISTS = "exists"  # the stream to create is there, with the same configuration
+    STALE = "stale"  # it is based on what is no longer so: look again, propose again
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result of an entry: for its proposer the answer, for every server the changes."""
+
+    outcome: Outcome
+    changes: tuple[Change, ...] = ()
+    error: ApiError | None = None  # if it is refused to a client
+    reason: str = ""  # if it is refused to a server or an operator
+    stream: Assignment | None = None  # created, updated, moved, deleted, or there already
+
+
+class Seen(NamedTuple):
+    """The stream that an entry changes, as its proposer knew it."""
+
+    account: str
+    name: str
+    group: int
+    revision: int = 0  # 0: any
+
+
+STALE = Applied(Outcome.STALE)
+
+
+class MetaState:
+    """What all servers of a cluster know alike."""
+
+    def __init__(self) -> None:
+        self.index = 0  # of the last applied entry
+        self.next_group = 1  # no stream has this one or a higher one
+        self.servers: dict[int, Server] = {}
+        self.removed: dict[int, Removed] = {}  # never in `servers` too
+        self.accounts: dict[str, AccountStreams] = {}  # only those that have streams
+        self.load: dict[int, Load] = {}  # of all streams, by server; only servers that hold one
+
+    def streams(self) -> Iterator[Assignment]:
+        """Yield all streams."""
+        for streams in self.accounts.values():
+            yield from streams
+
+    def stream(self, account: str, name: str) -> Assignment | None:
+        """Return a stream, None if there is none."""
+        streams = self.accounts.get(account)
+        return streams.get(name) if streams is not None else None
+
+    def level(self) -> int:
+        """Return the newest version of entries that every server applies; newer ones may not be proposed."""
+        return min((server.level for server in self.servers.values()), default=1)
+
+    def apply(self, index: int, time_ns: int, payload: bytes) -> Applied:
+        """Apply a committed entry; an empty one changes nothing.
+
+        Raises:
+            UnknownEntry, BadRow: nothing was changed, and nothing may be applied after it.
+        """
+        assert self.index < index <= INDEX_MAX
+        if not payload:
+            self.index = index
+            return Applied(Outcome.DONE)
+        entry = decode(payload)
+        self.index = index
+        try:
+            return _APPLY[type(entry)](self, entry, time_ns)
+        except ApiError as error:
+            return Applied(Outcome.REFUSED, error=error)
+
+    def check_create(self, account: str, stored: StoredConfig, bounds: Bounds) -> Assignment | None:
+        """Return the equal stream that exists, None if a stream can be created.
+
+        Raises:
+            ApiError: it cannot.
+        """
+        config = stored.config
+        streams = self.accounts.get(account) or AccountStreams()
+        streams.check_limits(config, bounds)
+        existing = streams.get(config.name)
+        if existing is not None:
+            errcodes.STREAM_NAME_EXIST.raise_if(
+                existing.stored.offline or not existing.config.same_as(config)
+            )
+            return existing
+        streams.check_subjects(config)
+        return None
+
+    def check_update(self, account: str, stored: StoredConfig, bounds: Bounds) -> None:
+        """Refuse an update that conflicts with other streams, or is of none. Raises ApiError."""
+        streams = self.accounts.get(account)
+        if streams is None or streams.get(stored.config.name) is None:
+            raise errcodes.STREAM_NOT_FOUND.error()
+        streams.check_limits(stored.config, bounds)
+        streams.check_subjects(stored.config)
+
+    # -- servers -----------------------------------------------------------------------------------------------
+
+    def _server_described(self, entry: ServerDescribed, time_ns: int) -> Applied:
+        given = entry.server
+        old, removed = self.servers.get(given.node), self.removed.get(given.node)
+        known = old or removed
+        if known is not None and known.name != given.name:
+            both = f"the servers {known.name} and {given.name}"
+            return _refused(f"{both} have the same number {given.node}: rename one")
+        if removed is not None and removed.store == given.store:
+            return _refused(f"the server {given.name} was removed: it may come back with an empty store")
+        if old is None and len(self.servers) == SERVERS_MAX:
+            return _refused(f"the cluster has {SERVERS_MAX} servers")
+        incarnation = 1 if known is None else known.incarnation + (known.store != given.store)
+        new = replace(given, incarnation=incarnation, evacuating=old is not None and old.evacuating)
+        self.servers[new.node] = new
+        self.removed.pop(new.node, None)
+        changes: list[Change] = [ServerChange(old, new)] if old != new else []
+        if known is not None and known.incarnation != new.incarnation:
+            changes += self._replicas_lost(new.node)
+        return Applied(Outcome.DONE, tuple(changes))
+
+    def _replicas_lost(self, node: int) -> Iterator[Change]:
+        """Give new incarnations to the replicas on a server that came back with an empty store."""
+        for old in sorted(self.streams(), key=attrgetter("group")):
+            if old.incarnation_on(node):
+                yield self.put(replace(old.regrouped(old.nodes, node), revision=self.index), old)
+
+    def _server_removed(self, entry: ServerRemoved, time_ns: int) -> Applied:
+        old = self.servers.pop(entry.node, None)
+        if old is None:
+            raise errcodes.CLUSTER_SERVER_NOT_MEMBER.error()
+        self.removed[old.node] = Removed(old.node, old.name, old.store, old.incarnation)
+        return Applied(Outcome.DONE, (ServerChange(old, None),))
+
+    def _server_evacuating(self, entry: ServerEvacuating, time_ns: int) -> Applied:
+        old = self.servers.get(entry.node)
+        if old is None:
+            raise errcodes.CLUSTER_SERVER_NOT_MEMBER.error()
+        new = self.servers[old.node] = replace(old, evacuating=entry.on)
+        return Applied(Outcome.DONE, (ServerChange(old, new),) if old != new else ())
+
+    # -- streams -----------------------------------------------------------------------------------------------
+
+    def _stream_created(self, entry: StreamCreated, time_ns: int) -> Applied:
+        existing = self.check_create(entry.account, entry.stored, entry.bounds)
+        if existing is not None:
+            return Applied(Outcome.EXISTS, stream=existing)
+        if not self._are_there(entry.nodes):
+            return STALE
+        group, self.next_group = self.next_group, self.next_group + 1
+        replicas = tuple(Replica(node, 1) for node in entry.nodes)
+        new = Assignment(entry.account, group, self.index, time_ns, replicas, 1, entry.stored)
+        return Applied(Outcome.DONE, (self.put(new, None),), stream=new)
+
+    def _stream_updated(self, entry: StreamUpdated, time_ns: int) -> Applied:
+        seen = Seen(entry.account, entry.stored.config.name, entry.group, entry.revision)
+        old = self._as_seen(seen)
+        if old is None or not self._are_there(entry.nodes, old):
+            return STALE
+        self.check_update(entry.account, entry.stored, entry.bounds)
+        return self._changed(old, replace(old.regrouped(entry.nodes), stored=entry.stored))
+
+    def _stream_moved(self, entry: StreamMoved, time_ns: int) -> Applied:
+        old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
+        if old is None or not self._are_there(entry.nodes, old):
+            return STALE
+        return self._changed(old, old.regrouped(entry.nodes))
+
+    def _replica_lost(self, entry: ReplicaLost, time_ns: int) -> Applied:
+        old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
+        if old is None or entry.node not in old.nodes:
+            return STALE
+        return self._changed(old, old.regrouped(old.nodes, entry.node))
+
+    def _changed(self, old: Assignment, new: Assignment) -> Applied:
+        if new == old:
+            return Applied(Outcome.DONE, stream=old)
+        new = replace(new, revision=self.index)
+        return Applied(Outcome.DONE, (self.put(new, old),), stream=new)
+
+    def _stream_deleted(self, entry: StreamDeleted, time_ns: int) -> Applied:
+        old = self._as_seen(Seen(entry.account, entry.name, entry.group))
+        if old is None:
+            return STALE
+        return Applied(Outcome.DONE, (self._drop(old),), stream=old)
+
+    def _account_purged(self, entry: AccountPurged, time_ns: int) -> Applied:
+        streams = sorted(self.accounts.get(entry.account, ()), key=attrgetter("group"))
+        return Applied(Outcome.DONE, tuple(self._drop(each) for each in streams))
+
+    def _as_seen(self, seen: Seen) -> Assignment | None:
+        """Return the stream, None if it is not the one that the proposer knew.
+
+        Raises:
+            ApiError: there is none of the name.
+        """
+        found = self.stream(seen.account, seen.name)
+        if found is None:
+            raise errcodes.STREAM_NOT_FOUND.error()
+        is_same = found.group == seen.group and seen.revision in (0, found.revision)
+        return found if is_same else None
+
+    def _are_there(self, nodes: tuple[int, ...], old: Assignment | None = None) -> bool:
+        """Return whether all servers are known; a replica that is on a removed server may stay there."""
+        stay = old.nodes if old is not None else ()
+        return all(node in self.servers or node in stay for node in nodes)
+
+    def put(self, new: Assignment, old: Assignment | None = None) -> StreamChange:
+        """Add a stream, or replace `old`; for `apply` and for snapshots."""
+        if old is not None:
+            add_load(self.load, old.config, old.nodes, -1)
+        add_load(self.load, new.config, new.nodes)
+        self.accounts.setdefault(new.account, AccountStreams()).put(new)
+        return stream_change(old, new, self.servers)
+
+    def _drop(self, old: Assignment) -> StreamChange:
+        streams = self.accounts[old.account]
+        streams.remove(old.name)
+        add_load(self.load, old.config, old.nodes, -1)
+        if not len(streams):
+            del self.accounts[old.account]
+        return StreamChange(old, None)
+
+
+def _refused(reason: str) -> Applied:
+    return Applied(Outcome.REFUSED, reason=reason)
+
+
+_APPLY: dict[type, Callable[[MetaState, Any, int], Applied]] = {
+    ServerDescribed: MetaState._server_described,
+    ServerRemoved: MetaState._server_removed,
+    ServerEvacuating: MetaState._server_evacuating,
+    StreamCreated: MetaState._stream_created,
+    StreamUpdated: MetaState._stream_updated,
+    StreamMoved: MetaState._stream_moved,
+    ReplicaLost: MetaState._replica_lost,
+    StreamDeleted: MetaState._stream_deleted,
+    AccountPurged: MetaState._account_purged,
+}
