@@ -1,12 +1,12 @@
 """Files of the node log: names, headers, seals.
 
     file   = header | record* | unused | seal | header
-    header = "PYJSRLOG" | version u16 | needs u8 u8 | 0 u32 | id u64 | number u64 | boot u64 | first u64 | synced u64
-             | check u64
+    header = "PYJSRLOG" | version u16 | needs u8 u8 | 0 u32 | size u64 | id u64 | number u64 | boot u64 | first u64
+             | synced u64 | check u64
     seal   = "PYJSSEAL" | last u64 | end u64 | next u64 | boot u64 | check u64
 
-Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be used again,
-`fresh.tmp` one that is being made. Unused bytes may be anything: records of another file do not fit, since the id,
+Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be used
+again, `fresh.tmp` one that is being made. Unused bytes may be anything: records of another file do not fit, since the id,
 which never comes again, is the seed of every check.
 """
 
@@ -25,10 +25,11 @@ MAGIC = b"PYJSRLOG"
 SEAL_MAGIC = b"PYJSSEAL"
 VERSION = 1
 NEEDS = (0, 1)  # the first pyjs-server that reads VERSION
-HEADER = Struct("<8sHBBI6Q")
+HEADER = Struct("<8sHBBI7Q")
 SEAL = Struct("<8s5Q")
 FIRST_AT = HEADER.size  # of the first record
 TAIL_SIZE = 128  # the seal and the second header, at the end of the file
+GUARD_SIZE = 512  # between records and seal, so that no sector has both
 LOG, SPARE, FRESH, TEMPORARY = ".log", ".spare", "fresh.spare", "fresh.tmp"
 DIRECTORY = ".raft"  # in the store directory; no account is called so, a dot is escaped in its name
 
@@ -45,6 +46,7 @@ class UnknownLog(PyjsError):
 class Header(NamedTuple):
     """The header of a file."""
 
+    size: int  # of the file
     id: int  # seed of every check of the file
     number: int  # as in the name
     boot: int  # how often the node has started
@@ -58,12 +60,12 @@ class Header(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The end of a file that has a successor, written when that is durable."""
+    """The end of a file, written when that is durable: its successor is, or the log is closed."""
 
     last: int  # number of the last record
     end: int  # offset behind it
-    next: int  # number of the next file
-    boot: int  # of the next file
+    next: int  # number of the next file, 0: the log was closed
+    boot: int  # of the next file, or of this one
 
     def encode(self, file_id: int) -> bytes:
         """Return the bytes."""
@@ -74,13 +76,13 @@ class Seal(NamedTuple):
 class LogFile:
     """One file of the log."""
 
-    def __init__(self, header: Header, path: str, size: int) -> None:
+    def __init__(self, header: Header, path: str) -> None:
         self.id = header.id
         self.number = header.number
         self.header = header
         self.path = path
-        self.size = size
-        self.end = size - TAIL_SIZE  # of the room for records
+        self.size = header.size
+        self.end = header.size - TAIL_SIZE - GUARD_SIZE  # of the room for records
         self.fd = -1
         self.groups: set[int] = set()  # groups that may have something here
         self.crowded: set[int] = set()  # groups with too much here to write it again
@@ -105,7 +107,7 @@ def number_in(name: str, suffix: str = LOG) -> int:
 
 
 def header_in(data: bytes, path: str) -> Header | None:
-    """Return the header in 64 bytes, None if they are no intact header.
+    """Return the header in some bytes, None if they are no intact header.
 
     Raises:
         UnknownLog: another version wrote it.
@@ -131,7 +133,7 @@ def seal_in(data: bytes, file_id: int) -> Seal | None:
 
 
 def is_nothing(data: bytes, number: int, path: str) -> bool:
-    """Return whether these 64 bytes were there before a header was written: zeros, or that of an older file."""
+    """Return whether these bytes were there before a header was written: zeros, or that of an older file."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)
 

@@ -4,8 +4,8 @@ A group is intact or damaged. An intact one has its whole log:
 
     first = start + 1, last = start + number of entries, start_term <= term of each entry, terms do not decrease
 
-A damaged one has lost a record. Only what is newer than the loss is still looked at: a record that says everything
-about the group, or a later start of its log, makes it intact again. Who changes a group writes a record, or reads one.
+A damaged one has lost a record. Only what is newer than the loss is still looked at; as soon as that is a whole log
+again, the group is intact. Whoever changes a group writes a record, or reads one.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class StoredGroup:
         self.base_place = 0  # of its GROUP record
         self.size = 0  # bytes of its GROUP record and of its entries
         self._base_size = 0
+        self._is_based = False  # damaged, but start and conf are newer than the loss
         self._first = 1  # index of the first entry here; start + 1 if intact
         self._terms = array("Q")
         self._places = array("Q")
@@ -91,30 +92,30 @@ class StoredGroup:
         self._places.append(place)
         self._sizes.append(size)
         self.size += size
+        if self._is_based and self._first <= self.start + 1:
+            self._heal()
 
     def begin_at(self, base: Base, last: int, place: int, size: int, *, reset: bool) -> None:
         """Take a GROUP record: the log begins after `base.start`; its entries up to `last` stay."""
         assert base.start <= last
-        if reset:
-            self.damage = ""
-            self._clear(base.start + 1)
-        elif last == base.start:
-            self.damage = ""
-            self._clear(last + 1)
-        elif self._first <= base.start + 1 and self.last == last:
-            self.damage = ""
-            self._forget(base.start + 1 - self._first)
-        else:
-            assert self.damage  # an intact log has what its start leaves
         self.name, self.peer, self.conf = base.name, base.peer, base.conf
         self.start, self.start_term = base.start, base.start_term
         self.base_place = place
         self.size += size - self._base_size
         self._base_size = size
+        if reset or last == base.start:
+            self._clear(base.start + 1)
+            self._heal()
+        elif self._first <= base.start + 1 and self.last == last:
+            self._heal()
+        else:
+            assert self.damage  # an intact log has what its start leaves
+            self._is_based = True
 
     def lose(self, damage: str) -> None:
         """Note a loss: nothing older than it counts any more."""
         self.damage = self.damage or damage
+        self._is_based = False
         self._clear(0)
 
     def check(self) -> None:
@@ -122,6 +123,11 @@ class StoredGroup:
         assert self._first == self.start + 1
         assert self.start <= self.last
         assert not self._terms or self.start_term <= self._terms[0]
+
+    def _heal(self) -> None:
+        """Become intact: everything from the start on is here."""
+        self.damage, self._is_based = "", False
+        self._forget(self.start + 1 - self._first)
 
     def _clear(self, first: int) -> None:
         self._cut(0)

@@ -14,8 +14,8 @@ What holds, asserted by whoever writes:
 
 A place in a file is written by one process once, so that number, place and id together never come again. A file is
 used again when no group needs it. What groups at rest have in the oldest file is written again, a little with each
-write; a group with much there is in `crowding`, for its owner to compact. A failed write or sync is the end of the log:
-only a start finds out what is durable.
+write; a group with much there is in `crowding`, for its owner to compact. A failed write or sync is the end of the
+log: only a start finds out what is durable.
 
 Sources: etcd's WAL, LevelDB's log; Alagappan et al., "Protocol-Aware Recovery" (a damaged log must not vote).
 """
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed, reason_of
-from pyjs.consensus.log.files import FIRST_AT, LogFile
+from pyjs.consensus.log.files import FIRST_AT, LogFile, Seal
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
 from pyjs.consensus.log.records import (
     DAMAGED_FLAG,
@@ -75,13 +75,20 @@ class Write(Protocol):
     """What the engine wants to have written of a group."""
 
     @property
-    def group(self) -> int: ...
+    def group(self) -> int:
+        """Return the number of the group."""
+
     @property
-    def hard(self) -> tuple[int, int, int] | None: ...
+    def hard(self) -> tuple[int, int, int] | None:
+        """Return term, vote and commit; None if they are unchanged."""
+
     @property
-    def first(self) -> int: ...
+    def first(self) -> int:
+        """Return the index of the first entry."""
+
     @property
-    def entries(self) -> Sequence[tuple[int, int, bytes]]: ...
+    def entries(self) -> Sequence[tuple[int, int, bytes]]:
+        """Return term, kind and body of entries, which replace everything from `first` on."""
 
 
 class NodeLog:
@@ -98,7 +105,7 @@ class NodeLog:
         self.damages = 0  # damaged places found since the start
         self.lost_unknown = False  # a group that is not here may have been: it too comes back as another peer
         self.error: StoreFailed | None = None  # why the log refuses everything
-        self._shelf = Shelf(disk, directory)
+        self._shelf = Shelf(disk, directory, file_size)
         self._end = Staging(self._shelf, self.groups, incarnation, file_size)
         self._written = 0
         self._job: SyncJob | None = None
@@ -168,9 +175,7 @@ class NodeLog:
 
     def _begin_boot(self, replay: Replay) -> None:
         """Begin the file of this start: what follows the end of the log is void from now on."""
-        job = self._shelf.sync_job(self._written)
-        if job is not None:
-            self._sync_now(job)
+        self._sync_now(self._shelf.sync_job(self._written))
         self._end.synced = self._written
         self._shelf.find_spares()
         self._end.begin_file(0, replay.last_file + 1)
@@ -188,8 +193,8 @@ class NodeLog:
         for path, size in replay.stale:
             self._shelf.retire(path, size)
 
-    def _sync_now(self, job: SyncJob) -> None:
-        error = job()
+    def _sync_now(self, job: SyncJob | None) -> None:
+        error = job() if job is not None else None
         if error is not None:
             raise error
 
@@ -205,8 +210,8 @@ class NodeLog:
         new = StoredGroup(group)
         new.name, new.peer, new.conf, new.state = name, peer, Membership.of(conf), state
         new.start, new.start_term = start, start_term
-        self.groups[group] = new
         self._stage_base(new, RESET, start)
+        self.groups[group] = new  # a census before its record lists the one before it
 
     def remove(self, group: int) -> None:
         """Stage the end of a group."""
@@ -385,7 +390,7 @@ class NodeLog:
         Without it the log makes files when it needs them, whose syncs are slower.
         """
         self._check_working()
-        return self._shelf.fresh_job(self._file_size)
+        return self._shelf.fresh_job()
 
     def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
         """Take the file that was made; an error leaves the log as it is."""
@@ -394,27 +399,29 @@ class NodeLog:
             self._log.warn(f"  {self._directory}: no file could be made in advance: {error}")
 
     def close(self) -> None:
-        """Make everything durable and say so, twice; close the files. No sync may be under way."""
+        """Make everything durable, say so at the end of the file, and close the files. No sync may be under way."""
         assert self._job is None
         if self.error is None:
             try:
-                self.flush()
                 self._sync_rest()
-                for _ in range(2):  # damage of one does not hide what the other one says
-                    self._end.stage_census()
-                self.flush()
+                self._end.stage_census()
                 self._sync_rest()
-            except StoreFailed:
-                pass  # it is logged, and whoever waits for the sync asks for `error`
+                last = Seal(self._written, self._end.at, 0, self.boot)
+                self._sync_now(self._shelf.closing_job(last))
+            except (OSError, StoreFailed) as error:
+                self._fail(error)
         self._shelf.close()
 
     def _sync_rest(self) -> None:
+        self.flush()
         job = self.begin_sync()
         if job is not None:
             self.finish_sync(job, job())
         self._check_working()
 
     def _fail(self, error: Exception) -> StoreFailed:
+        if isinstance(error, StoreFailed):
+            return error
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
         self.error = StoreFailed(self._directory, reason)
         self._log.error(f"  {self.error}; nothing is written to this log until the next start")

@@ -2,7 +2,8 @@
 
     record = head | body | check u64 | payload
     head   = mark u32 | size u32 | kind u8 | flags u8 | entry_kind u16 | body_size u32 | number u64 | synced u64
-             | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | index u64 | entry_term u64 | payload_check u64
+             | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | index u64 | entry_term u64
+             | payload_check u64
 
 Little-endian. `check` is the XXH3-64 of head and body, its seed is the id of the file; `payload_check` that of the
 payload, with seed 0. docs/node-log-format.md is the specification. Invariants of a log, asserted by its writer:
@@ -92,24 +93,33 @@ class Members(Protocol):
     """A membership, as the engine has it."""
 
     @property
-    def voters(self) -> list[int]: ...
+    def voters(self) -> list[int]:
+        """Return the peers that vote."""
+
     @property
-    def learners(self) -> list[int]: ...
+    def learners(self) -> list[int]:
+        """Return the peers that do not."""
+
     @property
-    def outgoing(self) -> list[int]: ...
+    def outgoing(self) -> list[int]:
+        """Return the voters of the membership before."""
+
     @property
-    def next_learners(self) -> list[int]: ...
+    def next_learners(self) -> list[int]:
+        """Return the voters that will be learners."""
+
     @property
-    def auto_leave(self) -> bool: ...
+    def auto_leave(self) -> bool:
+        """Return whether a joint membership ends by itself."""
 
 
 class Membership(NamedTuple):
     """A stored membership; its fields are the arguments of the engine's `Conf`."""
 
-    voters: list[int] = []  # noqa: RUF012 - never changed
-    learners: list[int] = []  # noqa: RUF012
-    outgoing: list[int] = []  # noqa: RUF012
-    next_learners: list[int] = []  # noqa: RUF012
+    voters: list[int] = []
+    learners: list[int] = []
+    outgoing: list[int] = []
+    next_learners: list[int] = []
     auto_leave: bool = False
 
     @classmethod

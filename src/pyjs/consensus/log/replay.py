@@ -1,12 +1,13 @@
 """The reading of a node log: groups, its end, and what is lost. Writes nothing.
 
-A record that is missing was either never durable, or is damage. `synced` of a later record decides: if that record was
+A record that is missing was either never durable, or is damage. `synced` of a later record decides: if that one was
 written when the missing one was known to be durable, it is damage, and reading goes on after it. Otherwise the log
 ends there, as a power cut leaves it, and what follows counts as not written.
 
-Damage costs the groups that it hit. Their next records say so (`seq` has a gap), and so does a census, which lists
-the groups with records after some number. If lost records remain that no group is known to have had, every group
-without a later sign may have had them, and is damaged too. A group is intact again after a record that says all of it.
+Damage costs the groups that it hit. The next record names the group of the one before it, the next record of a group
+has a gap in its `seq`, and a census lists the groups with records since the census before. If lost records remain
+that no group is known to have had, every group without a later sign may have had them, and is damaged too. A group is
+intact again when what follows the loss is a whole log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from pyjs.consensus.log.files import (
     HEADER,
     LOG,
     TAIL_SIZE,
-    Header,
     LogFile,
     header_in,
     is_nothing,
@@ -152,6 +152,9 @@ class Replay:
         with closing(self._disk, self._disk.open_read_only(path)) as fd:
             size = self._disk.size_of(fd)
             head, tail = self._read_ends(fd, size)
+            header = header_in(head, path)
+            if header is not None and header.number == number and header.size != size:
+                tail = b""  # it was cut
         copies = [header_in(data, path) for data in (head, tail[-HEADER.size :])]
         header = next((each for each in copies if each and each.number == number), None)
         bad = [not is_nothing(data, number, path) for data in (head, tail[-HEADER.size :])]
@@ -167,7 +170,7 @@ class Replay:
                 self.notes.append(
                     Loss(path, at, HEADER.size, "one of two copies of the header is damaged", 0)
                 )
-        self._headers.append(LogFile(header, path, size))
+        self._headers.append(LogFile(header, path))
 
     def _read_ends(self, fd: int, size: int) -> tuple[bytes, bytes]:
         ends = []
@@ -195,8 +198,9 @@ class Replay:
         self._saw_synced(file.header.synced)
         self.files.append(file)
         view, at, paused_at = memoryview(data), FIRST_AT, STEP_SIZE
+        end = min(file.end, len(data))
         while self.next_number < limit and not self._is_over:
-            head = head_at(view, at, file.end, file.id)
+            head = head_at(view, at, end, file.id)
             if head is None or head.number != self.next_number:
                 found = self._search(data, at, file, limit)
                 if found is None or not self._pass_gap(at_file, data, at, *found):
@@ -387,6 +391,7 @@ class Replay:
         first = self._changes[0]
         group = self.groups[first.head.group]
         group.seq -= len(self._changes)
+        group.seen = first.head.number - 1
         self.next_number = first.head.number
         self.ends[first.file.number] = first.at
         while self.unsynced and self.unsynced[-1][0] >= self.next_number:
@@ -394,26 +399,33 @@ class Replay:
         self._changes = []
 
     def _check_end(self) -> None:
-        """Note that the newest file is missing, or unreadable."""
+        """Note that the end of the log is missing: records of the newest file, or a newer file."""
         newest = self.files[-1] if self.files else None
         if newest is not None:
             with closing(self._disk, self._disk.open_read_only(newest.path)) as fd:
-                seal = seal_in(self._read_ends(fd, newest.size)[1], newest.id)
+                size = self._disk.size_of(fd)
+                seal = seal_in(self._read_ends(fd, size)[1], newest.id)
+            end = self.ends[newest.number]
+            if size < newest.size:
+                self._lose_rest(newest.path, size, "the file was cut")
+            elif seal is not None and seal.last >= self.next_number:
+                count = seal.last - self.next_number + 1
+                self._lose(newest.path, end, max(0, seal.end - end), seal.last + 1, count)
             if seal is not None:
                 self.boot = max(self.boot, seal.boot)
                 self.last_file = max(self.last_file, seal.next)
-                self._lose_rest(
-                    f"{self._directory}/{seal.next:08d}{LOG}", "the file is missing, or its header is"
-                )
+            if seal is not None and seal.next:
+                path = f"{self._directory}/{seal.next:08d}{LOG}"
+                self._lose_rest(path, 0, "the file is missing, or its header is")
                 return
         for path in self.broken:
             if newest is None or path > newest.path:
-                self._lose_rest(path, "both copies of the header are damaged")
+                self._lose_rest(path, 0, "both copies of the header are damaged")
             else:
                 self.notes.append(Loss(path, 0, 0, "both copies of the header are damaged", 0))
 
-    def _lose_rest(self, path: str, what: str) -> None:
-        self.losses.append(Loss(path, 0, 0, what, self.next_number, left=UNKNOWN_MANY))
+    def _lose_rest(self, path: str, at: int, what: str) -> None:
+        self.losses.append(Loss(path, at, 0, what, self.next_number, left=UNKNOWN_MANY))
 
     def _judge(self) -> None:
         """Find the groups that may have lost something; forget those of a loss that are intact again."""
@@ -433,12 +445,12 @@ class Replay:
 
 def _heads_after(data: bytes, at: int, file: LogFile) -> Iterator[tuple[int, Head]]:
     """Yield place and head of the records behind `at`."""
-    mark, view = mark_of(file.id), memoryview(data)
-    place = data.find(mark, at + 1, file.end)
+    mark, view, end = mark_of(file.id), memoryview(data), min(file.end, len(data))
+    place = data.find(mark, at + 1, end)
     while place >= 0:
-        head = head_at(view, place, file.end, file.id)
+        head = head_at(view, place, end, file.id)
         if head is None:
-            place = data.find(mark, place + 1, file.end)
+            place = data.find(mark, place + 1, end)
             continue
         yield place, head
-        place = data.find(mark, place + head.size, file.end)
+        place = data.find(mark, place + head.size, end)

@@ -22,9 +22,10 @@ SPARES_MAX = 2
 class Shelf:
     """All files of the log, oldest first; the newest one is being filled."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, file_size: int) -> None:
         self._disk = disk
         self.directory = directory
+        self._file_size = file_size
         self.files: dict[int, LogFile] = {}  # by number
         self._spares: list[tuple[str, int]] = []  # path and size, their names are durable
         self._renamed: list[tuple[str, int]] = []  # the same, but the next sync makes their names durable
@@ -111,6 +112,12 @@ class Shelf:
         job.spares, self._renamed = self._renamed, []
         return job
 
+    def closing_job(self, seal: Seal) -> SyncJob:
+        """Return the last work on the newest file: a seal."""
+        job = SyncJob(self._disk, [], "", seal.last)
+        job.seals = [(self.newest, seal.encode(self.newest.id))]
+        return job
+
     def synced(self, job: SyncJob) -> None:
         """Take what a sync made durable, and free the oldest file if nobody needs it any more."""
         self._spares += job.spares
@@ -123,7 +130,7 @@ class Shelf:
     def retire(self, path: str, size: int) -> None:
         """Make a spare of a file that is not needed, or remove it."""
         self._names_changed = True
-        if len(self._spares) + len(self._renamed) >= SPARES_MAX:
+        if size != self._file_size or len(self._spares) + len(self._renamed) >= SPARES_MAX:
             self._disk.unlink(path)
             return
         spare = path.removesuffix(LOG) + SPARE
@@ -132,11 +139,11 @@ class Shelf:
 
     # -- files in advance ----------------------------------------------------------------------------------
 
-    def fresh_job(self, size: int) -> FreshFileJob | None:
+    def fresh_job(self) -> FreshFileJob | None:
         """Return the making of a spare, None if there is one, or one is being made."""
         if self._spares or self._renamed or self._making is not None:
             return None
-        self._making = FreshFileJob(self._disk, self.directory, size)
+        self._making = FreshFileJob(self._disk, self.directory, self._file_size)
         return self._making
 
     def made(self, job: FreshFileJob, error: Exception | None) -> None:

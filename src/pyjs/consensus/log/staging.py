@@ -1,14 +1,15 @@
 """Records that wait for the next write, numbered and placed.
 
-Invariants: synced < number of each record; the records of a change are in one file; a file begins with a census of all
-groups; within a file a census follows at least every CENSUS_EVERY bytes and lists the groups with records since then.
+Invariants: synced < number of each record; the records of a change are in one file; a file begins with a census of
+all groups; within a file a census follows about every CENSUS_EVERY bytes, and lists the groups with records since the
+one before.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.consensus.log.files import FIRST_AT, TAIL_SIZE, Header, LogFile, Seal, file_id, log_name
+from pyjs.consensus.log.files import FIRST_AT, GUARD_SIZE, TAIL_SIZE, Header, LogFile, Seal, file_id, log_name
 from pyjs.consensus.log.records import (
     CENSUS,
     CHECK,
@@ -70,10 +71,18 @@ class Staging:
         """Begin another file with room for `size` bytes."""
         files = self._shelf.files
         seal = Seal(self.number - 1, self.at, number, self.boot) if files else None
-        needed = FIRST_AT + RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._groups) + size + TAIL_SIZE
-        header = Header(file_id(self._incarnation, number), number, self.boot, self.number, self.synced)
-        path = f"{self._shelf.directory}/{log_name(number)}"
-        file = LogFile(header, path, max(self._file_size, needed))
+        needed = (
+            FIRST_AT
+            + RECORD_SIZE_MIN
+            + CHECK.size
+            + PAIR.size * len(self._groups)
+            + size
+            + GUARD_SIZE
+            + TAIL_SIZE
+        )
+        size = max(self._file_size, needed)
+        header = Header(size, file_id(self._incarnation, number), number, self.boot, self.number, self.synced)
+        file = LogFile(header, f"{self._shelf.directory}/{log_name(number)}")
         self._shelf.add(file, seal)
         self._parts = [header.encode()]
         self._chunks.append((file, 0, self._parts))
