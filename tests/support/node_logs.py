@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tests.sim.disk import SimDisk
 from tests.support.disk import Crash
@@ -20,13 +20,11 @@ from pyjs.consensus.log.node_log import NodeLog
 from pyjs.consensus.log.records import Membership
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from pyjs.base.disk import Disk
 
 DIRECTORY = "/store/jetstream/.raft"
 CONF = Membership([1, 2, 3])
-Entry: "TypeAlias" = tuple[int, int, bytes]
+Entry: TypeAlias = tuple[int, int, bytes]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@
     seal   = "PYJSSEAL" | last u64 | end u64 | next u64 | boot u64 | check u64
 
 Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be used
-again, `fresh.tmp` one that is being made. Unused bytes may be anything: records of another file do not fit, since the id,
-which never comes again, is the seed of every check.
+again, `fresh.tmp` one that is being made. Unused bytes may be anything: records of another file do not fit, since the
+id, which never comes again, is the seed of every check.
 """
 
 from __future__ import annotations

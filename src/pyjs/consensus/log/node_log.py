@@ -371,6 +371,11 @@ class NodeLog:
         """Return the number of the last written record."""
         return self._written
 
+    @property
+    def files(self) -> list[str]:
+        """Return the names of the files with records, oldest first."""
+        return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
+
     def witness(self) -> None:
         """Write that the last records are durable, if no later one does; call it in quiet moments.
 
