@@ -286,11 +286,16 @@ def test_a_full_disk_fails_the_next_file_and_leaves_all_others(node: Node) -> No
     node.create(7)
     node.disk.fail_in, node.disk.failing, node.disk.failure = 0, "allocate", errno.ENOSPC
     last = 1
-    with pytest.raises(StoreFailed):
+
+    def fill() -> None:
+        nonlocal last
         for index in range(2, 100):
             node.entry(7, index, b"x" * 100)
             synced(node.log)
             last = index
+
+    with pytest.raises(StoreFailed):
+        fill()
     node.disk.lose_power()
     assert node.open().groups[7].last == last > 10
 
