@@ -13,13 +13,10 @@ id, which never comes again, is the seed of every check.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyjs.base.errors import PyjsError
 from pyjs.consensus.log.records import CHECK, MARK_SET, hash_of
-
-if TYPE_CHECKING:
-    from pyjs.base.disk import Disk
 
 MAGIC = b"PYJSRLOG"
 SEAL_MAGIC = b"PYJSSEAL"
@@ -136,8 +133,3 @@ def is_nothing(data: bytes, number: int, path: str) -> bool:
     """Return whether these bytes were there before a header was written: zeros, or that of an older file."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)
-
-
-def read_tail(disk: Disk, fd: int, size: int) -> bytes:
-    """Return the bytes of seal and second header."""
-    return disk.read_at(fd, TAIL_SIZE, max(0, size - TAIL_SIZE))

@@ -2,7 +2,7 @@
 
     record = head | body | check u64 | payload
     head   = mark u32 | size u32 | kind u8 | flags u8 | entry_kind u16 | body_size u32 | number u64 | synced u64
-             | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | index u64 | entry_term u64
+             | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | last u64 | entry_term u64
              | payload_check u64
 
 Little-endian. `check` is the XXH3-64 of head and body, its seed is the id of the file; `payload_check` that of the
@@ -10,8 +10,8 @@ payload, with seed 0. docs/node-log-format.md is the specification. Invariants o
 
 - number(next record) = number + 1, through all files; synced < number.
 - seq(next record of a group) = seq + 1; term, vote and commit are the group's hard state after the record.
-- index is the last index of the group after the record; an entry's record has the entry's index.
-- term never decreases, vote changes only from 0 or with a higher term, start <= commit <= index once it is not 0.
+- last is the last index of the group after the record, with an entry that one's.
+- term never decreases, vote changes only from 0 or with a higher term, commit <= last.
 
 Knows nothing of files and of what an entry means.
 """
@@ -84,7 +84,7 @@ class Head(NamedTuple):
     term: int
     vote: int
     commit: int
-    index: int
+    last: int
     entry_term: int
     payload_check: int
 
@@ -125,8 +125,13 @@ class Membership(NamedTuple):
     @classmethod
     def of(cls, members: Members) -> Membership:
         """Return the copy of a membership."""
-        lists = (members.voters, members.learners, members.outgoing, members.next_learners)
-        return cls(*(list(each) for each in lists), members.auto_leave)
+        return cls(
+            list(members.voters),
+            list(members.learners),
+            list(members.outgoing),
+            list(members.next_learners),
+            members.auto_leave,
+        )
 
 
 class Base(NamedTuple):
@@ -194,7 +199,9 @@ def decode_base(body: bytes) -> Base:
         at += count * CHECK.size
     if len(body) != at + name_size:
         raise ValueError(f"a body of {len(body)} bytes, its fields make {at + name_size}")
-    return Base(peer, start, start_term, Membership(*lists, bool(auto_leave)), body[at:].decode())
+    voters, learners, outgoing, next_learners = lists
+    conf = Membership(voters, learners, outgoing, next_learners, bool(auto_leave))
+    return Base(peer, start, start_term, conf, body[at:].decode())
 
 
 def encode_census(since: int, seqs: Iterable[tuple[int, int]]) -> bytes:

@@ -27,7 +27,6 @@ from pyjs.consensus.log.files import (
     header_in,
     is_nothing,
     number_in,
-    read_tail,
     seal_in,
 )
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
@@ -51,7 +50,7 @@ from pyjs.consensus.log.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyjs.base.disk import Disk
 
@@ -174,9 +173,9 @@ class Replay:
 
     def _read_ends(self, fd: int, size: int) -> tuple[bytes, bytes]:
         ends = []
-        for read in (lambda: self._disk.read_at(fd, HEADER.size, 0), lambda: read_tail(self._disk, fd, size)):
+        for length, at in ((HEADER.size, 0), (TAIL_SIZE, max(0, size - TAIL_SIZE))):
             try:
-                ends.append(read())
+                ends.append(self._disk.read_at(fd, length, at))
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
@@ -310,7 +309,7 @@ class Replay:
             return True
         group = self._group_of(head)
         if payload is None:
-            what = f"the payload of index {head.index} is damaged"
+            what = f"the payload of index {head.last} is damaged"
             loss = Loss(file.path, at, head.size, what, head.number, groups={group.number})
             self.losses.append(loss)
             self._changes = []
@@ -355,14 +354,14 @@ class Replay:
         if head.kind == REMOVE:
             del self.groups[group.number]
         elif change.base is not None:
-            group.begin_at(change.base, head.index, place, head.size, reset=bool(head.flags & RESET))
+            group.begin_at(change.base, head.last, place, head.size, reset=bool(head.flags & RESET))
             group.state = change.state
             if head.flags & DAMAGED_FLAG:
                 group.lose(SET_APART)
         elif head.kind == WRITE and head.flags & ENTRY:
-            group.append(head.index, head.entry_term, place, head.size)
+            group.append(head.last, head.entry_term, place, head.size)
 
-    def _take_census(self, head: Head, since: int, seqs: list[tuple[int, int]]) -> None:
+    def _take_census(self, head: Head, since: int, seqs: Sequence[tuple[int, int]]) -> None:
         is_first = self.records == 1
         for number, seq in seqs:
             group = self.groups.get(number)
