@@ -3,7 +3,7 @@
     file   = header | record* | unused | seal | header
     header = "PYJSRLOG" | version u16 | needs u8 u8 | 0 u32 | size u64 | id u64 | number u64 | boot u64 | first u64
              | synced u64 | check u64
-    seal   = "PYJSSEAL" | last u64 | end u64 | next u64 | boot u64 | check u64
+    seal   = "PYJSSEAL" | last u64 | end u64 | group u64 | next u64 | boot u64 | check u64
 
 Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be used
 again, `fresh.tmp` one that is being made. Unused bytes may be anything: records of another file do not fit, since the
@@ -23,7 +23,7 @@ SEAL_MAGIC = b"PYJSSEAL"
 VERSION = 1
 NEEDS = (0, 1)  # the first pyjs-server that reads VERSION
 HEADER = Struct("<8sHBBI7Q")
-SEAL = Struct("<8s5Q")
+SEAL = Struct("<8s6Q")
 FIRST_AT = HEADER.size  # of the first record
 TAIL_SIZE = 128  # the seal and the second header, at the end of the file
 GUARD_SIZE = 512  # between records and seal, so that no sector has both
@@ -61,6 +61,7 @@ class Seal(NamedTuple):
 
     last: int  # number of the last record
     end: int  # offset behind it
+    group: int  # of the last record, 0 for a census
     next: int  # number of the next file, 0: the log was closed
     boot: int  # of the next file, or of this one
 

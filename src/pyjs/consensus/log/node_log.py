@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed, reason_of
-from pyjs.consensus.log.files import FIRST_AT, LogFile, Seal
+from pyjs.consensus.log.files import FIRST_AT, LogFile
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
 from pyjs.consensus.log.records import (
     DAMAGED_FLAG,
@@ -135,6 +135,7 @@ class NodeLog:
             yield from self._write_again(replay)
             self._begin_boot(replay)
         except OSError as error:
+            self._shelf.close()
             raise self._fail(error) from error
 
     def _report(self, replay: Replay) -> None:
@@ -157,7 +158,7 @@ class NodeLog:
         for file in replay.files:
             self._shelf.adopt(file, replay.ends[file.number])
             end.at = file.written
-        end.number = replay.next_number
+        end.number, end.before = replay.next_number, replay.last_group
         self._written = end.number - 1
 
     def _write_again(self, replay: Replay) -> Iterator[None]:
@@ -413,8 +414,7 @@ class NodeLog:
                 self._sync_rest()
                 self._end.stage_census()
                 self._sync_rest()
-                last = Seal(self._written, self._end.at, 0, self.boot)
-                self._sync_now(self._shelf.closing_job(last))
+                self._sync_now(self._shelf.closing_job(self._end.seal(0)))
             except (OSError, StoreFailed) as error:
                 self._fail(error)
         self._shelf.close()

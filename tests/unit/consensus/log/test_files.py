@@ -46,12 +46,12 @@ def test_bytes_with_a_right_checksum_and_another_magic_are_no_header() -> None:
 
 
 def test_a_seal_is_of_one_file() -> None:
-    seal = Seal(5, 600, 4, 2)
+    seal = Seal(5, 600, 8, 4, 2)
     data = seal.encode(77)
     assert seal_in(data + bytes(80), 77) == seal
     assert seal_in(data, 78) is None
     assert seal_in(data[:20], 77) is None
-    assert seal_in(bytes(48), 77) is None
+    assert seal_in(bytes(56), 77) is None
 
 
 def test_zeros_and_older_headers_are_what_was_there_before_a_header() -> None:
