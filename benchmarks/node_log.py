@@ -22,7 +22,7 @@ from pyjs.consensus.log.node_log import NodeLog
 from pyjs.consensus.log.records import Membership
 
 MESSAGES, MESSAGE_SIZE = 100, 168
-CONF = Membership([1, 2, 3])
+CONF = Membership((1, 2, 3))
 COMPACT_EVERY = 256  # entries
 
 

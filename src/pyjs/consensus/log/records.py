@@ -93,19 +93,19 @@ class Members(Protocol):
     """A membership, as the engine has it."""
 
     @property
-    def voters(self) -> list[int]:
+    def voters(self) -> Sequence[int]:
         """Return the peers that vote."""
 
     @property
-    def learners(self) -> list[int]:
+    def learners(self) -> Sequence[int]:
         """Return the peers that do not."""
 
     @property
-    def outgoing(self) -> list[int]:
+    def outgoing(self) -> Sequence[int]:
         """Return the voters of the membership before."""
 
     @property
-    def next_learners(self) -> list[int]:
+    def next_learners(self) -> Sequence[int]:
         """Return the voters that will be learners."""
 
     @property
@@ -114,22 +114,22 @@ class Members(Protocol):
 
 
 class Membership(NamedTuple):
-    """A stored membership; its fields are the arguments of the engine's `Conf`."""
+    """A stored membership; its fields are the arguments of the engine's `Conf`, which wants lists."""
 
-    voters: list[int] = []
-    learners: list[int] = []
-    outgoing: list[int] = []
-    next_learners: list[int] = []
+    voters: tuple[int, ...] = ()
+    learners: tuple[int, ...] = ()
+    outgoing: tuple[int, ...] = ()
+    next_learners: tuple[int, ...] = ()
     auto_leave: bool = False
 
     @classmethod
     def of(cls, members: Members) -> Membership:
         """Return the copy of a membership."""
         return cls(
-            list(members.voters),
-            list(members.learners),
-            list(members.outgoing),
-            list(members.next_learners),
+            tuple(members.voters),
+            tuple(members.learners),
+            tuple(members.outgoing),
+            tuple(members.next_learners),
             members.auto_leave,
         )
 
@@ -179,7 +179,8 @@ def encode_base(base: Base) -> bytes:
     """Return the body of a GROUP record."""
     name = base.name.encode()
     assert len(name) <= NAME_SIZE_MAX
-    lists = base.conf[:4]
+    conf = base.conf
+    lists = (conf.voters, conf.learners, conf.outgoing, conf.next_learners)
     sizes = [len(each) for each in lists]
     head = BASE.pack(base.peer, base.start, base.start_term, *sizes, base.conf.auto_leave, 0, len(name))
     return head + b"".join(CHECK.pack(peer) for each in lists for peer in each) + name
@@ -193,9 +194,9 @@ def decode_base(body: bytes) -> Base:
     """
     peer, start, start_term, *sizes, auto_leave, _, name_size = BASE.unpack_from(body)
     at = BASE.size
-    lists: list[list[int]] = []
+    lists: list[tuple[int, ...]] = []
     for count in sizes:
-        lists.append([CHECK.unpack_from(body, at + i * CHECK.size)[0] for i in range(count)])
+        lists.append(tuple(CHECK.unpack_from(body, at + i * CHECK.size)[0] for i in range(count)))
         at += count * CHECK.size
     if len(body) != at + name_size:
         raise ValueError(f"a body of {len(body)} bytes, its fields make {at + name_size}")

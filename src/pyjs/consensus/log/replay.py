@@ -456,11 +456,11 @@ class Replay:
 def _follows(group: StoredGroup, change: Change) -> bool:
     """Return whether a record can be the next one of its group, which a writer makes sure of."""
     head, base = change.head, change.base
+    if base is not None and head.flags & RESET:
+        return base.start <= head.last
     if base is not None:
-        is_whole = head.flags & RESET or head.last in (base.start, group.last) or group.is_damaged
-        return (
-            base.start <= head.last and bool(is_whole) and (head.flags & RESET or group.start <= base.start)
-        )
+        is_whole = head.last in (base.start, group.last) or group.is_damaged
+        return group.start <= base.start <= head.last and is_whole
     if head.kind == WRITE and head.flags & ENTRY and not group.is_damaged:
         before = group.term_at(head.last - 1)
         return group.start < head.last <= group.last + 1 and before <= head.entry_term
