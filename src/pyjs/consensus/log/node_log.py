@@ -359,6 +359,8 @@ class NodeLog:
             return
         assert self._end.synced <= job.mark
         self._end.synced = job.mark
+        if self.error is not None:
+            return  # a write has failed meanwhile
         try:
             self._shelf.synced(job)
         except OSError as failure:
@@ -525,7 +527,11 @@ class NodeLog:
                 oldest.crowded.add(number)
                 continue
             left -= group.size
-            self._carry_group(group)
+            try:
+                self._carry_group(group)
+            except NotNow:  # memory is short: another write tries it again
+                oldest.groups.add(number)
+                return
         for number in list(oldest.crowded):
             group = self.groups.get(number)
             if group is None or group.oldest_file != oldest.number:

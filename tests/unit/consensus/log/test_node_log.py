@@ -488,6 +488,36 @@ def test_a_damaged_group_is_carried_as_damaged(node: Node) -> None:
     assert node.killed().groups[1].damage == "it lost a part of its log earlier"
 
 
+def test_a_group_that_cannot_be_read_for_lack_of_memory_is_carried_later(node: Node) -> None:
+    node.create(1, "rest")
+    node.entry(1, 2, b"rests")
+    node.create(2)
+    synced(node.log)
+    node.disk.fail_in, node.disk.failing, node.disk.failure = 0, "read", errno.ENOMEM
+    for index in range(2, 120):
+        node.entry(2, index, b"x" * 100)
+        node.log.point(2, index, 1, CONF, b"")
+        synced(node.log)
+    assert node.disk.failed_calls[0][0] == "read"
+    assert node.log.files[0] > "00000001.log"
+    assert node.killed().payload(1, 2) == b"rests"
+
+
+def test_a_sync_that_ends_after_a_failed_write_frees_no_file(node: Node) -> None:
+    node.create(1)
+    node.log.flush()
+    job = node.log.begin_sync()
+    assert job is not None
+    error = job()
+    node.disk.fail_in, node.disk.failing = 0, "write"
+    node.entry(1, 2)
+    with pytest.raises(StoreFailed):
+        node.log.flush()
+    node.log.finish_sync(job, error)
+    assert node.log.synced == job.mark
+    assert node.log.error is not None
+
+
 def test_a_closed_log_says_so_and_a_close_that_fails_is_logged(node: Node) -> None:
     node.create(1)
     node.log.close()
