@@ -46,6 +46,12 @@ class Node:
         commit = self.log.groups[group].hard[2]
         self.log.write(Write(group, (term, 0, commit), index, ((term, 1, BODY),)), [payload])
 
+    def entry_in_many_files(self) -> None:
+        self.create(9)
+        for index in range(2, 60):
+            self.entry(9, index, bytes(200))
+            synced(self.log)
+
     def change(self, name: str, at: int) -> None:
         """Change a byte of a file that nobody has open."""
         data = bytearray(self.disk.read_file(f"{DIRECTORY}/{name}"))
@@ -426,7 +432,43 @@ def test_a_file_without_a_header_is_set_aside(node: Node) -> None:
     assert "is set aside as" in node.lines[1][1]
     assert node.log.lost_unknown
     assert ".damaged-0-00000001.log" in files_of(node.disk)
+
+
+def test_a_doubt_about_missing_groups_stays_until_its_end_is_told(node: Node) -> None:
+    node.create(1)
+    synced(node.log)
+    node.log.close()
+    node.disk.end_process()
+    for at in (0, 4096 - 72):
+        node.change(node.log.files[0], at)
+    for calls in range(25):  # a start that ends anywhere leaves the doubt
+        node.disk.end_process()
+        node.disk.crash_in = calls
+        try:
+            node.open()
+        except Crash:
+            node.disk.end_process()
+            node.disk.lose_power()
+            node.open()
+        assert node.log.lost_unknown
+
+    boot = node.log.boot
+    node.log.end_doubt()
+    synced(node.log)
     assert node.killed().lost_unknown is False
+    assert node.log.boot == boot + 1
+    node.entry_in_many_files()
+    assert node.killed().lost_unknown is False
+
+
+def test_an_end_of_doubt_that_does_not_fit_begins_a_file(node: Node) -> None:
+    node.create(1)
+    room = node.log._shelf.newest.end - node.log._end.at
+    node.entry(1, 2, bytes(room - 200))
+    files = len(node.log.files)
+    node.log.end_doubt()
+    synced(node.log)
+    assert len(node.log.files) == files + 1
 
 
 def test_one_damaged_copy_of_a_header_costs_nothing(node: Node) -> None:
