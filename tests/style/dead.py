@@ -45,7 +45,7 @@ FOR_TESTS = {
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
 FOR_CONSENSUS = dict.fromkeys(
-    "NodeLog begin_fresh_file crowding damages end_doubt finish_fresh_file lost_unknown point witness".split(),
+    "NodeLog begin_fresh_file crowding damages finish_fresh_file point witness".split(),
     "the node log, before consensus uses it",
 )
 KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS | FOR_CONSENSUS

@@ -8,6 +8,7 @@ Invariant: files are freed oldest first, and only when what replaces their recor
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyjs.consensus.log.files import HEADER, LOG, SPARE, TEMPORARY, LogFile, Seal
@@ -152,6 +153,7 @@ class Shelf:
     def close(self) -> None:
         """Close every descriptor."""
         for file in self.files.values():
-            if file.fd >= 0:
-                self._disk.close_file(file.fd)
-                file.fd = -1
+            fd, file.fd = file.fd, -1
+            if fd >= 0:
+                with suppress(OSError):  # a sync has reported what was to be reported
+                    self._disk.close_file(fd)
