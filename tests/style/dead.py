@@ -46,7 +46,11 @@ FOR_TESTS = {
     ),
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
-KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS
+FOR_CONSENSUS = dict.fromkeys(
+    "NodeLog begin_fresh_file crowding damages finish_fresh_file point witness".split(),
+    "the node log, before consensus uses it",
+)
+KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS | FOR_CONSENSUS
 
 BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum)\b\s*(\w*)")
 DECLARED = re.compile(r"(?:cdef|cpdef)\s[^=(]*?\b(\w+)\s*\([^:]*$")  # a function in a .pxd

@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("claims",),
     ("store", "config"),
     ("core",),
+    ("consensus",),
     ("jetstream", "cluster"),
     ("node", "fsck"),
     ("monitor", "importing"),

@@ -1,0 +1,1 @@
+"""Replication of groups between the nodes of a cluster."""
