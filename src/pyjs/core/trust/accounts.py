@@ -19,7 +19,7 @@ from pyjs.base.clock import NS_PER_S
 from pyjs.claims.account import AccountClaims, account_issues, account_of
 from pyjs.claims.fields import Head, are_blocking
 from pyjs.claims.token import TokenFault, decode
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.core.session import ClientSession
 from pyjs.core.trust.convert import account_token, permissions_of
 from pyjs.core.trust.exchanges import TokenExchanges
@@ -87,7 +87,7 @@ class AccountFetch(Job):
 
     def __init__(self, trust: TrustedAccounts, name: str) -> None:
         self.resolver = trust.resolver
-        self.lane = self.resolver.lane
+        self.queue = self.resolver.queue
         self._trust = trust
         self._name = name
         self._now_s = trust.now_s
@@ -108,7 +108,7 @@ class AccountFetch(Job):
 class DirectoryLook(Job):
     """Finds files of the directory that another program changed."""
 
-    lane = Lane.ACCOUNTS
+    queue = JobQueue.ACCOUNTS
 
     def __init__(self, trust: TrustedAccounts, directory: TokenDirectory) -> None:
         self._trust = trust

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import StoreFailed
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.stream import FILE, MEMORY, StreamConfig
 from pyjs.jetstream.manage import consumers, streams
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class _Sync(Job):
     """Syncs a store in a thread, then continues a chore."""
 
-    lane = Lane.FILES
+    queue = JobQueue.FILES
 
     def __init__(self, store: StreamStore, turn: Turn) -> None:
         self._store = store
