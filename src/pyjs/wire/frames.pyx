@@ -63,7 +63,7 @@ cdef inline void unmask(unsigned char* out, const unsigned char* data, size_t n,
 
 
 cdef class FrameReader:
-    """The input of one connection: `begin` accepts a read, `next` returns its events."""
+    """The frame parser of one connection: `begin` takes the bytes of one read, `next` returns the next event."""
 
     def __cinit__(self, bint masked, bint deflates, size_t packed_max):
         self.masked = masked            # frames must be masked

@@ -43,7 +43,7 @@ HeaderCells = tuple[memoryview, memoryview, memoryview, memoryview, memoryview, 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The cells of one batch of rows, checked; offsets are native int32."""
+    """The validated Arrow buffers of a batch of rows; offsets are int32 in native byte order."""
 
     rows: int
     data: Cells

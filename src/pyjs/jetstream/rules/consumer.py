@@ -332,10 +332,10 @@ _FIXED = (
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
-    """Refuse a change of a fixed field; `bound` is whether the old deliver subject has interest.
+    """Refuse a change of a fixed field; `bound` is whether a subscription matches the old deliver subject.
 
     Raises:
-        ApiError: 10012, which names the field, or the first fault of `new`.
+        ApiError: 10012, which names the fixed field; 10013, if `bound` and the deliver subject changes.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):

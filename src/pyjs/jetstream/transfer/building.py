@@ -126,7 +126,7 @@ class StreamBuild:
         if self._files is not None:
             yield from self._sync()
         name = self.config.name
-        return (yield from self._js.gates.within(name, True, self._publish))
+        return (yield from self._js.gates.within(name, True, self._add_to_account))
 
     def _sync(self) -> Generator[Step, None, None]:
         turn = self._js.account.turn
@@ -140,7 +140,7 @@ class StreamBuild:
         if job.failure is not None:
             raise StoreFailed(self.config.name, str(job.failure)) from job.failure
 
-    def _publish(self) -> Generator[Step, None, Stream]:
+    def _add_to_account(self) -> Generator[Step, None, Stream]:
         js, config, writer = self._js, self.config, self.writer
         if config.name in js.streams or config.name in js.held or js.account.jetstream is not js:
             raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.error()

@@ -1,7 +1,8 @@
-"""A stream that is written message by message and not served yet: its store and its consumers.
+"""A stream under construction: its store and consumers, not served yet.
 
-Knows nothing of accounts, usage limits and running streams: a restore publishes the stream (building.py), an import
-renames its directory. Messages keep their sequences and times; sequences between them are skipped.
+Knows nothing of accounts, usage limits and running streams: a restore adds the finished stream to the account
+(building.py), an import renames its directory. Messages keep their sequences and times; sequences between them are
+skipped.
 
 Source: rules of a restore as in nats-server's source, server/stream_backup.go.
 """
