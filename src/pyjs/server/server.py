@@ -530,7 +530,7 @@ class Server:
             attempt(self.log, self._routes.stop)
 
     async def _hear_first_worker(self) -> None:
-        """Pass on what the streams of the first worker say at their end, if that worker stops as well."""
+        """If all workers stop, wait for the last messages of the first worker's streams (up to STREAMS_S)."""
         if self.stops_with_all and self._routes is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAMS_S):

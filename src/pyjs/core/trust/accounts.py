@@ -225,7 +225,7 @@ class TrustedAccounts:
             then(None)
 
     def refresh(self, names: list[str]) -> None:
-        """Fetch new tokens of those of the accounts that are known."""
+        """Fetch new tokens of the accounts in `names` that are loaded."""
         for name in names:
             if name in self.accounts:
                 self._host.turn_state.jobs.append(AccountFetch(self, name))
@@ -281,10 +281,10 @@ class TrustedAccounts:
             return None
 
     def start(self) -> None:
-        """Load the system account. If a directory or server does not have it yet, trust its own key.
+        """Load the system account. If the resolver does not have it yet, accept users signed with the account's key.
 
         Raises:
-            TokenFault: there is no system account, and only the configuration can have its token.
+            TokenFault: the account is missing, and the resolver is the configuration itself (MEMORY).
         """
         self._log_preload_issues()
         self._look()

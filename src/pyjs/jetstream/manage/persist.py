@@ -204,7 +204,7 @@ class AccountFiles:
         yield from metadata.commit(NamesChange(self._streams))
 
     def give_up(self, name: str) -> None:
-        """Remove a stream that `adopt` moved to its place and that could not be opened; an error is logged."""
+        """Remove the directory of a stream that could not be opened after `adopt`; log an error of the removal."""
         directory = self.directory_of(name)
         self._unread.discard(directory)
         self.postponed.pop(directory, None)
@@ -446,10 +446,10 @@ class AccountFiles:
             self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
 
     def load_window(self, stream: str) -> Iterator[dict[str, Any]]:
-        """Yield the parts that `save_window` wrote; none if it wrote none.
+        """Yield the saved parts of the duplicate window; none if there is no such file.
 
         Raises:
-            PyjsError, OSError: some of them are unreadable.
+            PyjsError, OSError: a part is unreadable.
         """
         path = f"{self.directory_of(stream)}/window"
         key = self._key_of(path)

@@ -91,7 +91,7 @@ def check(
     """Return `config` with defaults filled in; `verdict` is the result of `judge_subjects`, None before that call.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
     return stream_rules.check(config, js.options, js.limits, pedantic, _finder(js), within)

@@ -277,7 +277,7 @@ class Inflow:
         )
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
-        """Return the sequence after which a mirror continues: its own last one."""
+        """Return the last sequence of the mirror, after which copying continues; a new mirror skips to its start."""
         store = self._stream.store
         if store.msgs == 0 and store.first_seq == 0:
             start = max(mirror.opt_start_seq, origin.store.first_seq)

@@ -1,7 +1,7 @@
 """Rules for consumer configurations: defaults, checks in nats-server's order, and the rules of updates.
 
 Works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order of the checks
-is part of the interface: a request with two faults must get the same error as from nats-server.
+is part of the interface: a request with two violations must get the same error as from nats-server.
 
 Source: order and texts probed on nats-server 2.15.1.
 """
@@ -151,12 +151,12 @@ def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
 def check(
     config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, covered: str | None = NOT_SEARCHED
 ) -> None:
-    """Refuse an invalid, normalised `config`; the first fault in nats-server's order is reported.
+    """Refuse an invalid, normalised `config`; the first violation in nats-server's order is reported.
 
     `covered` is the result of `search_filters`.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     _check_name_and_replicas(config, stream)
     _check_acks(config)

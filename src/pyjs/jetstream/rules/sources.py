@@ -37,7 +37,7 @@ def check(config: StreamConfig, find: Find, pedantic: bool) -> StreamConfig:
     """Return `config`; a mirror inherits `allow_direct` from its origin.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     if config.mirror is not None:
         config = _checked_mirror(config, config.mirror, find, pedantic)
@@ -69,7 +69,7 @@ def check_kept(config: StreamConfig, find: Find) -> None:
     """Refuse a stored configuration that no request could have created; other streams may have changed since.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     check_filters(config)
     for source in _origins(config):

@@ -118,7 +118,7 @@ class StreamWriter:
         self.uncommitted += len(message.payload) + len(message.headers)
 
     def add_from(self, entries: EntryReader, payload_max: int) -> int:
-        """Append many messages, up to one that the caller must look at; return their size in bytes."""
+        """Append messages until one needs `add` or `pass_by`; return their size in bytes."""
         limit = self.config.max_msg_size
         message_max = min(limit, payload_max) if limit >= 0 else payload_max
         has_ttls = self.config.allow_msg_ttl
