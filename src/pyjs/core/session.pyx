@@ -457,13 +457,13 @@ cdef class ClientSession(Sink):
             self.close(refusal[1], refusal[0])
             return
         self.deadlines.logged_in()
-        left, self.account = self.account, account
-        left.sessions.discard(self)
+        previous, self.account = self.account, account
+        previous.sessions.discard(self)
         account.sessions.add(self)
         self.take_permissions(user)
         self.apply_settings()
         self.pings.begin()
-        self.host.session_entered(self, left)
+        self.host.session_entered(self, previous)
 
     def reauthorize(self) -> None:
         """Apply changed users; called after a reload."""

@@ -202,7 +202,7 @@ cdef class Recovery:
         return found
 
     def _contents_in(self, path, number, image):
-        """Return (contents, witness, from_index): contents of the segment, and of its index file to compare.
+        """Return (contents, witness, from_index): contents of the segment, and of its index file.
 
         `contents` is None if the header is damaged and cannot be rebuilt; `witness` is None if there is no index file,
         or with `from_index`: then the contents are from the index file, and the segment was not read.

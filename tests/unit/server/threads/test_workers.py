@@ -48,7 +48,7 @@ async def run_all(*jobs: Noting) -> VirtualNode:
     return fixture
 
 
-async def test_a_job_runs_in_the_thread_of_its_lane() -> None:
+async def test_a_job_runs_in_the_thread_of_its_queue() -> None:
     jobs = Noting(JobQueue.FILES), Noting(JobQueue.COMPUTE)
 
     await run_all(*jobs)
