@@ -209,7 +209,7 @@ class Node(Host):
         return account
 
     def _name_api(self, account: Account) -> None:
-        """Note the prefix with the domain, which status 503 leaves out; of several workers each one does."""
+        """Set the account's API prefix with the domain; a status 503 shows subjects without the domain."""
         jetstream = self.options.jetstream
         named = jetstream.enabled and jetstream.domain and self.options.jetstream_of(account.name) is not None
         account.api_prefix = f"$JS.{jetstream.domain}.API.".encode() if named else b""
@@ -496,7 +496,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Do what a turn leaves to the node; free unused routes, and set the timer for the next check of them."""
+        """Expire consumers, close objects with faults, free unused routes and set the timer for the next time."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")

@@ -525,7 +525,7 @@ class Server:
             self._routes.close_port()
 
     def _leave_cluster(self) -> None:
-        """Close the routes, after everything that clients of other servers must hear."""
+        """Close the routes; call it after the last message to clients of other servers."""
         if self._routes is not None:
             attempt(self.log, self._routes.stop)
 

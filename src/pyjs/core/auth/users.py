@@ -109,7 +109,7 @@ class PasswordCheck(Job):
         self.cancelled = True
 
     def run(self) -> None:
-        """Do one check, which takes the time of `cost`."""
+        """Verify one password; a refusal takes as long as a bcrypt check of `cost`."""
         import bcrypt  # imported lazily: only hashed passwords need it
 
         if self.cancelled:

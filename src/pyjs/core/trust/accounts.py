@@ -218,7 +218,7 @@ class TrustedAccounts:
             self._host.turn_state.jobs.append(self._fetches[name])
 
     def _give_up(self, name: str) -> None:
-        """Answer the logins that wait for a fetch that takes too long; later logins can still use its result."""
+        """Refuse the logins that wait for a slow fetch; when it ends, later logins use its result."""
         self._host.log.warn("Account fetch failed: fetching jwt timed out")
         self._fetches[name].wanted = False
         for then in self._waiting.pop(name)[0]:

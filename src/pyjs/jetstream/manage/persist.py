@@ -598,7 +598,7 @@ class AccountFiles:
     def _without_state(
         self, stream: str, listed: Listed, config: ConsumerConfig, file: ConsumerStateFile, problem: Exception
     ) -> StoredConsumer | None:
-        """Return a consumer whose state is damaged; the damaged files stay beside the new ones."""
+        """Return a consumer without its damaged state, whose files are set aside; None if they cannot be."""
         try:
             self._damaged += file.set_aside()
         except OSError as error:

@@ -477,7 +477,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
 
 
 def _mistaken(stream: Stream) -> None:
-    """Reopen a stream with a wrong index file, at the end of the turn."""
+    """Request that the stream is reopened at the end of the turn: an index file was wrong."""
     stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 

@@ -76,7 +76,7 @@ def closing(js: JetStream, stream: Stream) -> None:
 
 
 def stop(js: JetStream) -> None:
-    """Stop all copying. Close every stream, since an open one would remove messages that are not copied yet."""
+    """Stop all copying; the caller must close every stream next, since an open one would remove uncopied messages."""
     for inflow in js.inflows.values():
         inflow.close()
     js.inflows.clear()
@@ -267,7 +267,7 @@ class Inflow:
         return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
     def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
-        """Do the same for a mirror, whose messages from before the origin's creation came from an earlier stream."""
+        """Return the first sequence that was copied from `origin` itself, not from an earlier stream of its name."""
         store = self._stream.store
         oldest_ns = store.first_ts if store.msgs else store.last_ts
         return (

@@ -66,7 +66,9 @@ def check_filters(config: StreamConfig) -> None:
 
 
 def check_kept(config: StreamConfig, find: Find) -> None:
-    """Refuse a stored configuration that no request could have created; other streams may have changed since.
+    """Refuse a stored configuration whose mirror or sources no request could have created.
+
+    Of other streams only a cycle counts: they may have changed since.
 
     Raises:
         ApiError: the first violation.

@@ -159,7 +159,7 @@ class ConsumerStateFile:
         return NextState(self._directory, self._newest, envelope, replaced)
 
     def took(self, state: NextState) -> None:
-        """Continue with a new generation, which is durable, and remove the old one."""
+        """Continue with the durable new generation `state`; close the files that it replaced."""
         for path in state.replaced:
             self._logs.files.close(path)
             self._logs.sync.forget(path)
