@@ -204,8 +204,8 @@ cdef class Recovery:
     def _contents_in(self, path, number, image):
         """Return (contents, witness, from_index): contents of the segment, and of its index file.
 
-        `contents` is None if the header is damaged and cannot be rebuilt; `witness` is None if there is no index file,
-        or with `from_index`: then the contents are from the index file, and the segment was not read.
+        `contents` is None if the header is damaged and cannot be rebuilt. `witness` is None without an index file, or
+        with `from_index`: then the contents are from the index file, and the segment was not read.
         """
         cdef SegmentContents c, known
         if image.problem:
