@@ -209,7 +209,7 @@ class Node(Host):
         return account
 
     def _name_api(self, account: Account) -> None:
-        """Note the prefix with the domain, which status 503 leaves out; of several workers each one does."""
+        """Set the account's API prefix with the domain; a status 503 shows subjects without the domain."""
         jetstream = self.options.jetstream
         named = jetstream.enabled and jetstream.domain and self.options.jetstream_of(account.name) is not None
         account.api_prefix = f"$JS.{jetstream.domain}.API.".encode() if named else b""
@@ -308,10 +308,10 @@ class Node(Host):
         """Return the login rules and intervals for clients that connect as `peer` does."""
         return self._websocket_entrance if peer.kind == "websocket" else self._entrance
 
-    def session_entered(self, session: ClientSession, left: Account) -> None:
-        """Report a session that was bound to a user; it was in the account `left` before."""
+    def session_entered(self, session: ClientSession, previous: Account) -> None:
+        """Report a session that was bound to a user; it was in the account `previous` before."""
         if self.cluster is not None:
-            for account in {left: None, session.account: None}:
+            for account in {previous: None, session.account: None}:
                 self.cluster.clients_changed(account)
         if self.events is not None:
             self.events.entered(session)
@@ -375,12 +375,12 @@ class Node(Host):
         if allowed < len(account.sessions):
             self._close_newest(account, allowed)
 
-    def _close_newest(self, account: Account, left: int) -> None:
+    def _close_newest(self, account: Account, remaining: int) -> None:
         oldest_first = sorted(
             (session for session in self.sessions.values() if session.account is account),
             key=attrgetter("cid"),
         )
-        for session in oldest_first[left:]:
+        for session in oldest_first[remaining:]:
             self.log.error(f"{session} - {ACCOUNT_FULL[0]}")
             session.close(ACCOUNT_FULL[1], ACCOUNT_FULL[0])
 
@@ -496,7 +496,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Do what a turn leaves to the node; free unused routes, and set the timer for the next check of them."""
+        """Expire consumers, close objects with faults, free unused routes and set the timer for the next time."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")

@@ -213,17 +213,17 @@ def play(
     got = b""
     try:
         while flight < 6:
-            records = client.records() if not channel.shaken else b""
-            if channel.shaken:
+            records = client.records() if not channel.handshake_done else b""
+            if channel.handshake_done:
                 client.object.write(sent)
                 records = client.outgoing.read()
             if flight == damage_at:
                 records = damaged(rng, records)
             for part in cut(rng, records):
                 channel.feed(part)
-                if not channel.shaken:
-                    clock.run(channel.shake_hands)
-                if channel.shaken:
+                if not channel.handshake_done:
+                    clock.run(channel.continue_handshake)
+                if channel.handshake_done:
                     got += clock.run(channel.unseal)
             client.incoming.write(channel.take_output())
             flight += 1

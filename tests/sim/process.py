@@ -17,7 +17,7 @@ from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
 from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.options import Options
-from pyjs.core.job import Lane
+from pyjs.core.job import JobQueue
 from pyjs.core.link import Peer
 from pyjs.node import Node
 from pyjs.server.driver import Driver
@@ -215,8 +215,8 @@ class Process:
         self.loop = SimLoop(self.clock)
         self.node = Node(options, self.clock, SeededRng(seed), disk, self.log)
         self.driver = Driver(self.loop, self.node)  # type: ignore[arg-type]
-        self.lanes = {lane: SimThread(self.loop, self.clock) for lane in Lane}
-        self.workers = Workers(self.driver, self.lanes)  # type: ignore[arg-type]
+        self.job_queues = {queue: SimThread(self.loop, self.clock) for queue in JobQueue}
+        self.workers = Workers(self.driver, self.job_queues)  # type: ignore[arg-type]
         self.driver.after_turn.append(self.workers.after_turn)
         self.switch = self.switch_class(self.driver)
         self.threads: list[SimThread] = []
@@ -224,7 +224,7 @@ class Process:
 
     def start(self) -> None:
         """Recover; clients may come when this returns."""
-        self.threads = [*self.lanes.values(), *self.switch.start_on(self.loop, self.clock)]
+        self.threads = [*self.job_queues.values(), *self.switch.start_on(self.loop, self.clock)]
         self.driver.wake()
         self.run()
 
@@ -248,7 +248,7 @@ class Process:
     def finish_changes(self) -> None:
         """Let the changes of metadata that were begun come to their end."""
         while self.node.jetstream is not None and self.node.jetstream.is_changing:
-            self.lanes[Lane.FILES].step()
+            self.job_queues[JobQueue.FILES].step()
             self.run()
 
     def settle(self) -> None:

@@ -1,6 +1,6 @@
 """Errors between a Spark job and a stream.
 
-Each text names the place (address, stream or option), the fault and the remedy. All errors can be pickled,
+Each text names the place (address, stream or option), the cause and the remedy. All errors can be pickled,
 because Spark carries a worker's error to the driver.
 """
 
@@ -89,7 +89,7 @@ class RowRefused(SparkError):
 
 
 class PublishFailed(SparkError):
-    """The server refused a message, or did not acknowledge it in time after all retries."""
+    """The server refused a message, or did not acknowledge it in time, even after all retries."""
 
 
 class NotAcknowledged(PublishFailed):

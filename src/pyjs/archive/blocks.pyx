@@ -55,7 +55,7 @@ cdef struct Head:
 
 
 cdef bint read_head(Head* h, const uint8_t* p, size_t left) noexcept:
-    """Fill `h` from the `left` bytes at `p`; return whether this can be the beginning of a record."""
+    """Fill `h` from the first of `left` bytes at `p`; return False if no record begins so, or bytes are missing."""
     cdef uint32_t size = 0, header_size = 0
     cdef uint16_t subject_size = 0
     if left < HEAD_SIZE:
@@ -130,9 +130,9 @@ cdef class BlockReader:
         return found
 
     cdef bint pass_by(self) except -1:
-        """Skip the next record, which does not fit its check, once the record after it is known to fit.
+        """Skip the next record, whose checksum is wrong, if the checksum of the record after it is right.
 
-        Returns whether it was skipped. Raises BadBlock if the record after it does not fit either.
+        Return False if that needs more bytes, or no record begins here. Raises BadBlock if both checksums are wrong.
         """
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at

@@ -67,7 +67,7 @@ TAKEN = {
 
 
 def taken(field: str, value: int) -> int:
-    """Return the value in the range of a field that is nearest to `value`; the engine uses this one."""
+    """Return `value`, limited to the range that the engine uses for `field`."""
     return TAKEN[field].clamp(value)
 
 

@@ -17,7 +17,7 @@ class Log:
         self.write("INF", text)
 
     def warn(self, text: str) -> None:
-        """Log a condition that the operator should examine."""
+        """Log a condition that the operator should check."""
         self.write("WRN", text)
 
     def error(self, text: str) -> None:

@@ -250,7 +250,7 @@ def _read_authorization(fields: Map) -> ExternalAuthorization:
 
 
 def account_issues(account: AccountClaims, now_s: int) -> list[Issue]:
-    """Return the faults in the claims of an account."""
+    """Return the issues in the claims of an account."""
     issues = time_issues(account.head, now_s)
     issues += import_issues(account.imports, account.head.subject)
     issues += export_issues(account.exports)

@@ -38,7 +38,7 @@ def response_of(token: Token) -> AuthorizationResponse:
 
 
 def response_issues(response: AuthorizationResponse, now_s: int) -> list[Issue]:
-    """Return the faults in a response."""
+    """Return the issues in a response."""
     issues = []
     if public_key(response.head.subject, USER) is None:
         issues.append(Issue("Subject must be a user public key"))

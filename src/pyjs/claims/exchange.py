@@ -178,7 +178,7 @@ def _read_export(fields: Map) -> Export:
 
 
 def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
-    """Return the faults in the exports of an account."""
+    """Return the issues in the exports of an account."""
     if len(exports) > DECLARED_MAX:
         return [Issue(f"the account contains more than {DECLARED_MAX} exports")]
     issues = [issue for export in exports for issue in _issues_of_export(export)]
@@ -251,7 +251,7 @@ def _issues_of_position(export: Export) -> list[Issue]:
 
 
 def mapping_issues(mappings: Mapping[str, tuple[MappedTo, ...]]) -> list[Issue]:
-    """Return the faults in the mappings of an account."""
+    """Return the issues in the mappings of an account."""
     if len(mappings) > DECLARED_MAX:
         return [Issue(f"the account contains more than {DECLARED_MAX} mappings")]
     issues: list[Issue] = []
@@ -274,7 +274,7 @@ def mapping_issues(mappings: Mapping[str, tuple[MappedTo, ...]]) -> list[Issue]:
 
 
 def import_issues(imports: tuple[Import, ...], account: str) -> list[Issue]:
-    """Return the faults in the imports of `account`."""
+    """Return the issues in the imports of `account`."""
     if len(imports) > DECLARED_MAX:
         return [Issue(f"the account contains more than {DECLARED_MAX} imports")]
     issues: list[Issue] = []

@@ -148,7 +148,7 @@ def may_come_from(grant: Grant, address: str) -> bool:
 
 
 def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
-    """Return those of the connection types that this server knows, or None if it knows none of them."""
+    """Return the known ones of `types`; empty if `types` is (all are allowed), None if every type is unknown."""
     known = frozenset(each.upper() for each in types) & frozenset(CONNECTION_TYPES)
     return None if types and not known else known
 

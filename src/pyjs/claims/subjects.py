@@ -6,7 +6,7 @@ from pyjs.claims.fields import Issue
 
 
 def subject_issues(subject: str) -> list[Issue]:
-    """Return the faults in a subject."""
+    """Return the issues in a subject."""
     if not subject:
         return [Issue("subject cannot be empty")]
     issues = []
@@ -20,7 +20,7 @@ def subject_issues(subject: str) -> list[Issue]:
 
 
 def permission_issues(entry: str, *, with_queue: bool) -> list[Issue]:
-    """Return the faults in an entry of a permission list: a subject, or a subject and a queue."""
+    """Return the issues in an entry of a permission list: a subject, or a subject and a queue."""
     words = entry.split(" ")
     if len(words) > 2:
         return [Issue(f'Permission Subject "{entry}" contains too many spaces')]
@@ -58,7 +58,7 @@ def is_valid_subject(subject: str) -> bool:
 
 
 def renaming_issues(subject: str, original: str) -> list[Issue]:
-    """Return the faults in the local subject of an import, which must contain each wildcard of `original` once."""
+    """Return the issues in the local subject of an import, which must contain each wildcard of `original` once."""
     issues = subject_issues(subject)
     if not original:
         issues.append(Issue("subject cannot be empty"))

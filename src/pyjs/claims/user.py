@@ -55,7 +55,7 @@ def read_permissions(fields: Map) -> PermissionLists:
 
 
 def permissions_issues(lists: PermissionLists) -> list[Issue]:
-    """Return the faults in permissions."""
+    """Return the issues in permissions."""
     issues: list[Issue] = []
     for entry in (*lists.subscribe_allow, *lists.subscribe_deny):
         issues += permission_issues(entry, with_queue=True)
@@ -107,7 +107,7 @@ def _read_sources(fields: Map) -> tuple[str, ...]:
 
 
 def grant_issues(grant: Grant) -> list[Issue]:
-    """Return the faults in a grant."""
+    """Return the issues in a grant."""
     issues = permissions_issues(grant.permissions)
     for source in grant.sources:
         if network_of(source) is None:
@@ -176,7 +176,7 @@ def user_of(token: Token) -> UserClaims:
 
 
 def user_issues(user: UserClaims, now_s: int) -> list[Issue]:
-    """Return the faults in the claims of a user."""
+    """Return the issues in the claims of a user."""
     issues = time_issues(user.head, now_s) + grant_issues(user.grant)
     if user.issuer_account and public_key(user.issuer_account, ACCOUNT) is None:
         issues.append(Issue("account_id is not an account public key"))

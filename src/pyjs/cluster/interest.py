@@ -28,16 +28,16 @@ class Interest:
         self._changes: dict[Key, None] = {}  # an ordered set
         for sub in account.subs.subscriptions():
             if not sub.is_remote:
-                self.joined(sub)
+                self.subscribed(sub)
 
-    def joined(self, sub: Subscription) -> None:
+    def subscribed(self, sub: Subscription) -> None:
         """Count a subscription that was added."""
         for key in keys_of(sub):
             count = self.counts[key] = self.counts.get(key, 0) + 1
             if count == 1 or sub.queue:
                 self._note(key)
 
-    def left(self, sub: Subscription) -> None:
+    def unsubscribed(self, sub: Subscription) -> None:
         """Count a subscription that was removed."""
         for key in keys_of(sub):
             count = self.counts.pop(key) - 1

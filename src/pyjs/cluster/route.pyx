@@ -249,7 +249,10 @@ cdef class Route:
         return left
 
     cdef int64_t take_msg(self) except -1:
-        """Deliver a message to the subscriptions here; return the amount of work."""
+        """Deliver one message frame to this server's subscriptions.
+
+        Return its cost: 1, and 1 or more for each receiver (larger payloads cost more).
+        """
         cdef MsgFixed fixed
         cdef Msg m
         cdef size_t size = self.reader.header.size, ends

@@ -281,7 +281,7 @@ class WebSocketLogins:
 
 @dataclass(eq=False, repr=False, slots=True)
 class WebSocketOptions:
-    """The port for WebSocket clients, and their logins if these differ from those of other clients."""
+    """The port for WebSocket clients, and the single user or token that replaces the general one there."""
 
     host: str = "0.0.0.0"
     port: int = 0  # 0: none; -1: any free one

@@ -254,19 +254,19 @@ cdef class Account:
         """Insert an existing subscription."""
         self.add_plain(sub)
         if self.exchange is not None:
-            self.exchange.joined(sub)
+            self.exchange.subscribed(sub)
 
     def unsubscribe(self, Subscription sub) -> None:
         """Remove a subscription; nothing more is delivered to it."""
         self.remove_plain(sub)
         if self.exchange is not None:
-            self.exchange.left(sub)
+            self.exchange.unsubscribed(sub)
 
     def add_plain(self, Subscription sub) -> None:
         """Do the same as `add`, without the account's stream imports."""
         self.subs.insert(sub)
         if self.interest is not None and sub.state.weight == 0:
-            self.interest.joined(sub)
+            self.interest.subscribed(sub)
         if self.watched:
             self.interest_changed(sub.subject)
 
@@ -275,7 +275,7 @@ cdef class Account:
         if not self.subs.remove(sub):
             return
         if self.interest is not None and sub.state.weight == 0:
-            self.interest.left(sub)
+            self.interest.unsubscribed(sub)
         if self.watched:
             self.interest_changed(sub.subject)
 

@@ -104,7 +104,7 @@ class Gates:
             del self._gates[name]
 
     def _let_in(self, gate: _Gate) -> None:
-        """Admit the chores that have waited longest; later ones wait until these have continued."""
+        """Admit waiting chores in order, up to the first that must wait; each continues in a turn."""
         while gate.waiting and gate.admits(gate.waiting[0][1]):
             chore, alone = gate.waiting.popleft()
             gate.admit(alone)

@@ -90,7 +90,7 @@ class ClosedSession(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """PACKED sessions as bytes, and the objects that they share with the server."""
+    """PACKED closed sessions as bytes, with their accounts and users, which cannot be packed."""
 
     rows: bytes
     owners: Owners
@@ -148,7 +148,7 @@ def _parts(
 
 
 def _pack(sessions: list[ClosedSession], known: Owners) -> _Piece:
-    """Pack sessions into a piece; reuse `known`, the owners of the previous piece, if they suffice."""
+    """Pack sessions into a piece; reuse the tuple `known` of the previous piece if it has all accounts and users."""
     owners = {_key(each.account, each.user): (each.account, each.user) for each in sessions}
     numbers = {_key(*owner): number for number, owner in enumerate(known)}
     if not owners.keys() <= numbers.keys():

@@ -132,8 +132,8 @@ class Host(ABC):
         """Return the description of the server for an authorization service."""
 
     @abstractmethod
-    def session_entered(self, session: ClientSession, left: Account) -> None:
-        """Report that `session` was bound to a user; it was in the account `left` before."""
+    def session_entered(self, session: ClientSession, previous: Account) -> None:
+        """Report that `session` was bound to a user; it was in the account `previous` before."""
 
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyjs.core.fair_queue import Owner
 
 
-class Lane(Enum):
-    """The kind of thread that runs a job. Jobs of one lane run one after another, in the order of the queue.
+class JobQueue(Enum):
+    """The queue in which a job waits for its thread.
 
-    Some jobs of NETWORK run at the same time.
-    Jobs of COMPUTE run in fair order over their owners: many jobs of one owner delay only that owner.
+    FILES, REMOVALS and ACCOUNTS run one job at a time, in order; COMPUTE one at a time in fair order over the owners,
+    so that many jobs of one owner delay only that owner; NETWORK several at the same time.
     """
 
     FILES = "files"  # metadata: waits for the disk, and a client waits for it
@@ -31,7 +31,7 @@ class Lane(Enum):
 class Job:
     """One piece of work; subclasses hold its input and its result."""
 
-    lane = Lane.COMPUTE
+    queue = JobQueue.COMPUTE
     owner: Owner = (None, None)  # for the fair order: an address, and a connection from it
 
     def run(self) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Credentials from outside CONNECT; each replaces one that is missing in CONNECT."""
+    """Credentials from outside CONNECT (such as cookies); each is used if CONNECT leaves it out."""
 
     jwt: str = ""
     user: str = ""

@@ -138,7 +138,7 @@ cdef class Scheduler:
             self.inboxes.run(state.take("inboxes"), self.turns)
 
     cdef flush(self):
-        """Run step 5, and note what this turn has left."""
+        """Run step 5 (flushes), and set `backlog` if a lane still has work."""
         cdef Lane lane
         if self.state.sessions or self.flushes.behind:
             self.flushes.run(self.state.take("sessions"), self.turns)

@@ -243,7 +243,7 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse one read while work is left; return the rest. The read is finished unless `input.begun`."""
+        """Parse one read within `left` units of work; return the remaining units. `input.begun`: there is more."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -457,13 +457,13 @@ cdef class ClientSession(Sink):
             self.close(refusal[1], refusal[0])
             return
         self.deadlines.logged_in()
-        left, self.account = self.account, account
-        left.sessions.discard(self)
+        previous, self.account = self.account, account
+        previous.sessions.discard(self)
         account.sessions.add(self)
         self.take_permissions(user)
         self.apply_settings()
         self.pings.begin()
-        self.host.session_entered(self, left)
+        self.host.session_entered(self, previous)
 
     def reauthorize(self) -> None:
         """Apply changed users; called after a reload."""
@@ -499,7 +499,7 @@ cdef class ClientSession(Sink):
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
-        """Continue with the input in this turn."""
+        """Continue with the input in this turn: the decision about the login has come."""
         self.input.waits &= ~VERDICT
         self.queue_input()
 

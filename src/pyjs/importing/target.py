@@ -157,7 +157,11 @@ class TargetAccount:
         return Build(self, config, created_ns)
 
     def publish(self, build: Build) -> None:
-        """Move a complete stream to its place. Raises StoreFailed: it is not there, or the text says that it is."""
+        """Move a built stream from its hidden directory to its own.
+
+        Raises:
+            StoreFailed: the stream was not imported; if its directory remains, the text says so.
+        """
         target, writer = self.target, build.writer
         writer.commit()
         target.sync(writer.store)
@@ -173,7 +177,7 @@ class TargetAccount:
         self._add(writer.config)
 
     def _take_back(self, build: Build, error: StoreFailed) -> None:
-        """Remove a stream whose move to its place failed afterwards. Raises StoreFailed: it stays."""
+        """Remove a stream after its move failed. Raises StoreFailed: its directory cannot be removed."""
         name = build.writer.config.name
         if self._disk.exists(build.files.directory_of(name)):
             return  # it was not moved

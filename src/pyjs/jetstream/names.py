@@ -12,5 +12,5 @@ def is_valid_name(name: str) -> bool:
 
 
 def identity(created_ns: int) -> bytes:
-    """Return a value that differs between a stream created then and an earlier one of the same name."""
+    """Return a value that identifies the stream among all streams of its name, by its time of creation."""
     return short_hash(time_text(created_ns)).encode()

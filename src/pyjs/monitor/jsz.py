@@ -1,4 +1,4 @@
-"""/jsz: JetStream of the server and its accounts, and on request of every stream and consumer.
+"""/jsz: JetStream usage and limits of the server and its accounts, with streams and consumers if requested.
 
 Source: monitoring section of nats.docs; paging, field order and omitted fields as seen on nats-server 2.15.1.
 """

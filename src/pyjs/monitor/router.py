@@ -110,7 +110,7 @@ class Router:
         return Response(status, compact_json(body))
 
     def _alone(self, fields: JsonDict) -> Response:
-        """Answer a request about connections that this server never has."""
+        """Answer a request about gateways or leaf nodes, which this server does not have."""
         head: JsonDict = {"server_id": self._monitored.node.server_id}
         return _json(head | {"now": time_text(self._clock.now_ns())} | fields)
 

@@ -61,7 +61,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 def listen_at_path(path: str) -> socket.socket:
-    """Return a Unix socket that listens at `path`, which a killed process may have left behind.
+    """Listen at the Unix socket `path`; a socket file left by a killed process is replaced.
 
     Raises:
         ListenFailed: the text has the reason.
@@ -129,7 +129,7 @@ def host_port(host: str, port: int) -> str:
 
 
 def plain_ip(ip: str) -> str:
-    """Return `ip` without a zone and, if it is a mapped IPv4 address, without the IPv6 prefix."""
+    """Return `ip` without its zone; an IPv4-mapped IPv6 address as plain IPv4."""
     return ip.removeprefix("::ffff:").partition("%")[0] if "." in ip else ip.partition("%")[0]
 
 

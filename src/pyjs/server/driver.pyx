@@ -60,7 +60,7 @@ cdef class Driver:
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def after(self, seconds, callback):
-        """Call `callback` in a turn after `seconds`: where many of them are due at once, over several turns."""
+        """Call `callback` in a turn, `seconds` from now; calls due at the same time may run over several turns."""
         deadline_ns = self.clock.now_ns() + round(seconds * NS_PER_S)
         timer = self.node.timers.at(deadline_ns, callback)
         self.arm()

@@ -36,7 +36,7 @@ class Endings:
         self._wake()
 
     def after_turn(self) -> None:
-        """Run waiting calls within the share."""
+        """Run queued calls for about SHARE_NS; the rest wait for the next turn."""
         if not self._waiting:
             return
         deadline_ns = self._clock.now_ns() + SHARE_NS

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.disk import OsDisk
 from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
-from pyjs.core.job import Lane
+from pyjs.core.job import JobQueue
 from pyjs.node import Node
 from pyjs.server.addresses import ListenFailed, host_port, listen, reachable, urls
 from pyjs.server.announce import announce_start
@@ -172,8 +172,8 @@ class Server:
             options.jetstream.store_dir = self._scratch.path
         self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
-        threads = {lane: IoThread(self.loop, lane.value, lane is Lane.COMPUTE) for lane in Lane}
-        threads[Lane.NETWORK] = IoThread(self.loop, Lane.NETWORK.value, most=FETCHERS)
+        threads = {queue: IoThread(self.loop, queue.value, queue is JobQueue.COMPUTE) for queue in JobQueue}
+        threads[JobQueue.NETWORK] = IoThread(self.loop, JobQueue.NETWORK.value, most=FETCHERS)
         self._workers = Workers(self.driver, threads)
         self.driver.after_turn.append(self._workers.after_turn)
         if spin:
@@ -328,8 +328,8 @@ class Server:
 
     @property
     def compute_thread(self) -> IoThread:
-        """Return the thread for jobs of the COMPUTE lane; only while the server runs."""
-        return self._workers.thread(Lane.COMPUTE)
+        """Return the thread for jobs of the COMPUTE queue; only while the server runs."""
+        return self._workers.thread(JobQueue.COMPUTE)
 
     def write_ports_file(self) -> None:
         """Write the ports file, if configured."""
@@ -525,12 +525,12 @@ class Server:
             self._routes.close_port()
 
     def _leave_cluster(self) -> None:
-        """Close the routes, after everything that clients of other servers must hear."""
+        """Close the routes; call it after the last message to clients of other servers."""
         if self._routes is not None:
             attempt(self.log, self._routes.stop)
 
     async def _hear_first_worker(self) -> None:
-        """Pass on what the streams of the first worker say at their end, if that worker stops as well."""
+        """If all workers stop, wait for the last messages of the first worker's streams (up to STREAMS_S)."""
         if self.stops_with_all and self._routes is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAMS_S):

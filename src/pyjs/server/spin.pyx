@@ -41,10 +41,11 @@ cdef double CLEARLY = 0.75
 
 
 cdef class Core:
-    """Tells whether spins take the core from others: by trials, which preemptions begin.
+    """Decides whether the loop may spin: not while its spins take the core from other processes.
 
-    A server with neighbours, which may be on the same machine, makes no trials but rests: its spins cost the
-    neighbours more than they cost itself.
+    Many preemptions of spins begin a trial: STAGES stages, without and with spins, whose times are compared. With
+    `has_neighbours` (other servers of the cluster, perhaps on the same machine) spinning stops for REST_NS without a
+    trial, since spins cost the neighbours more than they cost this server.
     """
 
     cdef bint has_neighbours

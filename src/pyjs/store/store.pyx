@@ -391,9 +391,9 @@ cdef class StreamStore:
         return limit - left, seq if seq < before_seq else 0
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
-        """Examine up to `limit` messages below `before_seq`; remove those whose subject has too many, oldest first.
+        """Visit up to `limit` messages below `before_seq`; remove those whose subject exceeds `max_per_subject`.
 
-        Return the sequence of the next step, or 0 if all messages were examined.
+        Return the sequence of the next step, or 0 if all messages were visited.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s

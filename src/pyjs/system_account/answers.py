@@ -306,7 +306,7 @@ class Answers:
         return _at_once(detail)
 
     def _alone(self, fields: JsonDict, named: bool = False) -> Data:
-        """Answer a request about connections to other servers, which do not exist."""
+        """Answer a request about gateways or leaf nodes, which this server does not have."""
         node = self.monitored.node
         name: JsonDict = {"server_name": node.server_name} if named else {}
         return _at_once({"server_id": node.server_id} | name | {"now": time_text(self._now_ns)} | fields)

@@ -16,7 +16,7 @@ from pyjs.base.clock import NS_PER_S
 from pyjs.claims.account import account_issues
 from pyjs.claims.fields import head_of
 from pyjs.claims.token import TokenFault, decode
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.core.trust.convert import account_token
 from pyjs.core.trust.directory import DirectoryFault
 from pyjs.core.trust.resolvers import DirectoryResolver
@@ -54,7 +54,7 @@ class Outcome:
 class ClaimsJob(Job):
     """The part of a request that runs in a thread."""
 
-    lane = Lane.ACCOUNTS
+    queue = JobQueue.ACCOUNTS
 
     def __init__(self, work: Callable[[], Outcome], done: Callable[[Outcome], None]) -> None:
         self._work = work

@@ -162,7 +162,7 @@ class SystemEvents(SessionEvents):
         self._node.timers.at(self._node.clock.now_ns() + self._interval_ns, self._tick, self)
 
     def _tick(self) -> None:
-        """Publish STATSZ, and every CONNS_NS the connections of each account that has some."""
+        """Publish STATSZ; every CONNS_NS also publish CONNS for each account with connections."""
         self._interval_ns = min(2 * self._interval_ns, STATSZ_NS)
         self._arm()
         system = self._node.system_account

@@ -63,7 +63,7 @@ cdef inline void unmask(unsigned char* out, const unsigned char* data, size_t n,
 
 
 cdef class FrameReader:
-    """The input of one connection: `begin` accepts a read, `next` returns its events."""
+    """The frame parser of one connection: `begin` takes the bytes of one read, `next` returns the next event."""
 
     def __cinit__(self, bint masked, bint deflates, size_t packed_max):
         self.masked = masked            # frames must be masked
@@ -144,7 +144,7 @@ cdef class FrameReader:
         return size + 4 if self.masked else size
 
     cdef str objection(self):
-        """Check the first two bytes of a head; return the fault or None."""
+        """Check the first two bytes of a head; return the protocol error or None."""
         cdef int opcode = self.head[0] & 0xf
         cdef bint compressed = self.head[0] & RSV1 != 0
         if self.head[0] & RSV_OTHER:
@@ -167,7 +167,7 @@ cdef class FrameReader:
         return f"unknown opcode {opcode}"
 
     cdef str begin_frame(self):
-        """Read length and key of a complete head; return the fault or None."""
+        """Read length and key of a complete head; return the protocol error or None."""
         cdef size_t i, size = self.head_size()
         cdef size_t length_end = size - 4 if self.masked else size
         self.left = self.head[1] & LENGTH

@@ -142,7 +142,7 @@ def _show(outcome: Outcome, said: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises where argparse would print its usage and leave."""
+    """An argument parser that raises OptionError where argparse would print the usage and exit."""
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(f"{message}; {self.prog} --help shows how it is written")

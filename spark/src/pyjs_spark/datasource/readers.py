@@ -78,7 +78,7 @@ class RangeReader:
             )
 
     def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give batches the names and the nullability of the user's schema, which Spark compares exactly."""
+        """Yield the batches with names and nullability of the user's schema: Spark refuses any difference."""
         import pyarrow as pa
 
         schema = pa_schema(self.projection, self.options.include_headers)
@@ -180,7 +180,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return found or self._planner.cut
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Store the current end of the streams; this query reads no further."""
+        """Store the current end of the streams, at which this query stops."""
         self._target = self._planner.newest()
 
     def reportLatestOffset(self) -> dict[str, object]:

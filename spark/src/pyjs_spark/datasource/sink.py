@@ -103,7 +103,7 @@ class JetStreamWriter(DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
-        """With `is_unnamed` nobody else knows the id of the sink, so its markers are removed when it ends."""
+        """`is_unnamed`: the user gave no sinkId, so no later write can use the markers, and the end removes them."""
         self.batch: int | None = None  # its number, if the caller knows it
         self._writing = PartitionWriter(options, plan)
         self._is_unnamed = is_unnamed

@@ -43,7 +43,7 @@ HeaderCells = tuple[memoryview, memoryview, memoryview, memoryview, memoryview, 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The cells of one batch of rows, checked; offsets are native int32."""
+    """The validated Arrow buffers of a batch of rows; offsets are int32 in native byte order."""
 
     rows: int
     data: Cells
@@ -232,7 +232,7 @@ class Acks:
 
 
 def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
-    """Return state and need at input that is not a plain acknowledgement: it is incomplete, or another frame."""
+    """Return (state, need) for input that is no plain acknowledgement, but incomplete or another frame."""
     line = data.find(b"\r\n", at, end)
     if line < 0:
         return NEED_MORE, end - at + 1

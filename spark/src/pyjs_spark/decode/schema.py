@@ -87,7 +87,10 @@ def types_of(headers: str) -> dict[str, str]:
 
 
 def arrow_schema(columns: Sequence[str], headers: str) -> pa.Schema:
-    """Return the Arrow schema of these columns, exactly as Spark derives it from theirs."""
+    """Return the Arrow schema of `columns`, equal to the one that Spark derives from their Spark types.
+
+    `headers` is the option includeHeaders.
+    """
     return pa_schema(Projection(tuple(columns), tuple(columns), (True,) * len(columns)), headers)
 
 

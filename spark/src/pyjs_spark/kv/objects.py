@@ -203,7 +203,7 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return the fault of the chunks ("" if there is none) and the content."""
+        """Return the problem of the chunks ("" if there is none) and the content."""
         from pyjs_spark.read import pull  # needs pyarrow, which options do not
 
         chunks = replace(

@@ -276,7 +276,7 @@ def _sync(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LatestSnapshot:
-    """The last message of each subject of one stream."""
+    """A written snapshot file, which has the last message of each subject of one stream."""
 
     stream: str
     path: str
@@ -335,7 +335,7 @@ def _snapshot(spark: SparkSession, job: Job, state: StreamState) -> LatestSnapsh
 
 
 def pq_rows(path: Path) -> int:
-    """Return the rows of a Parquet file."""
+    """Return the number of rows in a Parquet file."""
     import pyarrow.parquet as pq
 
     return int(pq.read_metadata(path).num_rows)

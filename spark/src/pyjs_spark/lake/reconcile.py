@@ -74,7 +74,7 @@ class Reconciled:
 
     @property
     def trouble(self) -> str:
-        """Return a sentence about faults that can be repaired."""
+        """A sentence about findings that can be repaired (missing or overlapping files), or ""."""
         told = []
         if self.missing_files:
             low, high = self.missing_files[0]

@@ -104,9 +104,10 @@ class ByteStream:
         self.received += count
 
     def _wake_at(self, size: int) -> None:
-        """Wake up when `size` bytes have arrived, not for each packet, which is costly (benchmarks/bulk_read.py).
+        """Set SO_RCVLOWAT, so that a receive wakes for `size` bytes and not for each packet.
 
-        TLS reads its records piece by piece, and must see the first byte.
+        Waking for each packet is costly (benchmarks/bulk_read.py). TLS sockets keep 1, since TLS reads its records in
+        parts.
         """
         if size != self._least and not isinstance(self._socket, ssl.SSLSocket):
             self._least = size

@@ -42,7 +42,7 @@ class Option:
 
 
 def option(name: str, parse: Parser, default: object = MISSING, *, alias: str = "") -> Any:
-    """Return the field of one option: its name, parser and default."""
+    """Return a dataclass field that declares an option."""
     stated = {"name": name, "parse": parse, "alias": alias}
     return field(metadata=stated) if default is MISSING else field(default=default, metadata=stated)
 

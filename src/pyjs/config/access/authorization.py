@@ -85,7 +85,7 @@ def _read_callout(reading: Reading, key: Key, value: Value, target: object) -> C
 
 
 def single_login_keys(*, reloadable: bool) -> tuple[Key, ...]:
-    """Return the keys of a single login, for all clients or for those of one port."""
+    """Return the keys of the single user or token (user, password, token, timeout), of all clients or of one port."""
     return (
         Key("user", STRING, "The name of the single user.", ("username",), reloadable=reloadable),
         Key(

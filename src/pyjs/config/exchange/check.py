@@ -66,7 +66,7 @@ class Check:
         self.services.pop(name, None)
 
     def export_fault(self, name: str, export: Export) -> str:
-        """Return the fault of an account's export, or "" if there is none."""
+        """Return why an account's export is invalid, or ""."""
         kind = "stream" if isinstance(export, StreamExport) else "service"
         for account in export.accounts:
             if account not in self.declared:
@@ -82,7 +82,7 @@ class Check:
         return ""
 
     def latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
-        """Return the fault in the latency options of a service, or "" if there is none."""
+        """Return why the latency options of a service are invalid, or ""."""
         results = latency.subject.encode()
         own = [each for each in self.declared[name].exports if isinstance(each, ServiceExport)]
         looped = any(is_subset(results, each.subject.encode()) for each in own)

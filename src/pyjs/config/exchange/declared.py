@@ -85,7 +85,7 @@ class StreamImport:
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:
-        """Return the subject here. Raises TransformError."""
+        """Return the subject in the importing account. Raises TransformError."""
         return of_stream_import(self.subject, self.to or self.subject)
 
 
@@ -100,7 +100,7 @@ class ServiceImport:
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:
-        """Return the subject here. Raises TransformError."""
+        """Return the subject in the importing account. Raises TransformError."""
         return of_service_import(self.subject, self.to or self.subject)
 
 

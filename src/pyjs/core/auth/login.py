@@ -101,7 +101,7 @@ class Login:
                 self._decide(claim, self._welcome)
 
     def _take_proxy(self, authenticator: Authenticator) -> bool:
-        """Note the proxy that signed the nonce; return whether there is one and it is trusted."""
+        """Set the session's proxy to the trusted proxy that signed the nonce; return False if there is none."""
         session = self._session
         if signature_bytes(session.options.proxy_sig) is None:
             session.host.log.debug(f"{session} - Proxy signature not valid base64")

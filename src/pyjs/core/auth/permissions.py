@@ -39,7 +39,7 @@ def _plain(entries: Iterable[str]) -> list[tuple[bytes, bytes]]:
 
 
 class Filters:
-    """One list of entries: few are compared one by one, more are found in a trie."""
+    """One list of allowed or denied subjects: up to FEW are compared one by one, more are searched in a trie."""
 
     __slots__ = ("_trie", "entries")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyjs.core.auth.handshake import ConnectOptions
 from pyjs.core.auth.permissions import Permissions
 from pyjs.core.auth.proxies import TrustedProxies
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.wire.nkeys import is_signed
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def bcrypt_cost(secret: str) -> int:
 class PasswordCheck(Job):
     """Compares a password with a bcrypt hash, in a thread; calls `decided` with the claim and the result."""
 
-    lane = Lane.COMPUTE
+    queue = JobQueue.COMPUTE
 
     def __init__(self, claim: Claim, cost: int, decided: Callable[[Claim, bool], None]) -> None:
         self.claim = claim
@@ -109,7 +109,7 @@ class PasswordCheck(Job):
         self.cancelled = True
 
     def run(self) -> None:
-        """Do one check, which takes the time of `cost`."""
+        """Verify one password; a refusal takes as long as a bcrypt check of `cost`."""
         import bcrypt  # imported lazily: only hashed passwords need it
 
         if self.cancelled:

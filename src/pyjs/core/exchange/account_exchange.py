@@ -42,13 +42,13 @@ class AccountExchange:
         # Reply subject -> (calls, token, sample) of measured requests.
         self._measured: dict[bytes, tuple[ServiceCalls, bytes, Tracked]] = {}
 
-    def joined(self, sub: Subscription) -> None:
+    def subscribed(self, sub: Subscription) -> None:
         """Handle a new subscription of the account."""
-        self._streams.joined(sub)
+        self._streams.subscribed(sub)
 
-    def left(self, sub: Subscription) -> None:
+    def unsubscribed(self, sub: Subscription) -> None:
         """Handle the end of a subscription of the account."""
-        self._streams.left(sub)
+        self._streams.unsubscribed(sub)
         if self._measured:
             self._lose(sub.subject)
 

@@ -59,7 +59,7 @@ class Describer:
 
 
 def request_headers(block: bytes, session: object, server: str) -> bytes:
-    """Return the headers of a request with everything about its client, in place of what the request itself says."""
+    """Return `block` with a line that describes the client; a line of that name from the client is replaced."""
     from pyjs.core.session import ClientSession
 
     lines = [line for line in block.split(b"\r\n") if line and not line.startswith(NAME)] or [b"NATS/1.0"]

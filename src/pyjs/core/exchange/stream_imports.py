@@ -97,7 +97,7 @@ class StreamImports:
         for sub in account.subs.subscriptions() if added else ():
             self._join(sub, [source for _, source in added])
 
-    def joined(self, sub: Subscription) -> None:
+    def subscribed(self, sub: Subscription) -> None:
         """Add the shadows of a new subscription."""
         self._join(sub, self._sources.values())
 
@@ -117,7 +117,7 @@ class StreamImports:
         if shadows:
             self._shadows.setdefault(id(sub), []).extend(shadows)
 
-    def left(self, sub: Subscription) -> None:
+    def unsubscribed(self, sub: Subscription) -> None:
         """Remove the shadows of a subscription that ended."""
         if id(sub) in self._shadows:
             self._drop(id(sub), None)

@@ -117,7 +117,7 @@ class Trace:
             self.stream["nointerest"] = True
 
     def refused(self, error: str, subject: bytes = b"") -> None:
-        """Record that the stream refused the message; `subject` is the one under which it would be stored."""
+        """Record that the stream refused the message; `subject` is shown, as nats-server does for some errors."""
         assert self.stream is not None
         if subject:
             self.stream["subject"] = _text(subject)

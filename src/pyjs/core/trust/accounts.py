@@ -19,7 +19,7 @@ from pyjs.base.clock import NS_PER_S
 from pyjs.claims.account import AccountClaims, account_issues, account_of
 from pyjs.claims.fields import Head, are_blocking
 from pyjs.claims.token import TokenFault, decode
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.core.session import ClientSession
 from pyjs.core.trust.convert import account_token, permissions_of
 from pyjs.core.trust.exchanges import TokenExchanges
@@ -87,7 +87,7 @@ class AccountFetch(Job):
 
     def __init__(self, trust: TrustedAccounts, name: str) -> None:
         self.resolver = trust.resolver
-        self.lane = self.resolver.lane
+        self.queue = self.resolver.queue
         self._trust = trust
         self._name = name
         self._now_s = trust.now_s
@@ -108,7 +108,7 @@ class AccountFetch(Job):
 class DirectoryLook(Job):
     """Finds files of the directory that another program changed."""
 
-    lane = Lane.ACCOUNTS
+    queue = JobQueue.ACCOUNTS
 
     def __init__(self, trust: TrustedAccounts, directory: TokenDirectory) -> None:
         self._trust = trust
@@ -218,14 +218,14 @@ class TrustedAccounts:
             self._host.turn_state.jobs.append(self._fetches[name])
 
     def _give_up(self, name: str) -> None:
-        """Answer the logins that wait for a fetch that takes too long; later logins can still use its result."""
+        """Refuse the logins that wait for a slow fetch; when it ends, later logins use its result."""
         self._host.log.warn("Account fetch failed: fetching jwt timed out")
         self._fetches[name].wanted = False
         for then in self._waiting.pop(name)[0]:
             then(None)
 
     def refresh(self, names: list[str]) -> None:
-        """Fetch new tokens of those of the accounts that are known."""
+        """Fetch new tokens of the accounts in `names` that are loaded."""
         for name in names:
             if name in self.accounts:
                 self._host.turn_state.jobs.append(AccountFetch(self, name))
@@ -281,10 +281,10 @@ class TrustedAccounts:
             return None
 
     def start(self) -> None:
-        """Load the system account. If a directory or server does not have it yet, trust its own key.
+        """Load the system account. If the resolver does not have it yet, accept users signed with the account's key.
 
         Raises:
-            TokenFault: there is no system account, and only the configuration can have its token.
+            TokenFault: the account is missing, and the resolver is the configuration itself (MEMORY).
         """
         self._log_preload_issues()
         self._look()

@@ -345,9 +345,10 @@ class Callout:
 
 
 def _name_of(session: ClientSession, user: User | None) -> str:
-    """Return the name of a client in the `auth_users` lists: that of its user, if it has proved its identity.
+    """Return the name to search in the `auth_users` list: that of the verified user, otherwise that in CONNECT.
 
-    A client with a token or a certificate may send any user in CONNECT; this must not let it bypass the service.
+    A client that a token or a certificate identifies may send any user in CONNECT; this must not let it bypass the
+    service.
     """
     if user is not None and user.name:
         return user.name

@@ -106,7 +106,7 @@ class TokenExchanges:
         self._host.share(name, replace(exchange, imports=tuple(accepted)))
 
     def _check_exports(self, name: str, given: Exchange, exports: list[Export]) -> Iterator[None]:
-        """Add the exports without a fault to `exports`; after a fault of the latency, add them without it."""
+        """Add the valid exports to `exports`; with invalid latency options only, add it without them."""
         check, work = Check({name: given}), 0
         for export in given.exports:
             cause = check.export_fault(name, export)

@@ -23,7 +23,7 @@ from pyjs.claims.token import TokenFault, decode
 from pyjs.claims.user import Grant, UserClaims, user_issues, user_of
 from pyjs.core.auth.proxies import REQUIRED, ProxyFault
 from pyjs.core.auth.users import User, UserToken
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.core.trust.convert import limit_of, permissions_of
 from pyjs.wire.nkeys import USER, public_key, signature_bytes, verifies
 
@@ -49,7 +49,7 @@ class Refused(Exception):
 class TokenCheck(Job):
     """Decodes the token of a client, and checks that the client signed the nonce."""
 
-    lane = Lane.COMPUTE
+    queue = JobQueue.COMPUTE
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from pyjs.core.job import Lane
+from pyjs.core.job import JobQueue
 from pyjs.core.trust.directory import TokenDirectory
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class ResolverFault(Exception):
 class Resolver(ABC):
     """A source of tokens."""
 
-    lane = Lane.ACCOUNTS  # of its calls
+    queue = JobQueue.ACCOUNTS  # of its calls
     bootstraps = True  # without the token of the system account, its own key is trusted
 
     @abstractmethod
@@ -72,7 +72,7 @@ class DirectoryResolver(Resolver):
 class UrlResolver(Resolver):
     """An account server, asked over HTTP."""
 
-    lane = Lane.NETWORK
+    queue = JobQueue.NETWORK
 
     def __init__(self, options: ResolverOptions) -> None:
         self._url, self._timeout_ns = options.url, options.timeout_ns

@@ -95,7 +95,7 @@ def _allowed(call: ApiCall) -> Stream:
 
 
 def _check_created(stream: Stream, wanted: str) -> None:
-    """Refuse a reader that started with an earlier stream of the same name."""
+    """Refuse a request whose `created` is that of an earlier stream of the same name."""
     if not wanted:
         return
     try:

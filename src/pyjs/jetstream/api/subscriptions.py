@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pyjs.core.account import Account
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import PySink, Request
 from pyjs.jetstream.api.direct_subscriptions import DirectSubscriptions
@@ -71,7 +71,7 @@ def is_loaded() -> bool:
 class Loading(Job):
     """A job that imports the router."""
 
-    lane = Lane.FILES
+    queue = JobQueue.FILES
 
     def __init__(self, subscriptions: ApiSubscriptions) -> None:
         self._subscriptions = subscriptions

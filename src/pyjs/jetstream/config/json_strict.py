@@ -1,7 +1,7 @@
 """Strict JSON: request bodies decoded against a table of fields, with nats-server's error texts.
 
 A request is decoded as in nats-server: unknown fields are refused, names match without regard to case, null leaves a
-field unset, several objects in a row are merged, and the first fault in document order is reported. Knows nothing of
+field unset, several objects in a row are merged, and the first error in document order is reported. Knows nothing of
 the meaning of fields: a `Struct` names fields and their kinds, written by hand or derived from declared options
 (jetstream/config/declared.py).
 
@@ -109,7 +109,7 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
 
 
 class _Reader:
-    """One call of `decode`: checks values and words the error text of the first fault."""
+    """One call of `decode`: checks values, and composes the error text of the first invalid one."""
 
     def __init__(self, body: bytes, root: Struct, strict: bool) -> None:
         self._body = body

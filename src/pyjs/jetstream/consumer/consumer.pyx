@@ -214,7 +214,7 @@ cdef class Consumer(StreamConsumer):
         if self.push is not None:
             self.push.unbound_at = self.push.sent_at = self.turn.now
             account.watch_interest(self.push.subject, self.note_interest)
-            self.push.look(account, self.turn.now)
+            self.push.update_bound(account, self.turn.now)
         self.arm_timer()
         self.mark_dirty()
 
@@ -621,7 +621,7 @@ cdef class Consumer(StreamConsumer):
             if self.keeper.state == REWRITING:
                 return
         if self.push is not None and self.push.changed:
-            self.push.look(self.account, self.turn.now)
+            self.push.update_bound(self.account, self.turn.now)
         if self.store.changing:                 # a purge is running, and its messages must not be delivered
             self.dirty = True
             self.turn.held.append(self)

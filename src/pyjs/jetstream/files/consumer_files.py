@@ -201,7 +201,7 @@ class ListFile:
         self._stale = False
 
     def _keep_aside(self, disk: Disk) -> None:
-        """Copy the damaged files before the rewrite, so that an operator can examine them."""
+        """Copy the damaged files before the rewrite, for the operator."""
         for path in self._paths:
             if disk.exists(path):
                 aside = free_name(disk, f"{self.directory}/{NAME}/{path.rpartition('/')[2]}", DAMAGED)

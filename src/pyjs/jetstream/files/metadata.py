@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.core.chore import Chore
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.core.sink import Turn
 from pyjs.store.sync_set import SyncSet
 
@@ -91,7 +91,7 @@ class _Entry:
 class _Batch(Job):
     """Changes that one sync makes durable."""
 
-    lane = Lane.FILES
+    queue = JobQueue.FILES
 
     def __init__(self, writer: MetadataWriter, disk: Disk, root: str, entries: list[_Entry]) -> None:
         self._writer = writer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
@@ -66,7 +66,7 @@ class Removals:
 class _Removal(Job):
     """A job that removes a bounded number of files."""
 
-    lane = Lane.REMOVALS
+    queue = JobQueue.REMOVALS
 
     def __init__(self, removals: Removals, disk: Disk, directories: list[str]) -> None:
         self._removals = removals
@@ -97,7 +97,7 @@ class _Removal(Job):
 class MemoryRelease(Job):
     """A job that frees the memory of a deleted store."""
 
-    lane = Lane.REMOVALS
+    queue = JobQueue.REMOVALS
 
     def __init__(self, remains: Remains) -> None:
         self._remains = remains

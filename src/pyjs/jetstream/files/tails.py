@@ -67,11 +67,11 @@ class TailIndexes:
         self._stored = bool(self._tails)
 
     def room_for(self, streams: int) -> Tails | None:
-        """Return the dict for the index files of that many closing streams, or None if each writes its own file."""
+        """Return a dict for the index files of `streams` closing streams; None if so few write a file each."""
         return {} if streams >= STREAMS_MIN else None
 
     def keep(self, closed: Tails, opened: Collection[str]) -> None:
-        """Write the index files of `closed` streams; keep those of streams that were not `opened`."""
+        """Write the index files of `closed` streams, and again those of stored streams that were not `opened`."""
         tails = {name: tail for name, tail in self._tails.items() if name not in opened} | closed
         if not tails and not self._stored:
             return

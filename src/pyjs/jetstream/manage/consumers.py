@@ -79,7 +79,7 @@ def pause(
 ) -> Generator[Step, None, None]:
     """Pause deliveries until `until_ns`, or resume them if it is None; return once that is durable."""
     config = consumer_rules.with_required_level(replace(consumer.config, pause_until_ns=until_ns))
-    yield from _keep_config(js, stream, consumer, config)
+    yield from _write_config(js, stream, consumer, config)
     consumer.update(config)
 
 
@@ -264,13 +264,13 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
         consumer_rules.check_workqueue(config, stream.claims.tree)
     if len(config.durable_name) > consumer_rules.NAME_SIZE_MAX:
         raise errcodes.CONSUMER_NAME_TOO_LONG.error(max=consumer_rules.NAME_SIZE_MAX)
-    if len(config.name) > consumer_rules.NAME_SIZE_MAX and _is_kept(stream, config):
+    if len(config.name) > consumer_rules.NAME_SIZE_MAX and _is_durable(stream, config):
         raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer")
     name = config.durable_name or config.name or _new_name(js, stream)
     config = consumer_rules.mortal(config)
     created_ns = js.shared.clock.wall_ns()
     file = None
-    if _is_kept(stream, config):
+    if _is_durable(stream, config):
         file = yield from _new_file(js, stream, name, config, created_ns, start)
     consumer = Consumer(_resources(js, stream), config, name, created_ns, file)
     consumer.begin(start, written=True)
@@ -304,7 +304,7 @@ def _update(
         counted = yield from _within_search(
             js, stream, count(stream.store, matches, consumer.cursor.next_seq)
         )
-    yield from _keep_config(js, stream, consumer, config)
+    yield from _write_config(js, stream, consumer, config)
     consumer.update(config)
     if old.filters != config.filters:
         stream.update_interest(consumer)
@@ -372,7 +372,7 @@ def _new_name(js: JetStream, stream: Stream) -> str:
             return name
 
 
-def _is_kept(stream: Stream, config: ConsumerConfig) -> bool:
+def _is_durable(stream: Stream, config: ConsumerConfig) -> bool:
     return not (config.direct or config.mem_storage or stream.config.storage == MEMORY)
 
 
@@ -382,7 +382,7 @@ def _new_file(
     """Return the file of a new consumer once it is durable; until then the consumer counts towards the limits.
 
     Raises:
-        ApiError: 10012, the consumer was not created.
+        ApiError: 10012, the write failed; the consumer was not created.
     """
     coming = js.coming.setdefault(stream.name, {})
     coming[name] = config
@@ -407,15 +407,15 @@ def _new_file(
             js.coming.pop(stream.name, None)
 
 
-def _keep_config(
+def _write_config(
     js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
 ) -> Generator[Step, None, None]:
     """Write an updated configuration; return when it is durable.
 
     Raises:
-        ApiError: 10012, nothing was changed; 10014, the consumer was deleted meanwhile.
+        ApiError: 10012, the write failed and nothing was changed; 10014, the consumer was deleted meanwhile.
     """
-    if not _is_kept(stream, config):
+    if not _is_durable(stream, config):
         return
     claims = stream.claims if stream.config.retention == WORKQUEUE else None
     if claims is not None:

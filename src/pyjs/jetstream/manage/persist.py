@@ -204,7 +204,7 @@ class AccountFiles:
         yield from metadata.commit(NamesChange(self._streams))
 
     def give_up(self, name: str) -> None:
-        """Remove a stream that `adopt` moved to its place and that could not be opened; an error is logged."""
+        """Remove the directory of a stream that could not be opened after `adopt`; log an error of the removal."""
         directory = self.directory_of(name)
         self._unread.discard(directory)
         self.postponed.pop(directory, None)
@@ -446,10 +446,10 @@ class AccountFiles:
             self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
 
     def load_window(self, stream: str) -> Iterator[dict[str, Any]]:
-        """Yield the parts that `save_window` wrote; none if it wrote none.
+        """Yield the saved parts of the duplicate window; none if there is no such file.
 
         Raises:
-            PyjsError, OSError: some of them are unreadable.
+            PyjsError, OSError: a part is unreadable.
         """
         path = f"{self.directory_of(stream)}/window"
         key = self._key_of(path)
@@ -598,7 +598,7 @@ class AccountFiles:
     def _without_state(
         self, stream: str, listed: Listed, config: ConsumerConfig, file: ConsumerStateFile, problem: Exception
     ) -> StoredConsumer | None:
-        """Return a consumer whose state is damaged; the damaged files stay beside the new ones."""
+        """Return a consumer without its damaged state, whose files are set aside; None if they cannot be."""
         try:
             self._damaged += file.set_aside()
         except OSError as error:

@@ -91,7 +91,7 @@ def check(
     """Return `config` with defaults filled in; `verdict` is the result of `judge_subjects`, None before that call.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
     return stream_rules.check(config, js.options, js.limits, pedantic, _finder(js), within)
@@ -477,7 +477,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
 
 
 def _mistaken(stream: Stream) -> None:
-    """Reopen a stream with a wrong index file, at the end of the turn."""
+    """Request that the stream is reopened at the end of the turn: an index file was wrong."""
     stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 

@@ -83,7 +83,7 @@ class ConsumerLink:
             self._ask_later(0)
 
     def origin_closed(self) -> None:
-        """Wait for a sign of life of a new consumer: that of the closed stream is gone."""
+        """The consumer of the closed origin is gone: probe for a new one."""
         if self._state is Link.TAKING:
             self._probe()
 

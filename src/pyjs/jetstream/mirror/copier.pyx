@@ -94,7 +94,7 @@ cdef class Copier(StreamConsumer):
             origin.release(copied_from, position, self.wanted)
 
     cdef void start_at(self, uint64_t position) noexcept:
-        """Count from `position`, perhaps of another origin: a sync that has begun before says nothing about it."""
+        """Set all positions to `position`, perhaps of another origin; results of running syncs are ignored."""
         self.copied = self.written = self.kept = position
         self.generation += 1
 
@@ -130,7 +130,7 @@ cdef class Copier(StreamConsumer):
         return True
 
     def durable(self, uint64_t generation, uint64_t seq, error) -> None:
-        """Let the origin remove messages up to `seq`, unless `error` says that the copies may be lost."""
+        """Handle a sync: copies up to `seq` are durable unless `error`, so the origin may remove these messages."""
         cdef uint64_t before = self.kept
         if error is not None or generation != self.generation or seq <= before:
             return

@@ -76,7 +76,7 @@ def closing(js: JetStream, stream: Stream) -> None:
 
 
 def stop(js: JetStream) -> None:
-    """Stop all copying. Close every stream, since an open one would remove messages that are not copied yet."""
+    """Stop all copying; the caller must close every stream next, since an open one would remove uncopied messages."""
     for inflow in js.inflows.values():
         inflow.close()
     js.inflows.clear()
@@ -97,7 +97,7 @@ def _connect(js: JetStream, name: str) -> None:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Lane:
+class SourceCopy:
     """One mirror or source, with its copier."""
 
     source: StreamSource
@@ -111,8 +111,8 @@ class Inflow:
     def __init__(self, js: JetStream, stream: Stream) -> None:
         self._js = js
         self._stream = stream
-        self._lanes: dict[bytes, Lane] = {}
-        self._lane_of: dict[Copier, Lane] = {}
+        self._copies: dict[bytes, SourceCopy] = {}
+        self._copy_of: dict[Copier, SourceCopy] = {}
         self._moved: list[Copier] = []  # copiers with new copies since the last commit
         self._blocked: list[Copier] = []  # copiers whose message was refused since the last commit
         self._origins: set[str] = set()
@@ -128,20 +128,20 @@ class Inflow:
         """Apply `config`; unchanged sources continue without interruption."""
         sources = (config.mirror,) if config.mirror else config.sources
         wanted = {key_of(source): source for source in sources}
-        for key in [key for key in self._lanes if key not in wanted]:
-            lane = self._lanes.pop(key)
-            del self._lane_of[lane.copier]
-            lane.copier.detach()
-        added = [key for key in wanted if key not in self._lanes]
+        for key in [key for key in self._copies if key not in wanted]:
+            copy = self._copies.pop(key)
+            del self._copy_of[copy.copier]
+            copy.copier.detach()
+        added = [key for key in wanted if key not in self._copies]
         if added and not config.mirror:
             self._learn_positions(set(added))
         for key in added:
-            lane = self._lanes[key] = self._lane(key, wanted[key])
-            self._lane_of[lane.copier] = lane
-        self._lanes = {key: self._lanes[key] for key in wanted}
+            copy = self._copies[key] = self._new_copy(key, wanted[key])
+            self._copy_of[copy.copier] = copy
+        self._copies = {key: self._copies[key] for key in wanted}
         self._register({source.name for source in sources})
         for key in added:
-            self._lanes[key].copier.wake(0)
+            self._copies[key].copier.wake(0)
 
     def _register(self, origins: set[str]) -> None:
         """Register this stream with the account as a copy of `origins`."""
@@ -154,7 +154,7 @@ class Inflow:
             copied_by.setdefault(name, set()).add(self)
         self._origins = origins
 
-    def _lane(self, key: bytes, source: StreamSource) -> Lane:
+    def _new_copy(self, key: bytes, source: StreamSource) -> SourceCopy:
         rng = self._js.shared.rng
         transforms = [open_transform(each.src, each.dest, rng) for each in source.subject_transforms]
         mirrors = self._stream.config.mirror is not None
@@ -166,7 +166,7 @@ class Inflow:
         origin, _, rest = key.partition(b" ")
         copier.describe(origin + b" ", b" " + rest + b" ")
         copier.stored = self._positions.known.get(key, (0, b""))[0]
-        return Lane(source, key, copier)
+        return SourceCopy(source, key, copier)
 
     def _learn_positions(self, keys: set[bytes]) -> None:
         """Find the positions of sources: from the stored ones, and from the headers of newer messages."""
@@ -182,58 +182,58 @@ class Inflow:
 
     def connect(self, name: str) -> None:
         """Attach the copiers whose origin is the stream `name`, which was just opened."""
-        for lane in self._lanes.values():
-            if lane.source.name == name and lane.copier.feed is not None:
-                lane.copier.feed.link.origin_opened()
-            elif lane.source.name == name and lane.copier.origin is None:
-                lane.copier.wake(0)
+        for copy in self._copies.values():
+            if copy.source.name == name and copy.copier.feed is not None:
+                copy.copier.feed.link.origin_opened()
+            elif copy.source.name == name and copy.copier.origin is None:
+                copy.copier.wake(0)
 
     def attach_all(self) -> None:
         """Attach every copier now, before it reads its origin."""
-        for lane in self._lanes.values():
-            if lane.copier.origin is None and lane.source.consumer is None:
-                self.find_origin(lane.copier)
+        for copy in self._copies.values():
+            if copy.copier.origin is None and copy.source.consumer is None:
+                self.find_origin(copy.copier)
 
     def find_origin(self, copier: Copier) -> bool:
         """Attach a copier to its origin if that exists; if not, reports show an error until `connect`."""
-        lane = self._lane_of.get(copier)
-        if lane is None:
+        copy = self._copy_of.get(copier)
+        if copy is None:
             return False  # closed while it was queued
-        origin = self._js.streams.get(lane.source.name) if self._is_here(lane.source) else None
+        origin = self._js.streams.get(copy.source.name) if self._is_here(copy.source) else None
         if origin is not None:
-            self._attach(lane, origin)
-        elif lane.source.external is None:
+            self._attach(copy, origin)
+        elif copy.source.external is None:
             copier.error = errcodes.STREAM_NOT_FOUND.error()
         return origin is not None
 
     def disconnect(self, origin: Stream) -> None:
         """Detach the copiers of a stream that is being closed."""
-        for lane in self._lanes.values():
-            if lane.copier.feed is not None:
-                if lane.source.name == origin.name:
-                    lane.copier.feed.link.origin_closed()
-            elif lane.copier.origin is origin:
-                lane.copier.detach()
-                lane.copier.wake(0)
+        for copy in self._copies.values():
+            if copy.copier.feed is not None:
+                if copy.source.name == origin.name:
+                    copy.copier.feed.link.origin_closed()
+            elif copy.copier.origin is origin:
+                copy.copier.detach()
+                copy.copier.wake(0)
 
     def _is_here(self, source: StreamSource) -> bool:
         domain = self._js.options.domain
         return source.external is None or (bool(domain) and source.external.api == f"$JS.{domain}.API")
 
-    def _attach(self, lane: Lane, origin: Stream) -> None:
+    def _attach(self, copy: SourceCopy, origin: Stream) -> None:
         ident = identity(origin.created_ns)
         if self._stream.config.mirror is not None:
-            seq = self._mirror_position(lane.source, origin)
-            lane.copier.attach(origin, seq, b"", self._mirrored_from(lane.source, origin))
+            seq = self._mirror_position(copy.source, origin)
+            copy.copier.attach(origin, seq, b"", self._mirrored_from(copy.source, origin))
             return
-        seq, known = self._positions.known.get(lane.key, (0, b""))
+        seq, known = self._positions.known.get(copy.key, (0, b""))
         recreated = known not in (b"", ident)
-        begin = self._begin_of(lane.source)
+        begin = self._begin_of(copy.source)
         if seq == 0 or recreated:
-            begin = lane.copier.stored = 0
-            seq = self._first_position(lane.source, origin, recreated)
-        self._positions.known[lane.key] = (seq, ident)
-        lane.copier.attach(origin, seq, b" " + ident, begin)
+            begin = copy.copier.stored = 0
+            seq = self._first_position(copy.source, origin, recreated)
+        self._positions.known[copy.key] = (seq, ident)
+        copy.copier.attach(origin, seq, b" " + ident, begin)
 
     def _begin(self, copier: Copier, delivered: int) -> None:
         """Open a copier whose consumer has delivered everything up to `delivered`, and was reset to that.
@@ -245,7 +245,7 @@ class Inflow:
             self._stream.commit_now()  # otherwise the position lacks copies that wait, and they are taken again
         except StoreFailed as error:
             raise store_error(error) from None
-        lane, store, feed = self._lane_of[copier], self._stream.store, copier.feed
+        copy, store, feed = self._copy_of[copier], self._stream.store, copier.feed
         assert feed is not None
         if copier.mirrors:
             if delivered > store.last_seq:
@@ -253,13 +253,13 @@ class Inflow:
                 self._stream.note_change()
             feed.open(store.last_seq, b"")
             return
-        origin = self._js.streams.get(lane.source.name) if self._is_here(lane.source) else None
+        origin = self._js.streams.get(copy.source.name) if self._is_here(copy.source) else None
         ident = b"" if origin is None else identity(origin.created_ns)
-        seq, known = self._positions.known.get(lane.key, (0, b""))
+        seq, known = self._positions.known.get(copy.key, (0, b""))
         if ident and known not in (b"", ident):
             seq = copier.stored = 0
         seq = max(seq, delivered)
-        self._positions.known[lane.key] = (seq, ident)
+        self._positions.known[copy.key] = (seq, ident)
         feed.open(seq, b" " + ident if ident else b"")
 
     def _begin_of(self, source: StreamSource) -> int:
@@ -267,7 +267,7 @@ class Inflow:
         return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
     def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
-        """Do the same for a mirror, whose messages from before the origin's creation came from an earlier stream."""
+        """Return the first sequence that was copied from `origin` itself, not from an earlier stream of its name."""
         store = self._stream.store
         oldest_ns = store.first_ts if store.msgs else store.last_ts
         return (
@@ -277,7 +277,7 @@ class Inflow:
         )
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
-        """Return the sequence after which a mirror continues: its own last one."""
+        """Return the last sequence of the mirror, after which copying continues; a new mirror skips to its start."""
         store = self._stream.store
         if store.msgs == 0 and store.first_seq == 0:
             start = max(mirror.opt_start_seq, origin.store.first_seq)
@@ -337,27 +337,27 @@ class Inflow:
         copiers, self._moved = self._moved, []
         moved: dict[bytes, Position] = {}
         for copier in copiers:
-            lane = self._lane_of.get(copier)
-            if copier.committed() and not copier.mirrors and lane is not None:
-                moved[lane.key] = (copier.written, self._positions.known[lane.key][1])
+            copy = self._copy_of.get(copier)
+            if copier.committed() and not copier.mirrors and copy is not None:
+                moved[copy.key] = (copier.written, self._positions.known[copy.key][1])
         if moved:
             self._positions.save(self._stream.store.last_seq, moved)
 
     def lost(self) -> None:
         """Copy again, once there is space, the messages that could not be stored."""
         if not self._stream.config.mirror:
-            self._learn_positions(set(self._lanes))  # an earlier write of the turn may have stored some
-        for lane in self._lanes.values():
-            lane.copier.lost(self._positions.known.get(lane.key, (0, b""))[0])
-            self.was_blocked(lane.copier)
+            self._learn_positions(set(self._copies))  # an earlier write of the turn may have stored some
+        for copy in self._copies.values():
+            copy.copier.lost(self._positions.known.get(copy.key, (0, b""))[0])
+            self.was_blocked(copy.copier)
         self._moved = []
 
     def close(self) -> None:
         """Stop copying."""
         self._stream.inflow = None
-        for lane in self._lanes.values():
-            lane.copier.detach()
-        self._lanes, self._lane_of = {}, {}
+        for copy in self._copies.values():
+            copy.copier.detach()
+        self._copies, self._copy_of = {}, {}
         self._moved, self._blocked = [], []
         self._register(set())
         if self._timer is not None:
@@ -368,10 +368,10 @@ class Inflow:
 
     def report(self) -> list[dict[str, Any]]:
         """Return the reports of the mirror or of each source."""
-        return [self._shown(lane) for lane in self._lanes.values()]
+        return [self._shown(copy) for copy in self._copies.values()]
 
-    def _shown(self, lane: Lane) -> dict[str, Any]:
-        source, copier = lane.source, lane.copier
+    def _shown(self, copy: SourceCopy) -> dict[str, Any]:
+        source, copier = copy.source, copy.copier
         out: dict[str, Any] = {"name": source.name}
         if source.external is not None:
             out["external"] = as_json(source.external)

@@ -1,7 +1,7 @@
 """Rules for consumer configurations: defaults, checks in nats-server's order, and the rules of updates.
 
 Works on values only: the stream and the limits are passed as StreamConfig and ConsumerLimits. The order of the checks
-is part of the interface: a request with two faults must get the same error as from nats-server.
+is part of the interface: a request with two violations must get the same error as from nats-server.
 
 Source: order and texts probed on nats-server 2.15.1.
 """
@@ -151,12 +151,12 @@ def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
 def check(
     config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, covered: str | None = NOT_SEARCHED
 ) -> None:
-    """Refuse an invalid, normalised `config`; the first fault in nats-server's order is reported.
+    """Refuse an invalid, normalised `config`; the first violation in nats-server's order is reported.
 
     `covered` is the result of `search_filters`.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     _check_name_and_replicas(config, stream)
     _check_acks(config)
@@ -332,10 +332,10 @@ _FIXED = (
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
-    """Refuse a change of a fixed field; `bound` is whether the old deliver subject has interest.
+    """Refuse a change of a fixed field; `bound` is whether a subscription matches the old deliver subject.
 
     Raises:
-        ApiError: 10012, which names the field, or the first fault of `new`.
+        ApiError: 10012, which names the fixed field; 10013, if `bound` and the deliver subject changes.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):

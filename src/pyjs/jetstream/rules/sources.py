@@ -37,7 +37,7 @@ def check(config: StreamConfig, find: Find, pedantic: bool) -> StreamConfig:
     """Return `config`; a mirror inherits `allow_direct` from its origin.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     if config.mirror is not None:
         config = _checked_mirror(config, config.mirror, find, pedantic)
@@ -66,10 +66,12 @@ def check_filters(config: StreamConfig) -> None:
 
 
 def check_kept(config: StreamConfig, find: Find) -> None:
-    """Refuse a stored configuration that no request could have created; other streams may have changed since.
+    """Refuse a stored configuration whose mirror or sources no request could have created.
+
+    Of other streams only a cycle counts: they may have changed since.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     check_filters(config)
     for source in _origins(config):

@@ -51,7 +51,7 @@ def check_create(config: StreamConfig) -> None:
     """Refuse options that only an existing stream may have.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS.raise_if("\\" in config.name or "/" in config.name)
     errcodes.refuse_config(config.sealed, "stream configuration for create can not be sealed")
@@ -73,7 +73,7 @@ def check(
     `overlapping` is the result of `first_overlap` for the valid subjects.
 
     Raises:
-        ApiError: the first fault.
+        ApiError: the first violation.
     """
     _check_texts(config)
     config = _with_limits(config, pedantic)

@@ -48,7 +48,7 @@ cdef class Evictions:
         self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
 
     cdef list roll_up(self):
-        """Carry out the noted roll-ups of committed messages; return the filters of removed messages (b"": all)."""
+        """Apply the queued roll-ups whose message is still stored; return the purged subjects (b"": all)."""
         rollups, self.rollups = self.rollups, []
         purged = []
         for seq, subject in rollups:

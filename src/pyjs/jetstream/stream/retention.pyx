@@ -17,7 +17,7 @@ cdef enum:
 
 
 def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limits):
-    """Examine every message once, in steps; remove acknowledged ones, and in an interest stream unwanted ones."""
+    """Visit every message once, in steps; remove those that are acknowledged, or match no consumer (interest)."""
     cdef StoreFilter everything = store.make_filter(())
     cdef uint64_t seq = store.catalogue.next_seq(0, everything)
     cdef int left = SWEPT_PER_TURN

@@ -462,7 +462,7 @@ cdef class Stream(Sink):
             self.special.finish()
 
     def note_change(self) -> None:
-        """Commit in this turn."""
+        """Queue a commit for this turn, after a change outside `ingest`."""
         self.mark_dirty()
 
     cdef void count_bytes(self) noexcept nogil:

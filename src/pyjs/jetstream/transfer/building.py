@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import StoreFailed
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.stream import FILE, MEMORY, StreamConfig
 from pyjs.jetstream.manage import consumers, streams
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class _Sync(Job):
     """Syncs a store in a thread, then continues a chore."""
 
-    lane = Lane.FILES
+    queue = JobQueue.FILES
 
     def __init__(self, store: StreamStore, turn: Turn) -> None:
         self._store = store
@@ -126,7 +126,7 @@ class StreamBuild:
         if self._files is not None:
             yield from self._sync()
         name = self.config.name
-        return (yield from self._js.gates.within(name, True, self._publish))
+        return (yield from self._js.gates.within(name, True, self._add_to_account))
 
     def _sync(self) -> Generator[Step, None, None]:
         turn = self._js.account.turn
@@ -140,7 +140,7 @@ class StreamBuild:
         if job.failure is not None:
             raise StoreFailed(self.config.name, str(job.failure)) from job.failure
 
-    def _publish(self) -> Generator[Step, None, Stream]:
+    def _add_to_account(self) -> Generator[Step, None, Stream]:
         js, config, writer = self._js, self.config, self.writer
         if config.name in js.streams or config.name in js.held or js.account.jetstream is not js:
             raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.error()

@@ -1,7 +1,7 @@
 """A restore: a stream built from an archive that a client sends in chunks.
 
-Each chunk is acknowledged once it has been processed, so a client is never far ahead. After an error, five silent
-seconds, or a stop of the server, nothing remains of the stream.
+Each chunk is acknowledged once it has been processed, which limits the chunks in flight. After an error, five seconds
+without a chunk, or a server stop, the partial stream is deleted.
 
 Source: ADR-63, nats-server's source; tests/conformance/test_archives.py restores on both servers.
 """

@@ -1,7 +1,8 @@
-"""A stream that is written message by message and not served yet: its store and its consumers.
+"""A stream under construction: its store and consumers, not served yet.
 
-Knows nothing of accounts, usage limits and running streams: a restore publishes the stream (building.py), an import
-renames its directory. Messages keep their sequences and times; sequences between them are skipped.
+Knows nothing of accounts, usage limits and running streams: a restore adds the finished stream to the account
+(building.py), an import renames its directory. Messages keep their sequences and times; sequences between them are
+skipped.
 
 Source: rules of a restore as in nats-server's source, server/stream_backup.go.
 """
@@ -117,7 +118,7 @@ class StreamWriter:
         self.uncommitted += len(message.payload) + len(message.headers)
 
     def add_from(self, entries: EntryReader, payload_max: int) -> int:
-        """Append many messages, up to one that the caller must look at; return their size in bytes."""
+        """Append messages until one needs `add` or `pass_by`; return their size in bytes."""
         limit = self.config.max_msg_size
         message_max = min(limit, payload_max) if limit >= 0 else payload_max
         has_ttls = self.config.allow_msg_ttl

@@ -119,9 +119,10 @@ class Syncer:
         self._io_thread.submit(together.end, self._ended)
 
     def drain(self, then: Callable[[], None]) -> None:
-        """Sync everything, then call `then`: all PubAcks that waited for a sync have been sent.
+        """Sync everything, and call `then` once every PubAck that waited for a sync is sent.
 
-        Clients may continue to publish; messages after DRAIN_S are no longer acknowledged.
+        Clients may continue to publish, but messages published more than DRAIN_S seconds after this call are not
+        acknowledged.
         """
         if self._timer is not None:
             self._timer.cancel()

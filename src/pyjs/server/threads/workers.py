@@ -1,6 +1,6 @@
-"""The threads that run the jobs of a node, one for each lane; results return to the node's next turn.
+"""The threads that run the jobs of a node, one for each queue; results return to the node's next turn.
 
-Jobs of the COMPUTE lane wait here in fair order over their owners, and the thread gets one at a time: many passwords
+Jobs of the COMPUTE queue wait here in fair order over their owners, and the thread gets one at a time: many passwords
 from one address delay other addresses by one check, not by all of them.
 
 Knows nothing of the work of a job.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.core.fair_queue import FairQueue
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 class Workers:
     """Runs the jobs of one node; the driver calls `after_turn`."""
 
-    def __init__(self, driver: Driver, threads: Mapping[Lane, IoThread]) -> None:
+    def __init__(self, driver: Driver, threads: Mapping[JobQueue, IoThread]) -> None:
         self._driver = driver
         self._turn_state = driver.node.turn_state
         self._threads = threads
-        self._waiting: FairQueue[Job] = FairQueue()  # jobs of the COMPUTE lane
-        self._is_computing = False  # the thread runs one of them
+        self._waiting: FairQueue[Job] = FairQueue()  # jobs of the COMPUTE queue
+        self._is_computing = False  # the COMPUTE thread runs a job
 
     @property
     def pending(self) -> int:
@@ -39,10 +39,10 @@ class Workers:
         """Start the jobs that the turn queued."""
         if self._turn_state.jobs:
             for job in self._turn_state.take("jobs"):
-                if job.lane is Lane.COMPUTE:
+                if job.queue is JobQueue.COMPUTE:
                     self._waiting.add(job.owner, job)
                 else:
-                    self._threads[job.lane].submit(job.run, _finisher(self._driver, job))
+                    self._threads[job.queue].submit(job.run, _finisher(self._driver, job))
             self._compute_next()
 
     def _compute_next(self) -> None:
@@ -58,11 +58,11 @@ class Workers:
             self._compute_next()
 
         self._is_computing = True
-        self._threads[Lane.COMPUTE].submit(job.run, done)
+        self._threads[JobQueue.COMPUTE].submit(job.run, done)
 
-    def thread(self, lane: Lane) -> IoThread:
-        """Return the thread of one lane, for work outside the node."""
-        return self._threads[lane]
+    def thread(self, queue: JobQueue) -> IoThread:
+        """Return the thread that runs the jobs of `queue`, for work outside the node."""
+        return self._threads[queue]
 
     async def finish(self) -> None:
         """Run the queued jobs and end the threads, without blocking the loop."""
@@ -79,7 +79,7 @@ class Workers:
     def _submit_waiting(self) -> None:
         while self._waiting.count:
             _, job = self._waiting.take()
-            self._threads[Lane.COMPUTE].submit(job.run, _finisher(self._driver, job))
+            self._threads[JobQueue.COMPUTE].submit(job.run, _finisher(self._driver, job))
 
 
 def _finisher(driver: Driver, job: Job) -> Callable[[Exception | None], None]:

@@ -1,6 +1,6 @@
 """One encrypted byte stream without a socket: records in, plain bytes out, and back.
 
-The signature in a handshake takes up to some milliseconds. So `shake_hands` runs in a thread (OpenSSL releases
+The signature in a handshake takes up to some milliseconds. So `continue_handshake` runs in a thread (OpenSSL releases
 the GIL); meanwhile no other method may be called. The last step of TLS 1.3 is short if the client presents no
 certificate (`is_short`). After the handshake each 16 KiB take microseconds, on the loop.
 
@@ -40,7 +40,7 @@ class TlsChannel:
     """The server side of one TLS stream."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        self.shaken = False  # the handshake is over
+        self.handshake_done = False  # the handshake is over
         self._shown = Shown()
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -52,7 +52,7 @@ class TlsChannel:
 
     def feed(self, records: bytes) -> None:
         """Add received records."""
-        if self.shaken:
+        if self.handshake_done:
             self._fed += records
         else:
             self._incoming.write(records)
@@ -71,14 +71,14 @@ class TlsChannel:
     @property
     def has_tickets_only(self) -> bool:
         """Whether the handshake is over, and its output may be sent with the next bytes."""
-        return self.shaken and self._is_1_3
+        return self.handshake_done and self._is_1_3
 
     @property
     def _is_1_3(self) -> bool:
         return (self._object.cipher() or ("", "", 0))[1] == TLS_1_3
 
-    def shake_hands(self) -> None:
-        """Continue the handshake as far as the input allows; `shaken` is true once it is complete.
+    def continue_handshake(self) -> None:
+        """Continue the handshake as far as the input allows; `handshake_done` is true once it is complete.
 
         Raises:
             ssl.SSLError: the client is refused, or does not use TLS. `take_output` may return an alert to send.
@@ -87,8 +87,8 @@ class TlsChannel:
         with suppress(ssl.SSLWantReadError):
             self._object.do_handshake()
             self._shown = self._read_certificates()
-            self.shaken = True
-            self._fed = self._incoming.read()  # what came behind the handshake is taken by `unseal`
+            self.handshake_done = True
+            self._fed = self._incoming.read()  # `unseal` reads the bytes after the handshake
 
     def seal(self, data: bytes) -> bytes:
         """Return pending records, followed by those of `data`."""

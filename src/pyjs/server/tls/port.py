@@ -21,7 +21,7 @@ class Cancellable(Protocol):
     """A call that is due later."""
 
     def cancel(self) -> None:
-        """Prevent it."""
+        """Cancel the call."""
 
 
 class TlsPort:

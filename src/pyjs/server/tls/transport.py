@@ -203,7 +203,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._channel.feed(b"".join(self._read))
         self._read.clear()
         if self._channel.is_short:
-            self._stepped(result_of(self._channel.shake_hands))
+            self._stepped(result_of(self._channel.continue_handshake))
             return
         self._stepping = True
         self._below.pause_reading()
@@ -212,7 +212,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
     def _shake(self) -> None:
         """Continue the handshake; runs in the thread, perhaps long after the client has left or timed out."""
         if self._phase is Phase.SHAKING:
-            self._channel.shake_hands()
+            self._channel.continue_handshake()
 
     def _stepped(self, failure: Exception | None) -> None:
         self._stepping = False
@@ -227,7 +227,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
                 self._below.write(output)
         if failure is not None:
             self._fail(failure_text(failure))
-        elif self._channel.shaken:
+        elif self._channel.handshake_done:
             self._open()
         elif self._ended:
             self._fail("EOF")

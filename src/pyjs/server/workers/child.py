@@ -86,7 +86,7 @@ class Overseer:
             self._server.request_stop()
 
     def _stop_with_all(self) -> None:
-        """Stop, as all workers do; those without streams let the first one end before."""
+        """Stop together with all workers; the others wait for the end of worker 1, which has the streams."""
         if hasattr(self, "_server") and self._server.options.worker is not None:
             self._server.stops_with_all = self._server.options.worker.number != 1
         self.stop()

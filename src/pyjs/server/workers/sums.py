@@ -74,7 +74,7 @@ def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def connz(pages: Sequence[Json], sort: str, offset: int, limit: int) -> Json:
-    """Return one page of the connections of all workers; each of `pages` begins with its worker's first one."""
+    """Return one page of the connections of all workers; each of `pages` starts at offset 0 of its worker."""
     found: list[Json] = [each for page in pages for each in page["connections"] or ()]
     key, descending = SORTS[sort]
     found.sort(key=lambda c: c["cid"])

@@ -203,7 +203,7 @@ cdef class BulkReader:
         return STOP_END
 
     cdef Stop gather_segment(self, Segment* s, size_t limit) noexcept nogil:
-        """Collect the matching messages of one segment; STOP_END means that all of it was examined."""
+        """Collect the matching messages of one segment; STOP_END means that the whole segment was searched."""
         cdef uint32_t begin = <uint32_t> (self.next_seq - s.base) if self.next_seq > s.base else 0
         cdef uint32_t behind = <uint32_t> (self.end - s.base) if self.end - s.base < s.n else s.n
         cdef uint32_t i = segment_next_live(s, begin)

@@ -138,7 +138,7 @@ cdef class Examiner:
             self.on_mistake()
 
     cdef void drop_damaged(self, Segment* s, SegmentContents c) except *:
-        """Drop the messages of a segment that were not found intact at their place, and report them."""
+        """Drop and report the segment's messages that `c` does not have intact at the indexed offset."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at

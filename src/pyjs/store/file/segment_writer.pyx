@@ -557,7 +557,7 @@ cdef class SegmentWriter:
         self.files.meta = meta
 
     def mend_tail(self) -> None:
-        """Rewrite the checksum before the next record: the segment was truncated, and the chain continues there."""
+        """Rewrite the checksum of the last record, from which the chain of a truncated segment continues."""
         cdef Segment* s = index_last(&self.catalogue.index)
         try:
             at, shift = self.written - CHECKSUM_SIZE, 0

@@ -156,7 +156,7 @@ cdef class StoreStart:
 
     # -- losses ------------------------------------------------------------------------------------------------
     def _lose_end(self):
-        """Use up one sequence for a damaged last record."""
+        """Reserve and report as lost the sequence of a damaged last record, so that it is not used again."""
         if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
             raise MemoryError
         self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))

@@ -105,7 +105,7 @@ cdef class RetiredFiles:
         self.undated = True
 
     cdef void date(self) noexcept:
-        """Set the mark of files retired since the last commit to that of this commit."""
+        """Give files retired since the last commit the mark of this commit: its sync permits their deletion."""
         self.undated = False
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 

@@ -66,7 +66,7 @@ def mended_header(bytes head not None) -> bytes | None:
 
 
 cdef inline bint fits(const char* p, size_t length) noexcept nogil:
-    """Return whether these bytes can be one record."""
+    """Return whether the `length` bytes at `p` have the form of one whole record."""
     cdef uint32_t size = 0
     memcpy(&size, p, 4)
     return size == length and plausible(p, length)

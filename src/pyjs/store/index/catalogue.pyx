@@ -463,7 +463,7 @@ cdef class Catalogue:
         return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq` among `limit` messages, or 0; set `seq` to the next one to examine, or 0."""
+        """Return the last match <= `seq` among `limit` messages, or 0; set `seq` to where to continue, or 0."""
         cdef Segment* s
         while limit:
             seq[0] = index_prev_live(&self.index, seq[0])

@@ -195,7 +195,7 @@ cdef uint32_t only_leaf(Branch* b) noexcept nogil:
 
 
 cdef void prune(SubjectIndex* x, Branch* b) noexcept nogil:
-    """Remove `b` and the branches above it while they have at most one subject left."""
+    """Remove branch `b`, then its parents, up to the first branch with more than one subject."""
     cdef Branch* parent
     cdef uint32_t only, slot
     ref_fit(&b.children)

@@ -38,7 +38,7 @@ cdef class SubjectWalk:
         free(self.known)
 
     def look(self, size_t limit) -> bool:
-        """Examine about `limit` more subjects; return whether all matches are known. Repeat until True, then `take`.
+        """Compare about `limit` more subjects; return whether all matches are known. Repeat until True, then `take`.
 
         Raises MemoryError.
         """

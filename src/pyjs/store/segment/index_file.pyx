@@ -50,7 +50,7 @@ cdef list spare_buffers = []    # at most one: fresh pages for each segment woul
 
 
 class IndexUnusable(PyjsError):
-    """The index file is missing or unusable; `ordinary` means that the disk has no fault."""
+    """The index file is missing or unusable; `ordinary`: not by damage (no file, another version or encryption)."""
 
     def __init__(self, reason, ordinary=False) -> None:
         super().__init__(reason)

@@ -202,9 +202,10 @@ cdef class Recovery:
         return found
 
     def _contents_in(self, path, number, image):
-        """Return the contents of a segment, those in its index file, and whether the former come from the latter.
+        """Return (contents, witness, from_index): contents of the segment, and of its index file.
 
-        The first is None if the header is damaged and cannot be rebuilt, the second if there is no index file.
+        `contents` is None if the header is damaged and cannot be rebuilt. `witness` is None without an index file, or
+        with `from_index`: then the contents are from the index file, and the segment was not read.
         """
         cdef SegmentContents c, known
         if image.problem:
@@ -311,7 +312,7 @@ cdef class Recovery:
         return True
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *:
-        """Count the messages from entry `start` on as lost; keep the removals recorded only in their segment."""
+        """Count the messages from entry `start` on as lost; save the removals that only this segment had logged."""
         cdef uint32_t i
         for i in range(start, known.n):
             if known.entries[i].flags & ENTRY_MSG:

@@ -24,7 +24,7 @@ class SegmentRemoval:
         self._paths = paths
 
     def __call__(self) -> OSError | None:
-        """Remove them with their index files; return None if that is durable, otherwise the error."""
+        """Delete the segments and their index files; return None if that is durable, otherwise the error."""
         for path in self._paths:
             remove_file(self._disk, self._log, index_path(path))
             try:

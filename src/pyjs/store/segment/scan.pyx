@@ -187,7 +187,7 @@ cdef class SegmentScan:
 
     # -- records -----------------------------------------------------------------------------------------------
     cdef int records(self) noexcept nogil:
-        """Take record after record; 1: batches have holes, which are in `parts` now, -1: no memory."""
+        """Read all records; return 1 if batches have holes (listed in `parts`), -1 without memory, otherwise 0."""
         cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
         cdef int taken, found = 0
@@ -268,7 +268,7 @@ cdef class SegmentScan:
         return False
 
     cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil:
-        """Whether the message belongs to a batch that began before the hole; headers tell the first and last one."""
+        """Return whether the message continues a batch whose start is in the hole before it."""
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
         cdef const char* headers = record + fixed + h.subject_len
         if begins_batch(headers, h.header_len):         # then the hole was damage of other messages
@@ -302,9 +302,10 @@ cdef class SegmentScan:
         return False
 
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
-        """Accept a record of removals with one damaged byte, after correcting it.
+        """Correct and accept a DELETES or STATE record with one damaged byte.
 
-        Return 1 if accepted, 0 if it is no such record, -1 without memory. 96 bits of checksums prove the correction.
+        Return 1 if the record was accepted, 0 if it has another kind or more damage, -1 without memory. 96 bits of
+        checksums prove the correction.
         """
         cdef char[MEND_SIZE_MAX] record
         cdef RecordHeader h
@@ -324,7 +325,7 @@ cdef class SegmentScan:
         return 1 if self.take(at, record) == 0 else -1
 
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Return whether length and sequence of an erased message, which no checksum proves, fit the next record."""
+        """Return whether the next record confirms length and sequence of an erased message without a checksum."""
         cdef size_t behind = at + h.length, end
         cdef RecordHeader after
         if not plausible(self.p + behind, self.size - behind):
@@ -403,7 +404,7 @@ cdef class SegmentScan:
 
     # -- contents of records -----------------------------------------------------------------------------------
     cdef int take(self, size_t at, const char* record) noexcept nogil:
-        """Read the record at `at`; `record` are its bytes, in place or a corrected copy."""
+        """Add the record at `at` to the contents; `record` are its bytes in the image or in a corrected copy."""
         cdef RecordHeader h
         cdef uint64_t[2] state
         cdef int failed = 0

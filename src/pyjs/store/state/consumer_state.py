@@ -159,7 +159,7 @@ class ConsumerStateFile:
         return NextState(self._directory, self._newest, envelope, replaced)
 
     def took(self, state: NextState) -> None:
-        """Continue with a new generation, which is durable, and remove the old one."""
+        """Continue with the durable new generation `state`; close the files that it replaced."""
         for path in state.replaced:
             self._logs.files.close(path)
             self._logs.sync.forget(path)
@@ -232,7 +232,7 @@ class ConsumerStateFile:
         raise CorruptRecord(self._directory, 0, "; ".join(map(str, problems)))
 
     def set_aside(self) -> list[str]:
-        """After `load`, rename every file to a name that is never read, so that `snapshot` starts again; return them.
+        """Rename every file to a name that no start reads; return the new paths. Call `snapshot` next, for new files.
 
         Raises:
             OSError: some files keep their names.

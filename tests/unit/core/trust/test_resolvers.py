@@ -10,7 +10,7 @@ from pyjs.base.clock import VirtualClock
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.config.options import Options, ResolverOptions
-from pyjs.core.job import Lane
+from pyjs.core.job import JobQueue
 from pyjs.core.trust.resolvers import (
     DirectoryResolver,
     MemoryResolver,
@@ -53,7 +53,7 @@ def test_only_the_file_must_have_the_system_account() -> None:
 def test_a_directory_is_created_and_gets_the_tokens_of_the_file(tmp_path: Path, kind: str) -> None:
     resolver = made(ResolverOptions(kind, dir=str(tmp_path / "new")), {A.public: OLDER})
     assert isinstance(resolver, DirectoryResolver)
-    assert resolver.lane is Lane.ACCOUNTS
+    assert resolver.queue is JobQueue.ACCOUNTS
     assert resolver.fetch(A.public) == OLDER
     assert [path.name for path in (tmp_path / "new").iterdir()] == [f"{A.public}.jwt"]
 
@@ -99,4 +99,4 @@ def test_an_account_server_is_not_asked_before_there_is_a_network() -> None:
 
 
 def test_a_slow_account_server_does_not_delay_the_jobs_of_files() -> None:
-    assert made(ResolverOptions("url", url="http://there/")).lane is Lane.NETWORK
+    assert made(ResolverOptions("url", url="http://there/")).queue is JobQueue.NETWORK

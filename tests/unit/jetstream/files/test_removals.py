@@ -11,7 +11,7 @@ from tests.unit.store.file_state import subject_counts
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
-from pyjs.core.job import Lane
+from pyjs.core.job import JobQueue
 from pyjs.core.sink import Turn
 from pyjs.jetstream.files.removals import FILES_PER_JOB, MemoryRelease, Removals
 from pyjs.store.memory import MemStore
@@ -30,7 +30,7 @@ class Fixture:
         jobs = self.turn.take("jobs")
         assert len(jobs) <= 1
         for job in jobs:
-            assert job.lane is Lane.REMOVALS
+            assert job.queue is JobQueue.REMOVALS
             failure = None
             try:
                 job.run()

@@ -1,11 +1,11 @@
-"""Jobs of the node: run in the thread of their lane, taken in by a later turn."""
+"""Jobs of the node: run in the thread of their queue, taken in by a later turn."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 
-from pyjs.core.job import Job, Lane
+from pyjs.core.job import Job, JobQueue
 from pyjs.server.driver import Driver
 from pyjs.server.threads.io_thread import IoThread
 from pyjs.server.threads.workers import Workers
@@ -15,8 +15,8 @@ from pyjs.testing import VirtualNode
 class Noting(Job):
     """Notes where it ran and what came of it; raises if it was told so."""
 
-    def __init__(self, lane: Lane, raises: Exception | None = None) -> None:
-        self.lane = lane
+    def __init__(self, queue: JobQueue, raises: Exception | None = None) -> None:
+        self.queue = queue
         self.raises = raises
         self.ran_in = ""
         self.failure: Exception | None = None
@@ -36,7 +36,7 @@ async def run_all(*jobs: Noting) -> VirtualNode:
     """Queue the jobs as a turn would and wait until each was taken in."""
     loop, fixture = asyncio.get_running_loop(), VirtualNode()
     driver = Driver(loop, fixture.node)
-    workers = Workers(driver, {lane: IoThread(loop, lane.value) for lane in Lane})
+    workers = Workers(driver, {queue: IoThread(loop, queue.value) for queue in JobQueue})
     driver.after_turn.append(workers.after_turn)
     fixture.node.turn_state.jobs.extend(jobs)
     driver.wake()
@@ -48,8 +48,8 @@ async def run_all(*jobs: Noting) -> VirtualNode:
     return fixture
 
 
-async def test_a_job_runs_in_the_thread_of_its_lane() -> None:
-    jobs = Noting(Lane.FILES), Noting(Lane.COMPUTE)
+async def test_a_job_runs_in_the_thread_of_its_queue() -> None:
+    jobs = Noting(JobQueue.FILES), Noting(JobQueue.COMPUTE)
 
     await run_all(*jobs)
 
@@ -61,7 +61,7 @@ async def test_jobs_that_compute_run_in_fair_order_over_addresses() -> None:
 
     class Ordered(Noting):
         def __init__(self, ip: str, cid: int) -> None:
-            super().__init__(Lane.COMPUTE)
+            super().__init__(JobQueue.COMPUTE)
             self.owner = (ip, cid)
 
         def run(self) -> None:
@@ -78,8 +78,8 @@ async def test_jobs_that_compute_run_in_fair_order_over_addresses() -> None:
 async def test_a_stop_runs_what_computes() -> None:
     loop, fixture = asyncio.get_running_loop(), VirtualNode()
     driver = Driver(loop, fixture.node)
-    workers = Workers(driver, {lane: IoThread(loop, lane.value) for lane in Lane})
-    jobs = [Noting(Lane.COMPUTE) for _ in range(3)]
+    workers = Workers(driver, {queue: IoThread(loop, queue.value) for queue in JobQueue})
+    jobs = [Noting(JobQueue.COMPUTE) for _ in range(3)]
     fixture.node.turn_state.jobs.extend(jobs)
     workers.after_turn()
     assert workers.pending == 3
@@ -89,7 +89,7 @@ async def test_a_stop_runs_what_computes() -> None:
 
 
 async def test_what_a_job_raises_reaches_its_end_and_nobody_else() -> None:
-    bad, good = Noting(Lane.FILES, OSError("no")), Noting(Lane.FILES)
+    bad, good = Noting(JobQueue.FILES, OSError("no")), Noting(JobQueue.FILES)
 
     await run_all(bad, good)
 
@@ -102,7 +102,7 @@ async def test_a_job_whose_end_fails_is_logged() -> None:
             super().finish(failure)
             raise RuntimeError("it")
 
-    fixture = await run_all(Failing(Lane.COMPUTE))
+    fixture = await run_all(Failing(JobQueue.COMPUTE))
 
     errors = [line for level, line in fixture.log.lines if level == "ERR"]
     assert len(errors) == 1

@@ -57,7 +57,7 @@ def channel_of(folder: Path, **others: object) -> TlsChannel:
 def step(channel: TlsChannel, client: Client) -> None:
     """Do one step of the handshake on each side."""
     channel.feed(client.shake_hands())
-    channel.shake_hands()
+    channel.continue_handshake()
     client.incoming.write(channel.take_output())
 
 
@@ -65,7 +65,7 @@ def connected(folder: Path, authority: Authority) -> tuple[TlsChannel, Client]:
     settings = read_tls_settings(options_of(folder))
     assert settings is not None
     channel, client = TlsChannel(settings.context), Client(folder, authority)
-    while not channel.shaken:
+    while not channel.handshake_done:
         step(channel, client)
     return channel, client
 
@@ -81,7 +81,7 @@ def test_the_rest_of_a_handshake_is_short_after_the_answer_of_the_server(
     step(channel, client)
     # then
     assert seen == [False, True]
-    assert channel.shaken
+    assert channel.handshake_done
 
 
 def test_the_rest_is_not_short_if_the_server_asks_for_another_key_exchange(
@@ -90,7 +90,7 @@ def test_the_rest_is_not_short_if_the_server_asks_for_another_key_exchange(
     channel, client = channel_of(tmp_path, curve="CurveP256"), Client(tmp_path, authority)
     seen = []
     # when
-    while not channel.shaken:
+    while not channel.handshake_done:
         seen.append(channel.is_short)
         step(channel, client)
     # then
@@ -118,7 +118,7 @@ def test_only_tickets_are_left_after_a_handshake_of_tls_1_3(tmp_path: Path, auth
     step(channel, client)
     channel.feed(client.shake_hands())
     # when
-    channel.shake_hands()
+    channel.continue_handshake()
     client.incoming.write(channel.seal(b"PONG"))
     # then
     assert channel.has_tickets_only
@@ -127,7 +127,7 @@ def test_only_tickets_are_left_after_a_handshake_of_tls_1_3(tmp_path: Path, auth
 
 def test_the_output_of_tls_1_2_is_needed_by_the_client(tmp_path: Path, authority: Authority) -> None:
     channel, client = channel_of(tmp_path), Client(tmp_path, authority, version=ssl.TLSVersion.TLSv1_2)
-    while not channel.shaken:
+    while not channel.handshake_done:
         step(channel, client)
     assert not channel.has_tickets_only
 
@@ -143,7 +143,7 @@ def test_the_chain_is_that_of_the_file_whatever_authorities_are_known(
     assert settings is not None
     channel, client = TlsChannel(settings.context), Client(tmp_path, authority)
     # when
-    while not channel.shaken:
+    while not channel.handshake_done:
         step(channel, client)
     # then
     assert len(client.object._sslobj.get_unverified_chain()) == 1
@@ -199,13 +199,13 @@ def test_a_record_that_was_changed_is_refused(tmp_path: Path, authority: Authori
         channel.unseal()
 
 
-def test_no_bytes_but_records_are_shaken_with(tmp_path: Path, authority: Authority) -> None:
+def test_bytes_that_are_not_tls_records_are_refused(tmp_path: Path, authority: Authority) -> None:
     settings = read_tls_settings(options_of(tmp_path))
     assert settings is not None
     channel = TlsChannel(settings.context)
     channel.feed(b"\x16\x03\x01\x00\x05hello")
     with pytest.raises(ssl.SSLError):
-        channel.shake_hands()
+        channel.continue_handshake()
 
 
 @pytest.mark.parametrize(
@@ -241,10 +241,10 @@ def test_without_a_certificate_nothing_is_encrypted() -> None:
 def updating(tmp_path: Path, authority: Authority) -> tuple[TlsChannel, UpdatingClient]:
     """Return a channel and its client after the handshake."""
     channel, client = channel_of(tmp_path), UpdatingClient(authority.ca_file, tmp_path / "keys")
-    while not channel.shaken:
+    while not channel.handshake_done:
         client.step()
         channel.feed(client.outgoing.read())
-        channel.shake_hands()
+        channel.continue_handshake()
         client.incoming.write(channel.take_output())
     return channel, client
 
@@ -276,10 +276,10 @@ def test_new_keys_that_come_with_the_end_of_the_handshake_count(tmp_path: Path, 
     channel, client = channel_of(tmp_path), UpdatingClient(authority.ca_file, tmp_path / "keys")
     while not client.step():
         channel.feed(client.outgoing.read())
-        channel.shake_hands()
+        channel.continue_handshake()
         client.incoming.write(channel.take_output())
     channel.feed(client.outgoing.read() + client.key_updates(2 * IDLE_MAX // 27))
-    channel.shake_hands()
+    channel.continue_handshake()
     with pytest.raises(TlsAbused):
         channel.unseal()
 

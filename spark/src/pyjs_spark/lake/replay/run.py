@@ -119,7 +119,7 @@ def run(
 
     Raises:
         OptionError, RowRefused: a message of the archive cannot be written; raised before the first write.
-        ReplayDiffers, WriterReplaced, PublishFailed: see the sink.
+        ReplayDiffers, WriterReplaced, PublishFailed: see pyjs_spark.errors; the sink (write/) raises them.
     """
     replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
     from pyjs_spark.lake.replay.paced import ReplaySource  # needs pyspark

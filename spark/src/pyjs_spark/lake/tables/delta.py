@@ -19,7 +19,7 @@ from typing import Any
 from pyjs_spark.decode.schema import arrow_schema
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.archive import columns
-from pyjs_spark.lake.tables.table import Lake, Record, Table, TableFile
+from pyjs_spark.lake.tables.table import Lake, Table, TableFile, TableProperties
 from pyjs_spark.times import EPOCH
 
 APP = "pyjs-archive"
@@ -33,7 +33,7 @@ class DeltaArchive(Table):
         if "%" in self.root:  # the library decodes it in places, and would then use another path
             raise OptionError(f"format=delta: the target {lake.root} has a % in its name; name another")
 
-    def record(self) -> Record | None:
+    def record(self) -> TableProperties | None:
         """Return the properties of the table, or None if there is no table."""
         from deltalake import DeltaTable
 
@@ -43,9 +43,9 @@ class DeltaArchive(Table):
         said, at = table.metadata().configuration, self.end_of(table)
         if "pyjs.created" not in said or at is None:
             raise OptionError(f"{self.folder}: no archive began this Delta table; name another target")
-        return Record.of(said, at, len(table.file_uris()))
+        return TableProperties.of(said, at, len(table.file_uris()))
 
-    def create(self, record: Record) -> None:
+    def create(self, record: TableProperties) -> None:
         """Create the table."""
         from deltalake import DeltaTable
         from deltalake.transaction import CommitProperties, Transaction

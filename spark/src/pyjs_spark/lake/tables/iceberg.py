@@ -23,7 +23,7 @@ from pyjs_spark.decode.schema import spark_type
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.archive import columns
 from pyjs_spark.lake.files import file_system
-from pyjs_spark.lake.tables.table import Record, Table, TableFile
+from pyjs_spark.lake.tables.table import Table, TableFile, TableProperties
 
 NAME = "pyjs"  # of the catalog, and in the environment: PYICEBERG_CATALOG__PYJS__...
 NAMESPACE = "jetstream"
@@ -36,7 +36,7 @@ class IcebergArchive(Table):
 
     data = "/data"
 
-    def record(self) -> Record | None:
+    def record(self) -> TableProperties | None:
         """Return the properties of the table, or None if there is no table."""
         catalog = self._catalog(is_made=False)
         if catalog is None or not catalog.table_exists(self._name):
@@ -48,9 +48,9 @@ class IcebergArchive(Table):
             raise OptionError(f"{self.folder}: no archive began this Iceberg table; name another target")
         snapshot = table.current_snapshot()
         files = snapshot.summary["total-data-files"] if snapshot is not None else 0
-        return Record.of(said, self.end_of(table), int(files or 0))
+        return TableProperties.of(said, self.end_of(table), int(files or 0))
 
-    def create(self, record: Record) -> None:
+    def create(self, record: TableProperties) -> None:
         """Create the table, and the catalog if it is the default file."""
         from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.transforms import DayTransform

@@ -30,7 +30,7 @@ class Lake:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TableProperties:
     """The properties of a table."""
 
     created: str  # the stream's time of creation
@@ -41,8 +41,8 @@ class Record:
     files: int = 0
 
     @classmethod
-    def of(cls, said: Mapping[str, str], next_seq: int, files: int) -> Record:
-        """Return the record in the properties of a table, with the progress from its commits."""
+    def of(cls, said: Mapping[str, str], next_seq: int, files: int) -> TableProperties:
+        """Read table properties; `next_seq` and `files` are from the table's commits."""
         subjects = tuple(json.loads(said["pyjs.subjects"]))
         return cls(
             said["pyjs.created"], subjects, said["pyjs.headers"], int(said["pyjs.first"]), next_seq, files
@@ -89,11 +89,11 @@ class Table(ABC):
         return root.rstrip("/") if "://" in root else str(file_system(root)[1])
 
     @abstractmethod
-    def record(self) -> Record | None:
+    def record(self) -> TableProperties | None:
         """Return the properties of the table, or None without one. Raises OptionError if it is not an archive."""
 
     @abstractmethod
-    def create(self, record: Record) -> None:
+    def create(self, record: TableProperties) -> None:
         """Create the table."""
 
     def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:

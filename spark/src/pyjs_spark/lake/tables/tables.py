@@ -26,7 +26,15 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import archive
 from pyjs_spark.lake.archive import Holding, Written
 from pyjs_spark.lake.files import file_system
-from pyjs_spark.lake.tables.table import Lake, Record, Table, TableFile, check_installed, folder_name, told
+from pyjs_spark.lake.tables.table import (
+    Lake,
+    Table,
+    TableFile,
+    TableProperties,
+    check_installed,
+    folder_name,
+    told,
+)
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.options import uses
 from pyjs_spark.options.reading import Options
@@ -88,7 +96,7 @@ def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
         table = table_of(lake, holding.state.name)
         if holding.said is None:
             first = holding.state.first_seq
-            record = Record(
+            record = TableProperties(
                 holding.state.created, tuple(options.subjects), options.include_headers, first, first
             )
             with told(table):

@@ -4,7 +4,7 @@ Each change is added to `changes`, which is written to the state file; a start r
 (replay.pyx). Invariant: every pending sequence is <= delivered_seq, and above floor_seq unless older messages were
 delivered again after newer ones.
 
-Knows no stream and no advisories: the consumer reports to both.
+Knows nothing of streams and advisories: the consumer notifies the stream and publishes the advisories.
 Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
 Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """
@@ -102,10 +102,10 @@ cdef class AckState:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Acknowledge everything up to `seq`; return whether that is new. If so, call `take_exhausted` next.
+        """Acknowledge everything up to `seq`; return False if it already was. If True, call `take_exhausted` next.
 
-        A first delivery acknowledged after the redelivery of an older message has a consumer sequence below the
-        floor. nats-server confirms such an ack but ignores it; here a confirmed ack always counts.
+        If an older message was redelivered, the `consumer_seq` of a later first delivery can be below the floor.
+        nats-server confirms such an ack but ignores it; here it counts.
         """
         cdef uint32_t i = self.pending.oldest
         if seq <= self.floor_seq and (i == 0 or self.pending.entries[i].seq > seq):

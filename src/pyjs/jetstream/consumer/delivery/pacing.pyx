@@ -1,4 +1,6 @@
-"""The rate of deliveries: time distances of replay_policy original, and the token bucket of rate_limit_bps.
+"""The rate of deliveries.
+
+It has the original intervals between messages (replay_policy original), and the token bucket of rate_limit_bps.
 
 Both set the time of the next delivery (`hold_until`). Knows nothing of consumers: it sees sizes in bytes and times in
 nanoseconds.
@@ -11,7 +13,7 @@ from libc.stdint cimport int64_t
 cdef enum:
     EARLY_NS = 1000000          # a replayed message may be this much early
     HOLD_MIN_NS = 1000000       # shortest wait for the rate, so that several messages wait together
-    LATE_NS = 50000000          # if a delivery is later than this, the next distance starts at its actual time
+    LATE_NS = 50000000          # if a delivery is later than this, the next interval starts at its actual time
 
 
 cdef class Pacing:
@@ -26,7 +28,7 @@ cdef class Pacing:
             self.rate_bps, self.burst_at = rate_bps, 0
 
     cdef int64_t replay_due(self, int64_t ts, int64_t now) noexcept nogil:
-        """Return the delivery time for a message stored at `ts`, at its original distance after the previous one."""
+        """Return the delivery time for a message stored at `ts`, at its original interval after the previous one."""
         if self.replay_ts == 0:
             return now
         return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)
@@ -40,7 +42,7 @@ cdef class Pacing:
         return True
 
     cpdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil:
-        """Start the next distance at this delivery; small delays do not accumulate."""
+        """Start the next interval at this delivery; small delays do not accumulate."""
         cdef int64_t due = self.replay_due(ts, now)
         self.replay_at = due if now - due < LATE_NS else now
         self.replay_ts = ts

@@ -1,5 +1,3 @@
-from pyjs.core.account import Account
-
 class FlowControl:
     window: int
     pending: int
@@ -13,4 +11,3 @@ class PushSubject:
     subject: bytes
     bound: bool
     def configure(self, subject: bytes, group: bytes, heartbeat_ns: int) -> None: ...
-    def look(self, account: Account, now: int) -> None: ...

@@ -73,8 +73,11 @@ cdef class PushSubject:
         self.group = group
         self.heartbeat_ns = heartbeat_ns
 
-    def look(self, Account account not None, int64_t now) -> None:
-        """Update `bound`: whether the subject has interest. A wildcard that matches the subject does not count."""
+    def update_bound(self, Account account not None, int64_t now) -> None:
+        """Set `bound`: whether a subscription has exactly the deliver subject and queue group.
+
+        A wildcard that matches the subject does not count.
+        """
         self.changed = False
         was, self.bound = self.bound, False
         for subscription in account.subs.match(self.subject):

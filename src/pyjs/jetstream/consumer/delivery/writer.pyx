@@ -207,7 +207,10 @@ def parse(bytes tokens) -> tuple:
 
 
 def compose_tokens(deliveries) -> list:
-    """Return the last five tokens of each of `deliveries`; each is written over the one before."""
+    """Return the last five ack-subject tokens of each delivery in `deliveries`.
+
+    All are composed in one buffer, as in `write`, so each updates the one before.
+    """
     cdef TokenText t
     cdef char out[104]
     memset(&t, 0, sizeof(t))

@@ -89,9 +89,10 @@ cdef class BatchCommits:
             yield None
 
     def finish(self) -> None:
-        """Do all steps that are left, and take the held publishes: the stream is about to change.
+        """Run all remaining steps of the batch, and store the held publishes, before the stream changes.
 
-        A delivery may call it, so it commits nothing of the turn. A trace is that of another message.
+        May run during a delivery, so other messages of the turn are not committed. The current trace belongs to
+        another message and is off meanwhile.
         """
         trace, self.stream.turn.trace = self.stream.turn.trace, None
         try:
@@ -103,7 +104,7 @@ cdef class BatchCommits:
             self.stream.turn.trace = trace
 
     def drop(self, error) -> None:
-        """Refuse the batch and the held publishes, and write nothing: the stream has the fault `error`."""
+        """Refuse the batch and the held publishes with `error`; write nothing."""
         held, self.held, self.held_size = self.held, [], 0
         if self.batch is not None:
             held.insert(0, (b"", self.reply, b"", 0))
@@ -114,7 +115,7 @@ cdef class BatchCommits:
             self.refuse(reply, store_error(error))
 
     def close(self) -> None:
-        """End what is under way, and refer no more to the stream's parts, which would be a cycle."""
+        """Finish the batch, and release the references to the stream's parts, which would form a cycle."""
         self.finish()
         self.state = self.checks = None
 
@@ -162,7 +163,7 @@ cdef class BatchCommits:
             self.put_some()
 
     cdef void enter(self) except *:
-        """Commit what came before; the commits of later turns wait. Only between deliveries: it sends answers."""
+        """Commit earlier messages; later turns' commits wait. Sends PubAcks, so it must not run during a delivery."""
         if self.stream.dirty:
             self.stream.commit()
         self.stream.limits.features |= IN_STEPS
@@ -178,7 +179,7 @@ cdef class BatchCommits:
         self.leave()
 
     cdef void check_some(self) except *:
-        """Check some messages; after the last one have the store begin."""
+        """Check up to CHECKED_STEP messages; after the last one, begin to write."""
         cdef AtomicBatch batch = self.batch
         cdef size_t end = min(self.at + CHECKED_STEP, batch.n)
         self.check(batch, self.at, end, self.count_to_check(batch))
@@ -189,7 +190,7 @@ cdef class BatchCommits:
             self.begin_parts()
 
     cdef void begin_parts(self) except *:
-        """Settle which messages are stored, and their times."""
+        """Decide which messages are stored, set their times, and begin the batch in the store."""
         cdef StreamStore store = self.stream.store
         cdef AtomicBatch batch = self.batch
         cdef uint64_t size = 0
@@ -338,7 +339,10 @@ cdef class BatchCommits:
         return seq
 
     cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil:
-        """Append the messages as one batch of the store; 0: refused, some of them may be in the index."""
+        """Append the messages as one batch of the store; return the last sequence, or 0 if refused.
+
+        After a refusal some messages may be in the index.
+        """
         cdef uint64_t seq = 0, size = 0
         cdef size_t i
         cdef Msg m
@@ -356,7 +360,7 @@ cdef class BatchCommits:
         return seq
 
     cdef bint is_wanted(self, Msg* m) noexcept nogil:
-        """Return whether the stream stores the message: nobody wants some of those in interest streams."""
+        """Return whether the stream stores the message; an interest stream needs a consumer whose filter matches."""
         return not self.stream.limits.features & KEEPS_INTEREST \
             or self.stream.interest.wanted(m.subject, m.subject_len)
 

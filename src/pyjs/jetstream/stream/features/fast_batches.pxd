@@ -28,7 +28,7 @@ cdef class FastBatch:
     cdef readonly uint64_t last_seq             # in the batch: the highest one received
     cdef readonly uint64_t stream_seq           # of the last stored message of the batch; 0: none
     cdef uint64_t done_seq                      # up to here all are stored or duplicates; <= last_seq
-    cdef uint64_t told_seq                      # up to here all are acknowledged; <= done_seq
+    cdef uint64_t acked_seq                      # up to here all are acknowledged; <= done_seq
     cdef int64_t deadline_ns
     cdef object timer
 

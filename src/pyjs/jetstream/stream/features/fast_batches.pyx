@@ -5,7 +5,7 @@ batch with gap mode `fail` ends before a missing message; a batch with `ok` cont
 n-th message also states the next n: it doubles up to the client's maximum, and to 500 divided by the number of open
 batches.
 
-Invariant of an open batch: told_seq <= done_seq <= last_seq.
+Invariant of an open batch: acked_seq <= done_seq <= last_seq.
 
 Knows nothing of streams and stores. Compiled because it finds the batch of each message and decides whether an
 acknowledgement is due (benchmarks/batches.py).
@@ -104,11 +104,11 @@ cdef class FastBatch:
         return r.id_len == self.id_len and memcmp(r.id, self.id_text, self.id_len) == 0
 
     cdef bint owes_ack(self, size_t n_open) noexcept nogil:
-        """Return whether an acknowledgement is due; if so, update `told_seq` and the flow."""
+        """Return whether an ack is due; if so, advance `acked_seq` and adjust `flow` (messages per ack)."""
         cdef uint16_t most
-        if self.done_seq < self.told_seq + self.flow:
+        if self.done_seq < self.acked_seq + self.flow:
             return False
-        self.told_seq += (self.done_seq - self.told_seq) // self.flow * self.flow
+        self.acked_seq += (self.done_seq - self.acked_seq) // self.flow * self.flow
         most = <uint16_t> min(max(FLOW_MAX // max(n_open, 1), 1), self.flow_max)
         if self.flow < most:
             self.flow = <uint16_t> min(2 * <uint32_t> self.flow, most)

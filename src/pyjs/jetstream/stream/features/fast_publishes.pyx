@@ -102,8 +102,8 @@ cdef class FastPublishes(Sink):
 
     # -- replies -----------------------------------------------------------------------------------------------
     cdef void send_flow(self, Msg* m, FastBatch batch) noexcept nogil:
-        """Queue the acknowledgement of the batch up to `told_seq`."""
-        self.say_flow(m, LONG_ACK, batch.stream_seq, batch.told_seq, batch.flow)
+        """Queue the acknowledgement of the batch up to `acked_seq`."""
+        self.say_flow(m, LONG_ACK, batch.stream_seq, batch.acked_seq, batch.flow)
 
     cdef void say_flow(self, Msg* m, int kind, uint64_t stream_seq, uint64_t seq, uint64_t flow) noexcept nogil:
         cdef char body[80]

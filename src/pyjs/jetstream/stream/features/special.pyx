@@ -134,7 +134,7 @@ cdef class SpecialPublishes(Sink):
             self.stream.answers.add(m, REFUSAL, 0, NULL, 0)
 
     def finish(self) -> None:
-        """Commit at once what is left of a batch, and take the publishes that wait for it."""
+        """Commit the rest of the current atomic batch at once; then store the publishes held during its commit."""
         self.commits.finish()
 
     def drop_disabled(self) -> None:
@@ -149,7 +149,7 @@ cdef class SpecialPublishes(Sink):
         self.fast.batches.close_lost(kept_seq)
 
     def drop(self, error) -> None:
-        """Refuse what `finish` would commit: the stream has the fault `error`, and nothing more is written."""
+        """Refuse the current batch and the held publishes with `error`, the one that ended the stream's writes."""
         self.commits.drop(error)
 
     def close(self) -> None:
@@ -307,7 +307,10 @@ cdef class SpecialPublishes(Sink):
 
     # -- storing -----------------------------------------------------------------------------------------------
     cdef uint64_t store(self, Msg* m, bytes headers, bytes payload, bytes told) except? 0:
-        """Store a checked message with new headers and payload, `told` in its PubAck; return 0 if it is refused."""
+        """Store a checked message with new headers and payload; return its sequence, or 0 if refused.
+
+        `told` has additional members of the PubAck.
+        """
         cdef bytes body = headers + payload
         cdef PubHeaders h
         cdef uint64_t seq
@@ -326,7 +329,7 @@ cdef class SpecialPublishes(Sink):
         return seq
 
     cdef void answer(self, Msg* m, uint64_t seq, bytes told) except *:
-        """Queue a PubAck with the additional members `told`."""
+        """Queue a PubAck; `told` is JSON text of additional members, each after a comma."""
         cdef bytes body
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             body = b"%b%d%b}" % (self.stream.answers.head, seq, told)
