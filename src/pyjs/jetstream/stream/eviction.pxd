@@ -1,6 +1,7 @@
 """Evictions: removals of older messages because of new ones."""
 from libc.stdint cimport int64_t, uint64_t
 
+from pyjs.jetstream.stream.limits cimport StreamLimits
 from pyjs.store.store cimport StreamStore
 from pyjs.store.index.subjects cimport Subject
 
@@ -14,6 +15,7 @@ cdef class Evictions:
     cdef bint pending(self) noexcept nogil
     cdef void note(self, uint64_t seq) noexcept nogil
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq)
+    cdef bint carry_out(self, StreamLimits limits, list purged) noexcept nogil
     cdef list roll_up(self)
     cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0
     cdef void trim_noted(self, int64_t max_per_subject) noexcept nogil

@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
 from pyjs.base.grow cimport grow
+from pyjs.jetstream.stream.limits cimport DISCARD_NEW, StreamLimits
 from pyjs.store.index.sequences cimport Segment, index_find, index_live, is_dead, subject_of
 from pyjs.store.store cimport StreamStore
 from pyjs.store.index.subjects cimport Subject, subject_by_id
@@ -46,6 +47,20 @@ cdef class Evictions:
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq):
         """Note that message `seq` removes all older messages: of its subject, or of the stream."""
         self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
+
+    cdef bint carry_out(self, StreamLimits limits, list purged) noexcept nogil:
+        """Carry out what is noted, and the limits of the stream; return whether messages were removed.
+
+        Filters of rolled-up messages are added to `purged`.
+        """
+        cdef uint64_t before = self.store.catalogue.msgs
+        if self.pending():
+            with gil:
+                purged.extend(self.roll_up())
+            self.trim_noted(limits.max_msgs_per_subject)
+        if not limits.features & DISCARD_NEW:
+            self.trim_stream(limits.max_msgs, limits.max_bytes)
+        return self.store.catalogue.msgs != before
 
     cdef list roll_up(self):
         """Carry out the noted roll-ups of committed messages; return the filters of removed messages (b"": all)."""

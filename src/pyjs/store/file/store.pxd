@@ -6,6 +6,7 @@ from pyjs.store.file.condition cimport StoreCondition
 from pyjs.store.file.eraser cimport Eraser
 from pyjs.store.file.examiner cimport Examiner
 from pyjs.store.index.sequences cimport Segment
+from pyjs.store.segment.entry_mark cimport EntryMark
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_reader cimport SegmentReader, Trust
@@ -30,5 +31,6 @@ cdef class FileStore(StreamStore):
     # As find_stored, but the caller must verify the record's check.
     cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
+    cdef int take_mark(self, EntryMark mark) except -1
     cdef int leave_empty_tail(self) noexcept nogil
     cdef void give_up(self, Segment* s) noexcept

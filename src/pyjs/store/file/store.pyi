@@ -37,7 +37,9 @@ class FileStore(StreamStore):
         files: OpenFiles | None = ...,
         stored_tail: tuple[int, bytes] | None = ...,
         views: ViewCache | None = ...,
+        replicated: bool = ...,
     ) -> None: ...
+    def replicate(self) -> None: ...
     def recover_steps(self) -> Iterator[None]: ...
     closed: bool
     resumable: bool
