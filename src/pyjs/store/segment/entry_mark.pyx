@@ -57,23 +57,19 @@ def cut_steps(SegmentFiles files not None):
     """
     names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
                    key=lambda name: int(name[:-4]), reverse=True)
+    newer = []                          # their first write was torn: what they begin was never applied
     for name in names:
         path = f"{files.directory}/{name}"
         found = _read(files, path, int(name[:-4]))
         yield
-        if found is None:
-            return None
-        contents, state, keeps = found
-        if state:
+        if found is not None and found[1]:
+            contents, state, keeps = found
             if keeps is not None:
                 _cut(files, path, keeps, contents)
+            _remove(files, newer)
             return read_mark(state)
-        if contents.messages:
-            return None                 # another kind of stream wrote it
-        remove_file(files.disk, files.log, index_path(path))
-        files.disk.unlink(path)         # its first write was torn: what it begins was never applied
-        files.names_unsynced = True
-    return None
+        newer.append((path, 0 if found is None else found[0].messages))
+    return None                         # no replica wrote them
 
 
 def _read(SegmentFiles files, path, number):
@@ -91,6 +87,16 @@ def _read(SegmentFiles files, path, number):
         is_whole = c.end == c.mark_end and not (c.problems and c.problems[-1][0] >= c.mark_end)
         keeps = None if is_whole or image.outer is not None and image.outer.codec else image.shift + c.mark_end
         return c, state, keeps
+
+
+def _remove(SegmentFiles files, list segments) -> None:
+    """Remove segments in which no mark is valid."""
+    for path, messages in segments:
+        if messages:
+            files.log.warn(f"{path} is removed: what is in it is applied again, since no mark covers it")
+        remove_file(files.disk, files.log, index_path(path))
+        files.disk.unlink(path)
+        files.names_unsynced = True
 
 
 def _cut(SegmentFiles files, path, end, SegmentContents contents) -> None:

@@ -53,21 +53,25 @@ def headers_steps(SegmentFiles files not None, int64_t from_ns):
 cdef tuple _read(SegmentFiles files, str path, int64_t from_ns):
     """Return the messages of one file, and its last time."""
     cdef SegmentContents c
-    cdef const char* p
-    cdef size_t size = 0, at
-    cdef uint32_t i
-    cdef Entry* e
-    cdef list found = []
     try:
         with closing(files.disk, files.disk.open_read_only(path)) as fd:
             image = open_image(files.disk, path, fd, files.key)
             data = image.whole(True)
             c = contents_of(path, data, int(path[-12:-4]), files.incarnation, 1, image=image)
+            return _headers(c, data, from_ns) if c is not None else (None, 0)
     except UNREADABLE as error:
         files.log.warn(f"{path}: its message ids cannot be read: {error}")
         return None, 0
-    if c is None or c.last_ts < from_ns:
-        return None, 0 if c is None else c.last_ts
+
+
+cdef tuple _headers(SegmentContents c, object data, int64_t from_ns):
+    cdef const char* p
+    cdef size_t size = 0, at
+    cdef uint32_t i
+    cdef Entry* e
+    cdef list found = []
+    if c.last_ts < from_ns:
+        return None, c.last_ts
     p = borrowed(data, &size)
     for i in range(c.n):
         e = &c.entries[i]

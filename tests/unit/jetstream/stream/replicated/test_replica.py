@@ -80,7 +80,7 @@ def test_followers_take_and_answer_nothing() -> None:
     send(group.members[1], "s.a")
     send(group.leader, "s.a")
     group.settle()
-    assert answers(group.members[1]) == []
+    assert answers(group.members[1]) == [None]  # nobody responds there
     assert same(group)["range"][:3] == (1, 1, 1)
 
 
