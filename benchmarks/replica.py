@@ -69,7 +69,9 @@ def main() -> None:
         for reply in (b"", b"_INBOX.a "):
             plain, leads = (measured(storage, reply, replicated) for replicated in (False, True))
             asked = "with reply" if reply else "no reply"
-            print(f"{storage:7} {asked:10} plain {plain:6.0f} ns  leader {leads:6.0f} ns  +{leads - plain:.0f}")
+            print(
+                f"{storage:7} {asked:10} plain {plain:6.0f} ns  leader {leads:6.0f} ns  +{leads - plain:.0f}"
+            )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import struct
 
 def message(subject: bytes, headers: list[str], payload: bytes) -> bytes:
     """Return one item of kind 1."""
-    block = "".join(["NATS/1.0\r\n", *(f"{line}\r\n" for line in headers), "\r\n"]).encode() if headers else b""
+    block = (
+        "".join(["NATS/1.0\r\n", *(f"{line}\r\n" for line in headers), "\r\n"]).encode() if headers else b""
+    )
     size = 12 + len(subject) + len(block) + len(payload)
     return struct.pack("<IBBHI", size, 1, 0, len(subject), len(block)) + subject + block + payload
 

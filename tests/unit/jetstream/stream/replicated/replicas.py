@@ -39,7 +39,12 @@ class Member:
     """One node with its replica, on a clock of its own."""
 
     def __init__(
-        self, group: Loopback, of: StreamConfig, directory: str = "", disk: Disk | None = None, key: Any = None
+        self,
+        group: Loopback,
+        of: StreamConfig,
+        directory: str = "",
+        disk: Disk | None = None,
+        key: Any = None,
     ) -> None:
         self.js = JetStreamFixture()
         self.directory, self.disk = directory, disk or OsDisk()
@@ -77,8 +82,16 @@ class Member:
         subjects = {subject for _, _, subject, _, _ in messages}
         return {
             "messages": messages,
-            "range": (store.first_seq, store.last_seq, store.msgs, store.bytes, store.last_ts if messages else 0),
-            "counts": sorted((s, store.catalogue.count_matching(0, store.make_filter((s,)))) for s in subjects),
+            "range": (
+                store.first_seq,
+                store.last_seq,
+                store.msgs,
+                store.bytes,
+                store.last_ts if messages else 0,
+            ),
+            "counts": sorted(
+                (s, store.catalogue.count_matching(0, store.make_filter((s,)))) for s in subjects
+            ),
             "ids": _ids(stream.dedupe.dump(0, len(stream.dedupe)), len(stream.dedupe)),
             "last_id": stream.dedupe.last_msg_id,
         }

@@ -31,6 +31,10 @@ class DyingDisk(LossyDisk):
         """Whether the process has ended."""
         return 0 <= self.at < self.calls
 
+    def lose_power(self) -> None:
+        self.at = -1
+        super().lose_power()
+
     def _count(self) -> bool:
         if self.dead:
             raise Crash
@@ -67,6 +71,8 @@ class DyingDisk(LossyDisk):
         if self._count():
             raise Crash
         super().rename(old, new)
+        if old in self._named:  # a renamed file has one of both names
+            self._named.add(new)
 
 
 def entries(rng: random.Random, count: int) -> list[Entry]:

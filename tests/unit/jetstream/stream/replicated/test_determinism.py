@@ -54,7 +54,9 @@ class Teller:
         """Propose a purge or a deletion."""
         body = json.loads(self.filled(request.body) or "{}")
         if request.endpoint.startswith("STREAM.PURGE"):
-            payload = operations.purge(body.get("filter", "").encode(), body.get("seq", 0), body.get("keep", 0))
+            payload = operations.purge(
+                body.get("filter", "").encode(), body.get("seq", 0), body.get("keep", 0)
+            )
         elif request.endpoint.startswith("STREAM.MSG.DELETE"):
             payload = operations.delete(body["seq"], not body.get("no_erase"))
         else:

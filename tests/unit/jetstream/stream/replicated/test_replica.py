@@ -71,7 +71,7 @@ def test_a_publish_is_answered_after_it_is_applied() -> None:
 def test_the_messages_of_a_turn_are_one_proposal() -> None:
     group = replicas(config(storage="memory"))
     group.leader.js.user.send(b"PUB s.a 1\r\na\r\nPUB s.b _INBOX.b 1\r\nb\r\n")
-    (payload, _), = group.proposed
+    ((payload, _),) = group.proposed
     assert items_of(payload) == [("message", b"s.a", b"", b"a"), ("message", b"s.b", b"", b"b")]
 
 
@@ -165,7 +165,7 @@ def test_an_atomic_batch_is_one_item() -> None:
     batch = {"Nats_Batch_Id": "b"}
     send(group.leader, "s.a", b"1", **batch, Nats_Batch_Sequence="1")
     send(group.leader, "s.b", b"2", **batch, Nats_Batch_Sequence="2", Nats_Batch_Commit="1")
-    (payload, _), = group.proposed
+    ((payload, _),) = group.proposed
     assert [kind for kind, *_ in items_of(payload)] == ["batch"]
     group.settle()
     assert answers(group.leader) == [None, {"stream": "S", "seq": 2, "batch": "b", "count": 2}]
@@ -174,8 +174,15 @@ def test_an_atomic_batch_is_one_item() -> None:
 
 def test_a_batch_whose_check_fails_is_refused_everywhere() -> None:
     group = replicas(config(storage="memory", allow_atomic=True))
-    send(group.leader, "s.a", b"1", Nats_Batch_Id="b", Nats_Batch_Sequence="1", Nats_Expected_Last_Sequence="9",
-         Nats_Batch_Commit="1")
+    send(
+        group.leader,
+        "s.a",
+        b"1",
+        Nats_Batch_Id="b",
+        Nats_Batch_Sequence="1",
+        Nats_Expected_Last_Sequence="9",
+        Nats_Batch_Commit="1",
+    )
     group.settle()
     (answer,) = answers(group.leader)
     assert answer["error"]["err_code"] == 10071
@@ -243,9 +250,15 @@ def test_the_leader_proposes_what_has_expired() -> None:
 
 
 def test_an_expired_subject_leaves_the_same_marker_everywhere() -> None:
-    group = replicas(config(
-        storage="memory", max_age_ns=10 * S, allow_msg_ttl=True, allow_rollup_hdrs=True,
-        subject_delete_marker_ttl_ns=60 * S))
+    group = replicas(
+        config(
+            storage="memory",
+            max_age_ns=10 * S,
+            allow_msg_ttl=True,
+            allow_rollup_hdrs=True,
+            subject_delete_marker_ttl_ns=60 * S,
+        )
+    )
     for number in range(120):
         send(group.leader, f"s.{number}")
     send(group.leader, "s.ttl", Nats_TTL="90")
