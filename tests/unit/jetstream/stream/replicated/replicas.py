@@ -6,6 +6,8 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
 from pyjs.base.disk import OsDisk
 from pyjs.jetstream.config.stream import FILE, StreamConfig
 from pyjs.jetstream.manage.expiry import Expiry
@@ -18,7 +20,6 @@ from pyjs.store.file.store import FileStore
 from pyjs.store.memory import MemStore
 from pyjs.store.store import StreamStore
 from pyjs.subjects.sublist import Subscription
-from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 if TYPE_CHECKING:
     from pathlib import Path

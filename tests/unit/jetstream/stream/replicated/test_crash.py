@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyjs.jetstream.config.stream import FILE, StreamConfig
-from pyjs.jetstream.stream.replicated import operations
-from pyjs.store.file.store import FileStore
 from tests.support.disk import Crash, LossyDisk
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config
+
+from pyjs.jetstream.config.stream import FILE, StreamConfig
+from pyjs.jetstream.stream.replicated import operations
+from pyjs.store.file.store import FileStore
 
 Entry = tuple[int, int, int, bytes]
 S = 1_000_000_000

@@ -12,11 +12,12 @@ import sys
 from typing import Any
 
 import pytest
-from pyjs.jetstream.config.stream import StreamConfig
-from pyjs.jetstream.stream.replicated import operations
 from tests.history.making import History, Publish, Request, make
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, config, replicas
 from tests.unit.jetstream.stream.replicated.test_replica import same
+
+from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.stream.replicated import operations
 
 S = 1_000_000_000
 SAMPLE = range(30_000, 30_060)

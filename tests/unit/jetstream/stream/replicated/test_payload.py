@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.payload import KINDS, items_of, operation, payload_fault
 

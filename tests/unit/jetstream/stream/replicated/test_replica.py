@@ -7,12 +7,13 @@ import random
 from typing import Any
 
 import pytest
-from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.stream.replicated import operations
-from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
 from tests.support.stored_streams import finish
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config, replicas
+
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
 
 S = 1_000_000_000
 
