@@ -1,4 +1,4 @@
-"""What replication costs a stream's leader besides consensus: deliver, propose, apply and commit beside a plain stream.
+"""What replication costs a leader besides consensus: deliver, propose, apply and commit, beside a plain stream.
 
 One node on a virtual clock, memory and file streams, messages of 128 bytes with and without a reply, 1,000 in each
 read. Consensus is a loop that commits at once. Prints ns of CPU per message; parsing is in both.

@@ -25,7 +25,7 @@ cdef class Evictions:
     def __cinit__(self, StreamStore store, turn):
         self.store = store
         self.turn = turn
-        self.rollups = []
+        self.rollups, self.purges = [], []
 
     def __dealloc__(self):
         free(self.seqs)
@@ -48,15 +48,12 @@ cdef class Evictions:
         """Note that message `seq` removes all older messages: of its subject, or of the stream."""
         self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
 
-    cdef bint carry_out(self, StreamLimits limits, list purged) noexcept nogil:
-        """Carry out what is noted, and the limits of the stream; return whether messages were removed.
-
-        Filters of rolled-up messages are added to `purged`.
-        """
+    cdef bint carry_out(self, StreamLimits limits) noexcept nogil:
+        """Carry out what is noted, and the limits of the stream; return whether messages were removed."""
         cdef uint64_t before = self.store.catalogue.msgs
         if self.pending():
             with gil:
-                purged.extend(self.roll_up())
+                self.purges.extend(self.roll_up())
             self.trim_noted(limits.max_msgs_per_subject)
         if not limits.features & DISCARD_NEW:
             self.trim_stream(limits.max_msgs, limits.max_bytes)

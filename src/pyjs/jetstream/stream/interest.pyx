@@ -81,7 +81,7 @@ cdef class Interest:
         return needs
 
     cdef int tell(self, list purges) except -1:
-        """Report and empty `purges` (filters; b"": everything), report removals, and wake waiting consumers for new messages."""
+        """Report and empty `purges` (filters; b"": everything), report removals, wake consumers for new messages."""
         if purges:
             concerned = self.concerned(purges)
             purges.clear()

@@ -9,7 +9,7 @@ from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport StreamLimits, UsageShare
-from pyjs.jetstream.stream.pub_headers cimport PubHeaders
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, Value
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
@@ -18,8 +18,7 @@ from pyjs.wire.ops cimport Msg
 cdef class Stream(Sink):
     cdef readonly str name
     cdef bytes name_bytes
-    cdef const char* name_text              # points into name_bytes
-    cdef size_t name_len
+    cdef Value name_value                   # points into name_bytes
     cdef readonly object config             # config.StreamConfig
     cdef readonly Account account
     cdef readonly Turn turn
@@ -52,7 +51,6 @@ cdef class Stream(Sink):
     cdef readonly StreamInbox inbox         # messages of its consumers
     cdef Interest interest                  # consumers by subject
     cdef bint dirty                         # in Turn.streams
-    cdef readonly list purges               # filters of purges to report to consumers; b"": everything
     cdef uint64_t staged_bytes              # bytes appended since the last commit
     cdef Answers answers
     cdef Answers held                       # answers of the batch in the sync job; only with sync_always

@@ -42,8 +42,6 @@ class Stream(Sink):
     inflow: Inflow | None
     special: SpecialPublishes
     replica: Replica | None
-    entry_ns: int
-    purges: list[bytes]
     def __init__(
         self,
         account: Account,

@@ -74,8 +74,7 @@ cdef class Stream(Sink):
         self.turn = account.turn
         self.name = config.name
         self.name_bytes = self.name.encode()
-        self.name_text = self.name_bytes
-        self.name_len = len(self.name_bytes)
+        self.name_value.p, self.name_value.n = self.name_bytes, <uint32_t> len(self.name_bytes)
         self.store = store
         self.created_ns = created_ns
         self.usage = UsageShare(account_usage, server_usage)
@@ -91,7 +90,7 @@ cdef class Stream(Sink):
         self.n_followers = 0
         self.calls, self.held_calls = [], []
         self.kept_seq = store.catalogue.last_seq
-        self.purges, self.probe = [], probe
+        self.probe = probe
         self.configure(config)
         self.count_bytes()
 
@@ -240,7 +239,7 @@ cdef class Stream(Sink):
         """Return whether a header other than Nats-Msg-Id is refused; if so, answer the message."""
         if h.later and self.later_refused(m, AT_FIRST):
             return True
-        if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
+        if h.expected_stream.n and not value_is(h.expected_stream, self.name_value.p, self.name_value.n):
             return self.refuse(m, 10060, 0)
         if (h.later or h.ttl_ns) and not self.limits.features & ALLOW_TTL and self.later_refused(m, AFTER_STREAM):
             return True
@@ -494,7 +493,7 @@ cdef class Stream(Sink):
         self.count_bytes()
         if self.limits.max_age_ns or self.limits.features & ALLOW_TTL:
             self.arm_expiry()
-        self.interest.tell(self.purges)
+        self.interest.tell(self.evictions.purges)
         if self.inflow is not None:
             self.inflow.committed()
 
@@ -588,7 +587,7 @@ cdef class Stream(Sink):
 
     cdef bint evict(self) noexcept nogil:
         """Carry out the noted evictions; return whether there were any."""
-        cdef bint some = self.evictions.carry_out(self.limits, self.purges)
+        cdef bint some = self.evictions.carry_out(self.limits)
         self.count_bytes()
         return some
 
@@ -756,7 +755,7 @@ cdef class Stream(Sink):
 
     def end_purge(self, bytes subject_filter) -> None:
         """Let consumers recount num_pending after a purge; return once that is written."""
-        self.purges.append(subject_filter)
+        self.evictions.purges.append(subject_filter)
         self.commit_now()
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:

@@ -21,6 +21,12 @@ cdef enum Parts:
     PARTS_COME                  # `append` refuses: the message would get their place
     PARTS_ADDED                 # `append` adds them to the index
 
+cdef enum Entries:
+    NOT_REPLICATED
+    ALL_MARKED                  # `mark` is recorded and covers everything
+    MARK_DUE                    # the next STATE record needs `mark`
+    IN_ENTRY                    # there may be effects that no mark covers: the segment is not sealed
+
 cdef struct Sequences:          # a growing list
     uint64_t* seqs
     size_t n
@@ -58,9 +64,7 @@ cdef class SegmentWriter:
     cdef uint64_t written                   # bytes of the last segment in its file
     cdef uint64_t allocated                 # bytes reserved for it
     cdef uint64_t indexed                   # bytes of it that its index file covers; 0: it has none
-    cdef bint replicated                    # the stream is: STATE records may be marks
-    cdef bint in_entry                      # effects of an entry that no mark covers yet: its segment is not sealed
-    cdef bint mark_due                      # the next commit needs `mark`
+    cdef Entries entries                    # of a replicated stream
     cdef EntryMark mark                     # of the last whole entry; None: there is none
     cdef Sequences removals                 # interior removals to record with the next commit
     cdef Sequences erasures                 # as `removals`, for erased messages

@@ -29,7 +29,7 @@ from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.index.dropped cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_READER
-from pyjs.store.file.segment_writer cimport PARTS_ADDED, STAGED_MAX
+from pyjs.store.file.segment_writer cimport ALL_MARKED, IN_ENTRY, NOT_REPLICATED, PARTS_ADDED, STAGED_MAX
 from pyjs.store.segment.entry_mark cimport EntryMark
 from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
@@ -59,7 +59,7 @@ cdef class FileStore(StreamStore):
         self.compactor = Compactor(self.catalogue, self.files, self.condition, self.syncs, self.maps, self.retired)
         self.writer = SegmentWriter(self.catalogue, self.files, self.condition, self.syncs, self.compactor,
                                     segment_size, stored_tail)
-        self.writer.replicated = replicated
+        self.writer.entries = ALL_MARKED if replicated else NOT_REPLICATED
         self.reader = SegmentReader(self.writer)
         self.examiner = Examiner(self.reader)
         self.eraser = Eraser(self.writer)
@@ -76,7 +76,7 @@ cdef class FileStore(StreamStore):
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
         """
-        if self.writer.replicated:
+        if self.writer.entries != NOT_REPLICATED:
             mark = yield from cut_steps(self.files)
             self.take_mark(mark)
         self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser).steps()
@@ -95,7 +95,7 @@ cdef class FileStore(StreamStore):
 
     def replicate(self) -> None:
         """Record marks from now on: the stream of this open store becomes a replica, and has applied no entry."""
-        self.writer.replicated = True
+        self.writer.entries = ALL_MARKED
         self.writer.begin_segment()     # in it a mark precedes the first message
 
     # -- state -------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ cdef class FileStore(StreamStore):
         """Continue in a new segment if the open one is large and has no live message."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from \
-                or self.writer.in_entry:
+                or self.writer.entries == IN_ENTRY:
             return 0
         if self.catalogue.msgs == 0:
             self.clear_segments()

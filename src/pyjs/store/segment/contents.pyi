@@ -11,9 +11,6 @@ class SegmentContents:
     messages: int
     with_headers: int
     message_bytes: int
-    mark_at: int
-    mark_size: int
-    mark_end: int
     n: int
     problems: list[tuple[int, int, str]]
     lost: list[tuple[int, int]]

@@ -24,7 +24,7 @@ cdef class SegmentScan:
     cdef size_t part_end                # where the hole began
     cdef bint torn                      # the last damage was a hole: what comes next may be the rest of a batch
     cdef uint64_t torn_seq              # of the last message of such a rest
-    cdef bint holed                     # a write of several entries may be torn: later marks prove nothing
+    cdef size_t hole_at                 # where a write was torn, 0: nowhere; marks behind it prove nothing
     cdef bint begun_adrift              # the header was damaged
     cdef bint adrift                    # damage destroyed the checksum from which the next record continues
     cdef size_t after_damage            # unreadable bytes before the next record: they limit the lost messages

@@ -218,7 +218,7 @@ cdef class SegmentScan:
                 self.judge_end(at, used)
                 break
             if self.is_hole(at, next_at):
-                self.holed = True
+                self.hole_at = at
                 if self.batch_at:
                     found = 1
                     self.note_part(next_at)
@@ -439,7 +439,7 @@ cdef class SegmentScan:
 
     cdef void note_mark(self, size_t at, RecordHeader* h) noexcept nogil:
         """Note the mark in a STATE record, if it has one. Behind a hole no mark counts."""
-        if h.length >= RECORD_SIZE_MIN + MARK_SIZE_MIN and not self.holed:
+        if h.length >= RECORD_SIZE_MIN + MARK_SIZE_MIN and self.hole_at == 0:
             self.c.mark_at, self.c.mark_size = at + RECORD_HEADER_SIZE, h.length - RECORD_SIZE_MIN
             self.c.mark_end = at + h.length
 

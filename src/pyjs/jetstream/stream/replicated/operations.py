@@ -85,7 +85,7 @@ def _purge(replica: Replica, subject: bytes, body: bytes) -> Steps:
         if keep:
             end_seq = yield from _end_of(replica, subject, count - keep)
         purged = yield from _drop_steps(replica, subject, end_seq)
-    stream.purges.append(subject)  # the commit tells the consumers
+    stream.evictions.purges.append(subject)  # the commit tells the consumers
     return purged
 
 

@@ -1,12 +1,6 @@
-from typing import Literal, TypeAlias
-
 from pyjs.base.errors import PyjsError
 
-ItemName: TypeAlias = Literal[
-    "message", "batch", "purge", "delete", "configuration", "expiry", "removal", "skip", "schedules"
-]
-ITEM_NAMES: dict[int, ItemName]
-KINDS: dict[ItemName, int]
+KINDS: dict[str, int]
 
 class BrokenEntry(PyjsError):
     index: int
@@ -19,6 +13,4 @@ class PayloadBuffer:
     def size(self) -> int: ...
     def clear(self) -> None: ...
 
-def operation(kind: ItemName, body: bytes = b"", subject: bytes = b"") -> bytes: ...
-def payload_fault(payload: bytes) -> str | None: ...
-def items_of(payload: bytes) -> list[tuple[ItemName, bytes, bytes, bytes]]: ...
+def operation(kind: str, body: bytes = b"", subject: bytes = b"") -> bytes: ...
