@@ -13,6 +13,7 @@ from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, co
 
 from pyjs.jetstream.config.stream import FILE, StreamConfig
 from pyjs.jetstream.stream.replicated import operations
+from pyjs.store.crypt.keys import CHACHA, KeyRing, StreamKey
 from pyjs.store.file.store import FileStore
 
 Entry = tuple[int, int, int, bytes]
@@ -121,14 +122,17 @@ def finish_chores(member: Member) -> None:
 class Life:
     """One replica over several starts."""
 
-    def __init__(self, of: StreamConfig, directory: Path, log: list[Entry], seed: int) -> None:
+    def __init__(
+        self, of: StreamConfig, directory: Path, log: list[Entry], seed: int, key: StreamKey | None = None
+    ) -> None:
+        self.key = key
         self.of, self.directory, self.log = of, str(directory), log
         self.rng = random.Random(seed)
 
     def live(self, disk: DyingDisk) -> Member | None:
         """Start, and apply the log from the entry after the last one applied; None: it died."""
         try:
-            member = Member(Loopback(), self.of, self.directory, disk)
+            member = Member(Loopback(), self.of, self.directory, disk, self.key)
             for entry in self.log[member.applied :]:
                 member.replica.apply(*entry)
                 if self.rng.random() < 0.4:
@@ -162,16 +166,16 @@ def shown(member: Member) -> dict[str, Any]:
     return member.state()
 
 
-def lives(directory: Path, seed: int, power: bool, stride: int) -> int:
+def lives(directory: Path, seed: int, power: bool, stride: int, key: StreamKey | None = None) -> int:
     """Let a replica die at every `stride`-th call; return how often it died."""
     rng = random.Random(seed)
     of, log = options(rng), entries(rng, 40)
     disk = DyingDisk()
-    never = Life(of, directory / "never", log, seed).live(disk)
+    never = Life(of, directory / "never", log, seed, key).live(disk)
     assert never is not None
     wanted, deaths = shown(never), 0
     for at in range(rng.randrange(stride), disk.calls, stride):
-        life = Life(of, directory / f"{at}", log, seed)
+        life = Life(of, directory / f"{at}", log, seed, key)
         dying = DyingDisk(at)
         if life.live(dying) is None:
             deaths += 1
@@ -189,3 +193,8 @@ def lives(directory: Path, seed: int, power: bool, stride: int) -> int:
 def test_a_replica_that_died_is_equal_afterwards(tmp_path: Path, power: bool) -> None:
     for seed in range(4):
         assert lives(tmp_path / f"{seed}", seed, power, 13) > 0
+
+
+def test_a_replica_with_encrypted_files_that_died_is_equal_afterwards(tmp_path: Path) -> None:
+    key = KeyRing("secret", CHACHA, random.Random(1).randbytes).new_key()
+    assert lives(tmp_path, 9, power=True, stride=13, key=key) > 0
