@@ -1,5 +1,5 @@
 """The store of file streams."""
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.file.compactor cimport Compactor
 from pyjs.store.file.condition cimport StoreCondition
@@ -26,6 +26,8 @@ cdef class FileStore(StreamStore):
     cdef readonly SegmentReader reader
     cdef readonly Examiner examiner
     cdef Eraser eraser
+    cdef readonly uint64_t synced_index     # a replica: the last entry whose effects are all durable; 0: none
+    cdef uint64_t syncing_index             # the same, once the running sync has ended
     cdef readonly list set_aside            # paths of segments that were set aside, by this or an earlier start
 
     # As find_stored, but the caller must verify the record's check.

@@ -349,7 +349,10 @@ cdef class FileStore(StreamStore):
 
         The caller passes the job's result to finish_sync, even after the store was closed.
         """
-        return self.syncs.begin()
+        job = self.syncs.begin()
+        if job is not None and self.writer.entries == ALL_MARKED:
+            self.syncing_index = self.writer.mark.index
+        return job
 
     def finish_sync(self, job, error) -> None:
         """Handle the result of the job that begin_sync returned."""
@@ -362,6 +365,7 @@ cdef class FileStore(StreamStore):
             self.writer.sync_failed(error)
         elif not self.sync_lost:
             self.syncs.done(job)
+            self.synced_index = self.syncing_index
             self.compactor.take_rewritten()
 
     def sync_now(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.disk import FaultyDisk
 from tests.support.stored_streams import finish
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config, replicas
@@ -14,6 +17,7 @@ from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, co
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
+from pyjs.store.file.store import FileStore
 
 S = 1_000_000_000
 
@@ -336,3 +340,53 @@ def test_random_bytes_are_refused_or_applied_alike() -> None:
             applied = max(applied, group.members[0].replica.index)
         same(group)
     assert applied == 11
+
+
+def asked(group: Loopback, endpoint: str, body: dict[str, Any]) -> Any:
+    """Send a request to the API of the leader's node; return the answer without its type."""
+    leader = group.leader.js
+    leader.engine.streams["S"] = group.leader.stream
+    leader.user.send(b"SUB _INBOX.> 1\r\n")
+    payload = json.dumps(body).encode()
+    subject = f"$JS.API.STREAM.{endpoint}.S".encode()
+    leader.user.send(b"PUB %b _INBOX.api %d\r\n%b\r\n" % (subject, len(payload), payload))
+    assert leader.user.payloads() == []
+    group.settle()
+    (answer,) = leader.user.payloads()
+    return {name: value for name, value in json.loads(answer).items() if name != "type"}
+
+
+def test_the_api_answers_a_purge_and_a_deletion_when_they_are_applied() -> None:
+    group = replicas(config(storage="memory"))
+    group.leader.js.user.send(b"PUB s.a 1\r\n1\r\nPUB s.b 1\r\n2\r\nPUB s.b 1\r\n3\r\n")
+    group.settle()
+    assert asked(group, "MSG.DELETE", {"seq": 1}) == {"success": True}
+    assert asked(group, "PURGE", {"filter": "s.b", "keep": 1}) == {"success": True, "purged": 1}
+    assert [each[0] for each in same(group)["messages"]] == [3]
+
+
+def test_a_store_knows_which_entry_is_durable(tmp_path: Path) -> None:
+    group = replicas(config(), tmp_path, count=1)
+    send(group.leader, "s.a")
+    group.settle()
+    store = group.leader.store
+    assert isinstance(store, FileStore)
+    assert (store.applied_index, store.synced_index) == (1, 0)
+    store.sync_now()
+    assert store.synced_index == 1
+
+
+def test_a_disk_that_refuses_stops_the_replica_without_an_answer(tmp_path: Path) -> None:
+    disk, group = FaultyDisk(error=errno.ENOSPC, forever=True), Loopback()
+    group.members = [Member(group, config(), str(tmp_path), disk), Member(group, config(), f"{tmp_path}/2")]
+    group.lead(group.members[0])
+    send(group.leader, "s.a")
+    group.settle()
+    disk.at = disk.calls
+    send(group.leader, "s.b")
+    group.settle()
+    assert group.members[0].replica.stopped is not None
+    assert answers(group.members[0]) == [{"stream": "S", "seq": 1}]
+    assert group.members[1].store.last_seq == 2
+    send(group.members[0], "s.c")
+    assert group.proposed == []
