@@ -110,10 +110,14 @@ def _message(rng: random.Random) -> bytes:
     return message(f"s.{rng.randrange(4)}".encode(), headers, bytes(rng.choices(b"abc", k=size)))
 
 
-def finish_chores(member: Member) -> None:
-    """Do all steps of the operations that run."""
+def finish_chores(member: Member, rng: random.Random) -> None:
+    """Do all steps of the operations that run, with commits and syncs between them."""
     turn = member.stream.turn
     while turn.chores:
+        if rng.random() < 0.5:
+            member.stream.commit()
+        if rng.random() < 0.3:
+            member.store.sync_now()
         for chore in turn.take("chores"):
             if chore.go_on():
                 turn.chores.append(chore)
@@ -140,7 +144,7 @@ class Life:
                 if self.rng.random() < 0.1:
                     assert isinstance(member.store, FileStore)
                     member.store.sync_now()
-                finish_chores(member)
+                finish_chores(member, self.rng)
                 if disk.dead:
                     return None
             member.stream.commit()
@@ -198,3 +202,12 @@ def test_a_replica_that_died_is_equal_afterwards(tmp_path: Path, power: bool) ->
 def test_a_replica_with_encrypted_files_that_died_is_equal_afterwards(tmp_path: Path) -> None:
     key = KeyRing("secret", CHACHA, random.Random(1).randbytes).new_key()
     assert lives(tmp_path, 9, power=True, stride=13, key=key) > 0
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_replica_that_died_in_a_long_purge_is_equal_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, power: bool
+) -> None:
+    monkeypatch.setattr(operations, "STEP", 2)
+    for seed in range(6, 9):
+        assert lives(tmp_path / f"{seed}", seed, power, 13) > 0

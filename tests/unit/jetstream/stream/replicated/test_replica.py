@@ -14,9 +14,11 @@ from tests.support.stored_streams import finish
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config, replicas
 
+from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
+from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.file.store import FileStore
 
 S = 1_000_000_000
@@ -390,3 +392,26 @@ def test_a_disk_that_refuses_stops_the_replica_without_an_answer(tmp_path: Path)
     assert group.members[1].store.last_seq == 2
     send(group.members[0], "s.c")
     assert group.proposed == []
+
+
+class Needless(StreamConsumer):
+    """A consumer that has acknowledged message 1."""
+
+    config = ConsumerConfig()
+    told = False
+
+    def take_acknowledged(self, most: int) -> list[int]:
+        told, self.told = self.told, True
+        return [] if told else [1]
+
+
+def test_what_consumers_of_the_leader_acknowledged_is_removed_everywhere() -> None:
+    group = replicas(config(storage="memory", retention="workqueue"))
+    send(group.leader, "s.a")
+    send(group.leader, "s.b")
+    group.settle()
+    consumer = Needless("c")
+    group.leader.stream.add_consumer(consumer)
+    group.leader.stream.inbox.has_acknowledged(consumer)
+    group.settle()
+    assert [each[0] for each in same(group)["messages"]] == [2]
