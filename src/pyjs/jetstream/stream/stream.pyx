@@ -741,7 +741,7 @@ cdef class Stream(Sink):
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
         """Remove matching messages `low` to `high` that no consumer needs; only in interest and workqueue streams."""
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
-            remove_unneeded(self.store, self.interest, low, high, f)
+            remove_unneeded(self.store, self.interest, low, high, f, self.replica)
             self.mark_dirty()
 
     # -- calls of the API ---------------------------------------------------------------------------------
