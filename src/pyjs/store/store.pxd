@@ -34,6 +34,12 @@ cdef class StreamStore:
     cdef readonly Catalogue catalogue
     cdef public uint32_t many           # if more messages are at the front, they are dropped in one piece
     cdef public bint changing           # between two steps of a removal, when a reader would see half of it
+    # The entry that a replicated stream has applied last: index 0, none. After a start it is the last entry whose
+    # effects are all stored, and effects of later ones are not.
+    cdef readonly uint64_t applied_index, applied_term
+    cdef readonly int64_t applied_ns            # its time
+    cdef public int64_t ids_ns                  # so long the headers of removed messages are kept; 0: not at all
+    cdef readonly bytes applied_id              # Nats-Msg-Id of the last message then, see Dedupe.last_msg_id
 
     # -- message path ------------------------------------------------------------------------------------------
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # returns its sequence; 0: refused (failed store)
@@ -57,6 +63,10 @@ cdef class StreamStore:
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # returns 0; -1: was absent
     # Find and check the live entry i: 0 a whole record, 1 subject | headers | payload; below 0 as load.
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil
+
+    # A replicated stream calls these around the effects of each entry; `size` is about what it appends.
+    cdef int begin_entry(self, uint64_t size) except -1
+    cdef int end_entry(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id) except -1
 
     # Hooks, implemented by each kind of store.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped

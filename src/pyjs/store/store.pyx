@@ -83,6 +83,7 @@ class SyncJob:
 cdef class StreamStore:
     def __cinit__(self, *arguments, **named):
         self.many = MANY
+        self.applied_id = b""
 
     @property
     def first_seq(self) -> int:
@@ -194,6 +195,13 @@ cdef class StreamStore:
         self.forget(s, i, erase)
         if at + 1 < self.catalogue.index.n and s.live == 0:       # the last one may be gone: its first write failed
             self.retire(at)
+        return 0
+
+    cdef int begin_entry(self, uint64_t size) except -1:
+        return 0
+
+    cdef int end_entry(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id) except -1:
+        self.applied_index, self.applied_term, self.applied_ns, self.applied_id = index, term, ns, last_id
         return 0
 
     # -- hooks -------------------------------------------------------------------------------------------------
@@ -330,6 +338,11 @@ cdef class StreamStore:
     def get_next(self, bytes subject_filter, uint64_t from_seq):
         """Return the first matching message with a sequence >= `from_seq`."""
         return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
+
+    def headers_steps(self, int64_t from_ns):
+        """Return (sequence, time, headers) of the messages since `from_ns`, also of removed ones, in steps."""
+        yield from ()
+        return []
 
     def make_filter(self, subjects) -> StoreFilter:
         """Return a filter of this store for any of `subjects`; without subjects it matches everything."""

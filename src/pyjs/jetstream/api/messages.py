@@ -17,12 +17,15 @@ from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage.stream_info import SUBJECTS_STEP, know_subjects
+from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.store import StoredMessage, StreamStore
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from pyjs.jetstream.stream.replicated.replica import Replica
 
 
 def get(call: ApiCall) -> JsonDict | Steps:
@@ -94,14 +97,28 @@ def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
     return store.get(seq)
 
 
-def delete(call: ApiCall) -> JsonDict:
+def delete(call: ApiCall) -> JsonDict | Steps:
     """Remove one message, and erase its bytes unless the request has `no_erase`."""
     given = call.read_required(stream_requests.DELETE_MSG_REQUEST)
     stream = call.stream()
     errcodes.STREAM_SEALED.raise_if(stream.config.sealed)
     errcodes.STREAM_MSG_DELETE_FAILED.raise_if(stream.config.deny_delete, err="message delete not permitted")
     # nats-server does not count a failed removal as an API error, see tests/unit/jetstream/api/test_api.py.
-    failure = _remove(stream, given.get("seq", 0), not given.get("no_erase", False))
+    seq, erase = given.get("seq", 0), not given.get("no_erase", False)
+    if stream.replica is not None:
+        return _delete_steps(stream, stream.replica, seq, erase)
+    return _removed(_remove(stream, seq, erase))
+
+
+def _delete_steps(stream: Stream, replica: Replica, seq: int, erase: bool) -> Steps:
+    """Remove a message from every replica."""
+    missing = _not_there(stream, seq)
+    if missing is None and not (yield from replica.operate(operations.delete(seq, erase))):
+        missing = errcodes.SEQUENCE_NOT_FOUND.error(seq=seq)
+    return _removed(missing)
+
+
+def _removed(failure: ApiError | None) -> JsonDict:
     return {"success": True} if failure is None else {"error": failure.as_json()}
 
 

@@ -411,6 +411,7 @@ class AccountFiles:
             files=self._stores.open_files,
             stored_tail=self.tails.of(directory.rpartition("/")[2]),
             views=self._stores.views,
+            replicated=config.num_replicas > 1,
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.stream import FILE
+from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.format.purge_file import Purge
 
@@ -39,6 +40,9 @@ def purge(
         ApiError: the stream was deleted between two steps.
         StoreFailed: some removals were not written; the next start completes them.
     """
+    if stream.replica is not None:
+        removed: int = yield from stream.replica.operate(operations.purge(subject, before_seq, keep))
+        return removed
     store = stream.store
     wanted = store.make_filter((subject,) if subject else ())
     if _is_short(stream, wanted, before_seq, keep):

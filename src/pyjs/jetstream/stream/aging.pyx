@@ -308,6 +308,8 @@ cdef class Aging:
         try:
             message = self.store.get(seq)
         except NotNow:
+            if stream.replica is not None:  # other replicas may have removed it
+                raise
             return False
         if message is None:
             return True

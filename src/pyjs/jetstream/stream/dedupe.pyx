@@ -71,6 +71,11 @@ cdef class Dedupe:
         self.newest += 1
         return 0
 
+    cdef void release(self, SeenId* entry) noexcept nogil:
+        """Remove the slot of an entry; its id does not count any more."""
+        if entry.key_len:               # 0: forget_one did so
+            self.remove_slot(self.find_slot(entry.hash, self.keys + (entry.key_at - self.keys_base), entry.key_len))
+
     cdef void forget_before(self, int64_t horizon) noexcept nogil:
         cdef SeenId* entry
         cdef size_t dead
@@ -78,8 +83,7 @@ cdef class Dedupe:
             entry = &self.ring[self.oldest & self.ring_mask]
             if entry.at >= horizon:
                 break
-            self.remove_slot(self.find_slot(entry.hash, self.keys + (entry.key_at - self.keys_base),
-                                            entry.key_len))
+            self.release(entry)
             self.oldest += 1
         dead = self.keys_used if self.oldest == self.newest else \
             self.ring[self.oldest & self.ring_mask].key_at - self.keys_base
@@ -94,8 +98,7 @@ cdef class Dedupe:
             entry = &self.ring[(self.newest - 1) & self.ring_mask]
             if entry.seq < seq:
                 break
-            self.remove_slot(self.find_slot(entry.hash, self.keys + (entry.key_at - self.keys_base),
-                                            entry.key_len))
+            self.release(entry)
             self.keys_used -= entry.key_len
             self.newest -= 1
 
@@ -152,7 +155,8 @@ cdef class Dedupe:
         self.ring, self.slots = ring, slots
         self.ring_mask, self.slots_mask = size - 1, size * 2 - 1
         for e in range(self.oldest, self.newest):
-            self.put_slot(e)
+            if self.ring[e & self.ring_mask].key_len:
+                self.put_slot(e)
         return 0
 
     cdef int keep_key(self, const char* key, size_t n) noexcept nogil:
@@ -258,6 +262,19 @@ cdef class Dedupe:
     def forget(self, uint64_t from_seq) -> None:
         """Remove the ids of sequences from `from_seq` on."""
         self.forget_from(from_seq)
+
+    def forget_one(self, uint64_t seq) -> None:
+        """Remove the id of one message, wherever it is in the window."""
+        cdef uint64_t low = self.oldest, high = self.newest, middle
+        while low < high:               # sequences ascend
+            middle = (low + high) // 2
+            if self.ring[middle & self.ring_mask].seq < seq:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.newest and self.ring[low & self.ring_mask].seq == seq:
+            self.release(&self.ring[low & self.ring_mask])
+            self.ring[low & self.ring_mask].key_len = 0
 
     def expire(self, int64_t now_ns) -> None:
         """Remove ids older than the window."""

@@ -1,6 +1,7 @@
 """Evictions: removals of older messages because of new ones."""
 from libc.stdint cimport int64_t, uint64_t
 
+from pyjs.jetstream.stream.limits cimport StreamLimits
 from pyjs.store.store cimport StreamStore
 from pyjs.store.index.subjects cimport Subject
 
@@ -9,11 +10,13 @@ cdef class Evictions:
     cdef object turn                    # core.sink.Turn
     cdef uint64_t* seqs                 # messages whose subjects may exceed the limit because of them
     cdef size_t n, room
+    cdef readonly list purges           # filters of purges to report to consumers; b"": everything
     cdef list rollups                   # (sequence, subject that is rolled up; b"": all of them)
 
     cdef bint pending(self) noexcept nogil
     cdef void note(self, uint64_t seq) noexcept nogil
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq)
+    cdef bint carry_out(self, StreamLimits limits) noexcept nogil
     cdef list roll_up(self)
     cdef uint64_t purge(self, bytes subject, uint64_t before_seq, uint64_t keep) except? 0
     cdef void trim_noted(self, int64_t max_per_subject) noexcept nogil

@@ -4,5 +4,6 @@ from pyjs.core.sink import Turn
 from pyjs.store.store import StreamStore
 
 class Evictions:
+    purges: list[bytes]
     def __new__(cls, store: StreamStore, turn: Turn) -> Self: ...
     def trim_subjects(self, max_per_subject: int) -> None: ...

@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
 from pyjs.base.grow cimport grow
+from pyjs.jetstream.stream.limits cimport DISCARD_NEW, StreamLimits
 from pyjs.store.index.sequences cimport Segment, index_find, index_live, is_dead, subject_of
 from pyjs.store.store cimport StreamStore
 from pyjs.store.index.subjects cimport Subject, subject_by_id
@@ -24,7 +25,7 @@ cdef class Evictions:
     def __cinit__(self, StreamStore store, turn):
         self.store = store
         self.turn = turn
-        self.rollups = []
+        self.rollups, self.purges = [], []
 
     def __dealloc__(self):
         free(self.seqs)
@@ -46,6 +47,17 @@ cdef class Evictions:
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq):
         """Note that message `seq` removes all older messages: of its subject, or of the stream."""
         self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
+
+    cdef bint carry_out(self, StreamLimits limits) noexcept nogil:
+        """Carry out what is noted, and the limits of the stream; return whether messages were removed."""
+        cdef uint64_t before = self.store.catalogue.msgs
+        if self.pending():
+            with gil:
+                self.purges.extend(self.roll_up())
+            self.trim_noted(limits.max_msgs_per_subject)
+        if not limits.features & DISCARD_NEW:
+            self.trim_stream(limits.max_msgs, limits.max_bytes)
+        return self.store.catalogue.msgs != before
 
     cdef list roll_up(self):
         """Apply the queued roll-ups whose message is still stored; return the purged subjects (b"": all)."""

@@ -16,6 +16,7 @@ cdef class Interest:
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # some filter matches
     cdef bint wants(self, uint64_t seq) noexcept nogil                          # the same for a stored message
     cdef bint needed(self, uint64_t seq) noexcept       # a consumer with a matching filter has not acknowledged it
+    cdef int tell(self, list purges) except -1
     cdef void tell_drops(self) noexcept
     cdef void wake(self, uint64_t last_seq) noexcept
     cdef void wake_route(self, Route* r, uint64_t seq) noexcept

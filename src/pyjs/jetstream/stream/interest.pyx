@@ -80,6 +80,17 @@ cdef class Interest:
         r.busy -= 1
         return needs
 
+    cdef int tell(self, list purges) except -1:
+        """Report and empty `purges` (filters; b"": everything), report removals, wake consumers for new messages."""
+        if purges:
+            concerned = self.concerned(purges)
+            purges.clear()
+            for consumer in concerned:
+                consumer.on_purge(self.store.catalogue.first_seq)
+        self.tell_drops()
+        self.wake(self.store.catalogue.last_seq)
+        return 0
+
     cdef void tell_drops(self) noexcept:
         """Report the removals since the last call to the consumers with matching filters."""
         cdef StreamStore store = self.store

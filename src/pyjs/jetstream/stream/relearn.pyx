@@ -63,6 +63,21 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
         stream.dedupe.set_last_id(last_id, len(last_id))
 
 
+def replica_steps(Stream stream):
+    """Restore window, TTLs and schedules of a recovered replica as they were when it applied its last entry."""
+    cdef PubHeaders h
+    cdef int64_t now_ns = stream.store.applied_ns
+    yield from relearn_steps(stream, now_ns)
+    if stream.store.applied_index == 0:
+        return
+    stream.dedupe.forget_from(0)
+    for seq, ts, headers in (yield from stream.store.headers_steps(now_ns - stream.dedupe.window_ns)):
+        scan_pub_headers(headers, len(headers), &h)
+        if h.msg_id.n and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, ts) == 0:
+            stream.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, ts)
+    stream.dedupe.set_last_id(stream.store.applied_id, len(stream.store.applied_id))
+
+
 def schedule_steps(Stream stream):
     """Find the stored schedules after an update has allowed schedules; each step reads some messages."""
     cdef uint64_t seq = stream.store.catalogue.next_with_headers(1) if stream.store.catalogue.msgs else 0

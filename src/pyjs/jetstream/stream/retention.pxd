@@ -5,4 +5,5 @@ from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.store cimport StreamStore
 
-cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f) except -1
+cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f,
+                         object replica) except -1

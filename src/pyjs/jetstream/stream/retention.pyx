@@ -23,7 +23,7 @@ def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limit
     cdef int left = SWEPT_PER_TURN
     while seq and limits.features & REMOVES_ACKNOWLEDGED and not stream.closed:
         if not interest.needed(seq) and (limits.features & KEEPS_INTEREST or interest.wants(seq)):
-            store.drop(seq, False)
+            drop_or_propose(store, stream.replica, seq)
         seq = store.catalogue.next_seq(seq + 1, everything)
         left -= 1
         if left == 0:
@@ -34,11 +34,21 @@ def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limit
         stream.note_change()
 
 
-cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f) except -1:
+cdef int drop_or_propose(StreamStore store, object replica, uint64_t seq) except -1:
+    """Remove a message; the leader of a replicated stream proposes that, and followers wait for the entry."""
+    if replica is None:
+        store.drop(seq, False)
+    else:
+        replica.remove(seq)
+    return 0
+
+
+cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f,
+                         object replica) except -1:
     """Remove the matching messages `low` to `high` that no consumer needs."""
     cdef uint64_t seq = store.catalogue.next_seq(low, f)
     while seq and seq <= high:
         if not interest.needed(seq):
-            store.drop(seq, False)
+            drop_or_propose(store, replica, seq)
         seq = store.catalogue.next_seq(seq + 1, f)
     return 0

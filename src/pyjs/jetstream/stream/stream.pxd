@@ -9,7 +9,7 @@ from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport StreamLimits, UsageShare
-from pyjs.jetstream.stream.pub_headers cimport PubHeaders
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, Value
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
 from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
@@ -18,8 +18,7 @@ from pyjs.wire.ops cimport Msg
 cdef class Stream(Sink):
     cdef readonly str name
     cdef bytes name_bytes
-    cdef const char* name_text              # points into name_bytes
-    cdef size_t name_len
+    cdef Value name_value                   # points into name_bytes
     cdef readonly object config             # config.StreamConfig
     cdef readonly Account account
     cdef readonly Turn turn
@@ -42,6 +41,8 @@ cdef class Stream(Sink):
     cdef public object inflow               # sourcing.Inflow: its mirror or sources; None: none
     cdef public Sink special                # features.special.SpecialPublishes: takes batches and counters
     cdef int64_t stamp                      # time of the current message, 0: now
+    cdef public Sink replica                # replicated.replica.Replica, None: the stream has no other replicas
+    cdef public int64_t entry_ns            # a replica: wall time of the entry applied last; 0: no replica
     cdef public object republisher          # republish.Republisher, None: no republish
 
     cdef UsageShare usage                   # of the account's usage and the server's
@@ -50,7 +51,6 @@ cdef class Stream(Sink):
     cdef readonly StreamInbox inbox         # messages of its consumers
     cdef Interest interest                  # consumers by subject
     cdef bint dirty                         # in Turn.streams
-    cdef list purges                        # filters of purges to report to consumers; b"": everything
     cdef uint64_t staged_bytes              # bytes appended since the last commit
     cdef Answers answers
     cdef Answers held                       # answers of the batch in the sync job; only with sync_always
@@ -74,6 +74,7 @@ cdef class Stream(Sink):
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint raises_ttl(self, Msg* m) noexcept
     cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil
+    cdef int64_t now(self) noexcept nogil
     cdef int64_t wall(self) noexcept nogil
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil
     cdef bint ttl_refused(self, Msg* m) noexcept nogil
@@ -91,7 +92,6 @@ cdef class Stream(Sink):
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil
     cdef bint refuse_with(self, Msg* m, object error) noexcept
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
-    cdef tell_consumers(self)
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1
     cdef ask_for_sync(self)
     cdef finish_batch(self)

@@ -11,6 +11,7 @@ from pyjs.jetstream.stream.dedupe import Dedupe
 from pyjs.jetstream.stream.eviction import Evictions
 from pyjs.jetstream.stream.features.special import SpecialPublishes
 from pyjs.jetstream.stream.limits import Usage
+from pyjs.jetstream.stream.replicated.replica import Replica
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer, StreamInbox
 from pyjs.store.index.filter import StoreFilter
@@ -40,6 +41,7 @@ class Stream(Sink):
     republisher: Republisher | None
     inflow: Inflow | None
     special: SpecialPublishes
+    replica: Replica | None
     def __init__(
         self,
         account: Account,
@@ -62,6 +64,7 @@ class Stream(Sink):
     def finish_sync(self, error: Exception | None) -> None: ...
     def commit_now(self) -> None: ...
     def expire(self) -> None: ...
+    def expire_some(self) -> bool: ...
     def sweep(self) -> None: ...
     def add_consumer(self, consumer: StreamConsumer) -> None: ...
     def remove_consumer(self, name: str, for_good: bool = True) -> None: ...

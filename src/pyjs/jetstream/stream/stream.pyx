@@ -74,15 +74,13 @@ cdef class Stream(Sink):
         self.turn = account.turn
         self.name = config.name
         self.name_bytes = self.name.encode()
-        self.name_text = self.name_bytes
-        self.name_len = len(self.name_bytes)
+        self.name_value.p, self.name_value.n = self.name_bytes, <uint32_t> len(self.name_bytes)
         self.store = store
         self.created_ns = created_ns
         self.usage = UsageShare(account_usage, server_usage)
         self.limits = StreamLimits()
         self.answers, self.held = Answers(ack_head), Answers(ack_head)
-        self.expiry = expiry
-        self.aging = Aging(store)
+        self.expiry, self.aging = expiry, Aging(store)
         self.evictions = Evictions(store, self.turn)
         self.dedupe = Dedupe(0)
         self.inbox = StreamInbox(self.turn, self)
@@ -92,7 +90,6 @@ cdef class Stream(Sink):
         self.n_followers = 0
         self.calls, self.held_calls = [], []
         self.kept_seq = store.catalogue.last_seq
-        self.purges = []
         self.probe = probe
         self.configure(config)
         self.count_bytes()
@@ -117,6 +114,8 @@ cdef class Stream(Sink):
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
         if self.closed:
             return 0
+        if self.replica is not None:
+            return self.replica.deliver(m, t)
         t.sub.delivered += 1
         if not self.dirty:
             self.mark_dirty()
@@ -135,6 +134,8 @@ cdef class Stream(Sink):
         cdef bytes subject = m.subject[:m.subject_len]
         if self.closed:
             return 0
+        if self.replica is not None:
+            return self.replica.deliver_traced(m, t, trace)
         self.finish_batch()
         from pyjs.core.tracing.request import disabled_in_place  # imported lazily, as in tracing/publish.pyx
         self.mark_dirty()
@@ -224,7 +225,7 @@ cdef class Stream(Sink):
 
     cdef bint usage_refused(self, Msg* m) noexcept nogil:
         """Return whether server or account lack room for a message; if so, answer it. This is the first check."""
-        if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max:
+        if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             return self.refuse(m, 10023, 0)
         return self.over_usage(m) and self.refuse(m, 10002, 0)
 
@@ -238,7 +239,7 @@ cdef class Stream(Sink):
         """Return whether a header other than Nats-Msg-Id is refused; if so, answer the message."""
         if h.later and self.later_refused(m, AT_FIRST):
             return True
-        if h.expected_stream.n and not value_is(h.expected_stream, self.name_text, self.name_len):
+        if h.expected_stream.n and not value_is(h.expected_stream, self.name_value.p, self.name_value.n):
             return self.refuse(m, 10060, 0)
         if (h.later or h.ttl_ns) and not self.limits.features & ALLOW_TTL and self.later_refused(m, AFTER_STREAM):
             return True
@@ -288,7 +289,7 @@ cdef class Stream(Sink):
             return self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
-        cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.turn.now)
+        cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.now())
         if seq:
             self.answer(m, DUPLICATE, seq)
             if self.turn.trace is not None:
@@ -309,7 +310,7 @@ cdef class Stream(Sink):
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
         """Store the message and return its sequence, or answer a refusal and return 0."""
-        if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max:
+        if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             self.refuse(m, 10023, 0)
             return 0
         if self.store.catalogue.last_seq >= LAST_SEQ:
@@ -331,7 +332,7 @@ cdef class Stream(Sink):
 
     cdef bint over_usage(self, Msg* m) noexcept nogil:
         cdef int64_t after
-        if self.usage.account.max < 0:
+        if self.usage.account.max < 0 or self.replica is not None:
             return False
         after = self.usage.account.used + m.size + m.subject_len + self.store.catalogue.overhead
         return after > self.usage.account.max
@@ -345,7 +346,7 @@ cdef class Stream(Sink):
 
     cdef bint makes_room(self) noexcept nogil:
         """Carry out noted evictions before the turn; return False if there are none or the disk refuses."""
-        if not self.evictions.pending() or self.store.commit() != 0:
+        if not self.evictions.pending() or (self.replica is None and self.store.commit() != 0):
             return False
         self.kept_seq = self.store.catalogue.last_seq
         self.evict()
@@ -385,13 +386,14 @@ cdef class Stream(Sink):
     cdef int64_t next_ts(self) noexcept nogil:
         """Return the time of the next message; times identify messages, and decrease only after the clock was set."""
         cdef int64_t ts = self.wall(), last = self.store.catalogue.last_ts
-        return last + 1 if ts <= last < ts + STEP_NS else ts
+        return last + 1 if ts <= last and (last < ts + STEP_NS or self.entry_ns) else ts
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         self.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
         # Without memory for the id, a duplicate of this message would be stored.
         if h.msg_id.n and self.dedupe.window_ns:
-            self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, self.turn.now)
+            self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq,
+                                 self.store.catalogue.time_of(seq) if self.entry_ns else self.turn.now)
 
     cdef void answer(self, Msg* m, int kind, uint64_t seq) noexcept nogil:
         if m.reply_len and not self.limits.features & NO_ACK:
@@ -476,6 +478,8 @@ cdef class Stream(Sink):
         self.staged_bytes = 0
         if self.closed or self.limits.features & IN_STEPS:      # closed in this turn, after it was queued
             return
+        if self.replica is not None and not self.replica.offer():
+            return
         if self.store.commit() != 0:
             self.commit_failed()
             return
@@ -489,7 +493,7 @@ cdef class Stream(Sink):
         self.count_bytes()
         if self.limits.max_age_ns or self.limits.features & ALLOW_TTL:
             self.arm_expiry()
-        self.tell_consumers()
+        self.interest.tell(self.evictions.purges)
         if self.inflow is not None:
             self.inflow.committed()
 
@@ -560,6 +564,9 @@ cdef class Stream(Sink):
 
     cdef commit_failed(self):
         """Refuse the messages of this batch that were not written, and forget their ids."""
+        if self.replica is not None:
+            self.replica.stop(self.store.error)
+            return
         cdef bytes failure = failure_body(self.name, store_error(self.store.error))
         cdef uint64_t last_live = index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq)
         # Messages of an earlier write of the turn are written, but answers that need their sync are not sent.
@@ -580,24 +587,9 @@ cdef class Stream(Sink):
 
     cdef bint evict(self) noexcept nogil:
         """Carry out the noted evictions; return whether there were any."""
-        cdef uint64_t before = self.store.catalogue.msgs
-        if self.evictions.pending():
-            with gil:
-                self.purges += self.evictions.roll_up()
-            self.evictions.trim_noted(self.limits.max_msgs_per_subject)
-        if not self.limits.features & DISCARD_NEW:
-            self.evictions.trim_stream(self.limits.max_msgs, self.limits.max_bytes)
+        cdef bint some = self.evictions.carry_out(self.limits)
         self.count_bytes()
-        return self.store.catalogue.msgs != before
-
-    cdef tell_consumers(self):
-        """Report removals, and wake waiting consumers for new messages."""
-        if self.purges:
-            purges, self.purges = self.purges, []
-            for consumer in self.interest.concerned(purges):
-                consumer.on_purge(self.store.catalogue.first_seq)
-        self.interest.tell_drops()
-        self.interest.wake(self.store.catalogue.last_seq)
+        return some
 
     def commit_now(self) -> None:
         """Commit now, before an API reply confirms a change; the turn commits later changes at its end.
@@ -618,7 +610,7 @@ cdef class Stream(Sink):
         self.aging.tidy(self)
         if due and self.store.failed and self.limits.marker_ttl_ns:    # nothing is removed until the disk has space
             due = max(due, self.wall() + PROBE_NS)
-        if due:
+        if due and (self.replica is None or self.replica.may_expire):
             self.expiry.arm(self, due - self.turn.skew, self.turn.now)
 
     def clock_stepped(self) -> None:
@@ -627,13 +619,20 @@ cdef class Stream(Sink):
         self.arm_expiry()
         self.special.clock_stepped()
 
+    cdef int64_t now(self) noexcept nogil:
+        """Return the time for everything but messages: of the turn, or of the entry that a replica applies."""
+        return self.entry_ns or self.turn.now
+
     cdef int64_t wall(self) noexcept nogil:
-        """Return the wall time, for new messages and for expiry."""
-        return self.turn.now + self.turn.skew
+        """Return the wall time, for new messages and for expiry; it is that of the entry in a replica."""
+        return self.entry_ns or self.turn.now + self.turn.skew
 
     def expire(self) -> None:
         """Remove expired messages, over as many turns as needed."""
-        self.aging.begin(self)
+        if self.replica is None:
+            self.aging.begin(self)
+        else:
+            self.replica.propose_expiry()
 
     def expire_some(self) -> bool:
         """Remove some of the expired messages; return whether there are more."""
@@ -645,10 +644,11 @@ cdef class Stream(Sink):
     def leave_marker(self, bytes subject, uint64_t expired) -> None:
         """Store the marker of a subject whose last message, `expired`, is being removed."""
         cdef bytes headers = marker_headers(self.limits.marker_ttl_ns)
-        cdef uint64_t seq = self.store.store(subject, headers, b"", self.wall())
+        cdef uint64_t seq = self.store.store(subject, headers, b"", self.next_ts() if self.entry_ns else self.wall())
         if self.republisher is not None and seq:
             self.republish(subject, headers, b"", 0, seq, expired)
-        self.aging.lifetimes.add(seq, duration_text(self.limits.marker_ttl_ns).encode(), self.wall())
+        self.aging.lifetimes.add(seq, duration_text(self.limits.marker_ttl_ns).encode(),
+                                 self.store.catalogue.last_ts if self.entry_ns else self.wall())
 
     # -- consumers -----------------------------------------------------------------------------------------
 
@@ -709,7 +709,10 @@ cdef class Stream(Sink):
         cdef list acknowledged = consumer.take_acknowledged(most) if removes else []
         for seq in acknowledged:
             if not (self.limits.features & KEEPS_INTEREST or self.n_followers) or not self.interest.needed(seq):
-                self.store.drop(seq, False)
+                if self.replica is None:
+                    self.store.drop(seq, False)
+                else:
+                    self.replica.remove(seq)
         if acknowledged:
             self.mark_dirty()
         return len(acknowledged)
@@ -738,7 +741,7 @@ cdef class Stream(Sink):
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
         """Remove matching messages `low` to `high` that no consumer needs; only in interest and workqueue streams."""
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
-            remove_unneeded(self.store, self.interest, low, high, f)
+            remove_unneeded(self.store, self.interest, low, high, f, self.replica)
             self.mark_dirty()
 
     # -- calls of the API ---------------------------------------------------------------------------------
@@ -752,7 +755,7 @@ cdef class Stream(Sink):
 
     def end_purge(self, bytes subject_filter) -> None:
         """Let consumers recount num_pending after a purge; return once that is written."""
-        self.purges.append(subject_filter)
+        self.evictions.purges.append(subject_filter)
         self.commit_now()
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:

@@ -5,6 +5,7 @@ from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.compactor cimport Compactor
 from pyjs.store.file.condition cimport StoreCondition
 from pyjs.store.index.sequences cimport Segment
+from pyjs.store.segment.entry_mark cimport EntryMark
 from pyjs.store.segment.index_file cimport FullSegment
 from pyjs.store.segment.recovery cimport RecoveredSegment
 from pyjs.store.segment.segment_files cimport SegmentFiles
@@ -19,6 +20,12 @@ cdef enum Parts:
     NO_PARTS
     PARTS_COME                  # `append` refuses: the message would get their place
     PARTS_ADDED                 # `append` adds them to the index
+
+cdef enum Entries:
+    NOT_REPLICATED
+    ALL_MARKED                  # `mark` is recorded and covers everything
+    MARK_DUE                    # the next STATE record needs `mark`
+    IN_ENTRY                    # there may be effects that no mark covers: the segment is not sealed
 
 cdef struct Sequences:          # a growing list
     uint64_t* seqs
@@ -57,6 +64,8 @@ cdef class SegmentWriter:
     cdef uint64_t written                   # bytes of the last segment in its file
     cdef uint64_t allocated                 # bytes reserved for it
     cdef uint64_t indexed                   # bytes of it that its index file covers; 0: it has none
+    cdef Entries entries                    # of a replicated stream
+    cdef EntryMark mark                     # of the last whole entry; None: there is none
     cdef Sequences removals                 # interior removals to record with the next commit
     cdef Sequences erasures                 # as `removals`, for erased messages
 
@@ -79,6 +88,9 @@ cdef class SegmentWriter:
     cdef int stage_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil
     cdef int stage_state(self) noexcept nogil
     cdef int stage_meta(self) noexcept nogil
+    cdef int begin_entry(self, uint64_t size) except -1
+    cdef void end_entry(self, EntryMark mark)
+    cdef int stage_mark(self) noexcept nogil
     cdef int stage_sequences(self, Sequences* list, int flags) noexcept nogil
     cdef int write_staged(self) noexcept nogil
     cdef void write_out(self) except *

@@ -29,6 +29,7 @@ from pyjs.store.format.record cimport (
     seal_record, stored_checksum, write_segment_header,
 )
 from pyjs.store.segment.contents cimport ERASED_BIT
+from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX, EntryMark
 from pyjs.store.segment.view cimport View
 
 from pyjs.base.errors import StoreFailed
@@ -65,6 +66,7 @@ cdef class SegmentWriter:
         self.segment_size = segment_size
         self.stored_tail = stored_tail
         self.next_number = 1
+        self.mark = EntryMark(0, 0, 0, b"")
 
     def __dealloc__(self):
         free(self.staging)
@@ -81,7 +83,7 @@ cdef class SegmentWriter:
         if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX \
                 or self.parts == PARTS_COME:
             return 0
-        if s.n and not (self.batching or self.part_at) and self.outgrown(s, length, ts):
+        if s.n and not (self.batching or self.part_at or self.entries == IN_ENTRY) and self.outgrown(s, length, ts):
             if self.begin_segment() != 0:
                 return 0
             s = index_last(&self.catalogue.index)
@@ -122,7 +124,7 @@ cdef class SegmentWriter:
         cdef Segment* s = self.tail()
         if s == NULL or length > BATCH_SIZE_MAX or count >= SEQ_MAX - self.catalogue.last_seq:
             return -1
-        if s.n and self.outgrown(s, length, ts) and self.begin_segment() != 0:
+        if s.n and self.entries != IN_ENTRY and self.outgrown(s, length, ts) and self.begin_segment() != 0:
             return -1
         self.batching = True
         self.batch_at, self.batch_chain, self.batch_from = self.staged, self.chain, self.catalogue.last_seq + 1
@@ -227,7 +229,7 @@ cdef class SegmentWriter:
             return -1
         if self.stage_sequences(&self.removals, 0) != 0 or self.stage_sequences(&self.erasures, FLAG_ERASED) != 0:
             return -1
-        if self.state_due and self.stage_state() != 0:
+        if (self.state_due or self.entries == MARK_DUE) and self.stage_state() != 0:
             return -1
         if self.meta_due and self.catalogue.index.n and self.stage_meta() != 0:
             return -1
@@ -239,6 +241,29 @@ cdef class SegmentWriter:
             with gil:
                 self.retired.date()
         return 0
+
+    # -- entries of a replicated stream --------------------------------------------------------------------------
+    cdef int begin_entry(self, uint64_t size) except -1:
+        """Make sure that the next `size` bytes go to one segment, in which a mark precedes them."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if self.entries != IN_ENTRY and not self.condition.refuses():
+            if s == NULL or s.sealed or s.base + s.n != self.catalogue.last_seq + 1 \
+                    or (s.n and self.outgrown(s, size, self.catalogue.last_ts)):
+                self.begin_segment()
+        self.entries = IN_ENTRY
+        return 0
+
+    cdef void end_entry(self, EntryMark mark):
+        """Record with the next commit that everything of an entry is stored."""
+        self.mark = mark
+        self.entries = MARK_DUE
+
+    cdef int stage_mark(self) noexcept nogil:
+        """Record the last whole entry now, with the removals of its messages."""
+        if self.stage_sequences(&self.removals, 0) != 0 or self.stage_sequences(&self.erasures, FLAG_ERASED) != 0:
+            return -1
+        self.removals.n = self.erasures.n = 0
+        return self.stage_state()
 
     # -- start -------------------------------------------------------------------------------------------------
     cdef void go_on_behind(self, RecoveredSegment found) noexcept:
@@ -289,12 +314,19 @@ cdef class SegmentWriter:
         return 0
 
     cdef int stage_state(self) noexcept nogil:
-        cdef uint64_t[2] body
+        cdef char[MARK_SIZE_MAX] body
+        cdef uint64_t[2] state
+        cdef size_t size = 16
         cdef Segment* s
-        body[0] = self.catalogue.first_seq
-        body[1] = <uint64_t> self.catalogue.last_ts
-        if self.stage_plain(KIND_STATE, 0, self.catalogue.last_seq, <char*> body, 16) != 0:
+        state[0] = self.catalogue.first_seq
+        state[1] = <uint64_t> self.catalogue.last_ts
+        memcpy(body, state, 16)
+        if self.entries == ALL_MARKED or self.entries == MARK_DUE:
+            size += self.mark.write(body + 16)
+        if self.stage_plain(KIND_STATE, 0, self.catalogue.last_seq, body, size) != 0:
             return -1
+        if self.entries == MARK_DUE:
+            self.entries = ALL_MARKED
         s = index_last(&self.catalogue.index)
         s.floor = max(s.floor, self.catalogue.first_seq)
         return 0
@@ -484,6 +516,8 @@ cdef class SegmentWriter:
         self.chain = self.chain_written = stored_checksum(self.staging, SEGMENT_HEADER_SIZE)
         self.staged = s.end = SEGMENT_HEADER_SIZE
         self.stage_meta()
+        if self.entries == ALL_MARKED or self.entries == MARK_DUE:
+            self.stage_state()
 
     cdef int seal(self) noexcept nogil:
         """Seal the open segment with a FOOTER; no records follow it."""
@@ -492,6 +526,8 @@ cdef class SegmentWriter:
         cdef bint footer
         if s == NULL or s.sealed:
             return 0
+        if self.entries == MARK_DUE and self.stage_mark() != 0:
+            return -1
         body[0] = s.base
         body[1] = s.base + s.n - 1
         body[2] = s.n
@@ -588,7 +624,8 @@ cdef class SegmentWriter:
         """Write the removal of a message before it is overwritten, since a kill may happen in between."""
         if self.note_removal(seq, True) != 0:
             return -1
-        if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 or self.write_staged() != 0:
+        if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 or (self.entries == MARK_DUE and self.stage_state() != 0) \
+                or self.write_staged() != 0:
             return -1
         self.erasures.n = 0
         return 0

@@ -1,11 +1,12 @@
 """The store of file streams."""
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.file.compactor cimport Compactor
 from pyjs.store.file.condition cimport StoreCondition
 from pyjs.store.file.eraser cimport Eraser
 from pyjs.store.file.examiner cimport Examiner
 from pyjs.store.index.sequences cimport Segment
+from pyjs.store.segment.entry_mark cimport EntryMark
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_reader cimport SegmentReader, Trust
@@ -25,10 +26,13 @@ cdef class FileStore(StreamStore):
     cdef readonly SegmentReader reader
     cdef readonly Examiner examiner
     cdef Eraser eraser
+    cdef readonly uint64_t synced_index     # a replica: the last entry whose effects are all durable; 0: none
+    cdef uint64_t syncing_index             # the same, once the running sync has ended
     cdef readonly list set_aside            # paths of segments that were set aside, by this or an earlier start
 
     # As find_stored, but the caller must verify the record's check.
     cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
+    cdef int take_mark(self, EntryMark mark) except -1
     cdef int leave_empty_tail(self) noexcept nogil
     cdef void give_up(self, Segment* s) noexcept

@@ -37,6 +37,7 @@ class FileStore(StreamStore):
         files: OpenFiles | None = ...,
         stored_tail: tuple[int, bytes] | None = ...,
         views: ViewCache | None = ...,
+        replicated: bool = ...,
     ) -> None: ...
     def recover_steps(self) -> Iterator[None]: ...
     closed: bool

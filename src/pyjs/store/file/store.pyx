@@ -29,21 +29,27 @@ from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.index.dropped cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_READER
-from pyjs.store.file.segment_writer cimport PARTS_ADDED, STAGED_MAX
+from pyjs.store.file.segment_writer cimport ALL_MARKED, IN_ENTRY, NOT_REPLICATED, PARTS_ADDED, STAGED_MAX
+from pyjs.store.segment.entry_mark cimport EntryMark
 from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
 
+from pyjs.base.bounds import INT64
 from pyjs.base.errors import StoreFailed
 from pyjs.store.file.start import StoreStart
+from pyjs.store.segment.entry_mark import cut_steps
+from pyjs.store.segment.recorded_ids import headers_steps
 from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
     EMPTY_TAIL_PART = 2         # an open segment without messages is closed at 1 / EMPTY_TAIL_PART of its size
+cdef int64_t NEVER = INT64.high
 
 
 cdef class FileStore(StreamStore):
     def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
-                 key=None, bint recovered=True, files=None, stored_tail=None, views=None) -> None:
+                 key=None, bint recovered=True, files=None, stored_tail=None, views=None,
+                 bint replicated=False) -> None:
         self.catalogue = Catalogue(30, 4)
         self.files = SegmentFiles(disk, directory, log, incarnation, key, files)
         self.condition = StoreCondition()
@@ -53,6 +59,7 @@ cdef class FileStore(StreamStore):
         self.compactor = Compactor(self.catalogue, self.files, self.condition, self.syncs, self.maps, self.retired)
         self.writer = SegmentWriter(self.catalogue, self.files, self.condition, self.syncs, self.compactor,
                                     segment_size, stored_tail)
+        self.writer.entries = ALL_MARKED if replicated else NOT_REPLICATED
         self.reader = SegmentReader(self.writer)
         self.examiner = Examiner(self.reader)
         self.eraser = Eraser(self.writer)
@@ -69,7 +76,27 @@ cdef class FileStore(StreamStore):
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
         """
+        if self.writer.entries != NOT_REPLICATED:
+            mark = yield from cut_steps(self.files)
+            self.take_mark(mark)
         self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser).steps()
+
+    cdef int take_mark(self, EntryMark mark) except -1:
+        """Continue after the entry of the last mark that was found; None: no entry was applied."""
+        if mark is not None:
+            StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
+            self.writer.mark = mark
+            self.files.ids_from = 0         # until the first entry tells the window, all headers are kept
+        return 0
+
+    def headers_steps(self, int64_t from_ns):
+        """Return (sequence, time, headers) of the messages since `from_ns`, also of removed ones, in steps."""
+        return (yield from headers_steps(self.files, from_ns))
+
+    def replicate(self) -> None:
+        """Record marks from now on: the stream of this open store becomes a replica, and has applied no entry."""
+        self.writer.entries = ALL_MARKED
+        self.writer.begin_segment()     # in it a mark precedes the first message
 
     # -- state -------------------------------------------------------------------------------------------------
     @property
@@ -149,6 +176,14 @@ cdef class FileStore(StreamStore):
     cdef void drop_parts(self) noexcept nogil:
         self.writer.drop_parts()
 
+    cdef int begin_entry(self, uint64_t size) except -1:
+        return self.writer.begin_entry(size)
+
+    cdef int end_entry(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id) except -1:
+        self.writer.end_entry(EntryMark(index, term, ns, last_id))
+        self.files.ids_from = ns - self.ids_ns if self.ids_ns else NEVER
+        return StreamStore.end_entry(self, index, term, ns, last_id)
+
     cdef Segment* tail(self) noexcept nogil:
         return self.writer.tail()
 
@@ -168,7 +203,8 @@ cdef class FileStore(StreamStore):
     cdef int leave_empty_tail(self) noexcept nogil:
         """Continue in a new segment if the open one is large and has no live message."""
         cdef Segment* s = index_last(&self.catalogue.index)
-        if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from:
+        if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from \
+                or self.writer.entries == IN_ENTRY:
             return 0
         if self.catalogue.msgs == 0:
             self.clear_segments()
@@ -313,7 +349,10 @@ cdef class FileStore(StreamStore):
 
         The caller passes the job's result to finish_sync, even after the store was closed.
         """
-        return self.syncs.begin()
+        job = self.syncs.begin()
+        if job is not None and self.writer.entries == ALL_MARKED:
+            self.syncing_index = self.writer.mark.index
+        return job
 
     def finish_sync(self, job, error) -> None:
         """Handle the result of the job that begin_sync returned."""
@@ -326,6 +365,7 @@ cdef class FileStore(StreamStore):
             self.writer.sync_failed(error)
         elif not self.sync_lost:
             self.syncs.done(job)
+            self.synced_index = self.syncing_index
             self.compactor.take_rewritten()
 
     def sync_now(self) -> None:

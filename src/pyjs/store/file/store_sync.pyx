@@ -17,6 +17,7 @@ from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport segment_free
 
 from pyjs.store.segment.index_file import SegmentSync
+from pyjs.store.segment.recorded_ids import kept_path
 from pyjs.store.segment.removal import SegmentRemoval
 from pyjs.store.store import SyncJob
 
@@ -121,8 +122,21 @@ cdef class RetiredFiles:
         self.paths = self.paths[len(due):]
         for path in due:
             self.files.handles.close(path)
-        self.removing = SegmentRemoval(self.files.disk, self.files.log, self.files.directory, due)
+        self.removing = SegmentRemoval(self.files.disk, self.files.log, self.files.directory, due, self._to_keep(due))
         return self.removing
+
+    def _to_keep(self, due) -> dict:
+        """Return the new paths of files with message ids that still count; add those that no longer do to `due`."""
+        files, keep = self.files, {}
+        for path in due:
+            last_ts = files.last_times.pop(path, None)
+            if last_ts is not None and last_ts >= files.ids_from:
+                keep[path] = kept_path(path)
+                files.kept[keep[path]] = last_ts
+        for path in [path for path, last_ts in files.kept.items() if last_ts < files.ids_from]:
+            del files.kept[path]
+            due.append(path)
+        return keep
 
     def finish_removal(self, error, closed) -> None:
         """Handle the result of the job; the next files wait until these are durably removed."""

@@ -38,6 +38,7 @@ cdef class Catalogue:
     cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil   # first live match >= from_seq, 0
     cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # live matches >= from_seq
     cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil     # first live one >= from_seq; 0
+    cdef int64_t time_of(self, uint64_t seq) noexcept nogil      # of a live message; otherwise last_ts
     cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil   # of a literal subject; 0
     cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil
     cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil     # of a live message; NULL

@@ -257,6 +257,10 @@ cdef class Catalogue:
             seq = index_next_live(&self.index, seq + 1)
         return seq
 
+    cdef int64_t time_of(self, uint64_t seq) noexcept nogil:
+        cdef Entry* e = index_live(&self.index, seq)
+        return self.last_ts if e == NULL else e.ts
+
     cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil:
         cdef Subject* s = subjects_find(&self.subjects.table, subject, n)
         if s == NULL:

@@ -48,6 +48,8 @@ cdef class SegmentContents:
     cdef readonly dict mended           # offset -> bytes of a record with one corrected byte
     cdef readonly uint64_t lost_bytes
     cdef readonly bint end_damaged      # the last record is damaged
+    cdef readonly size_t mark_at, mark_size     # body of the last STATE record with a mark of a replicated stream
+    cdef readonly size_t mark_end               # where the records end that it covers; 0: there is none
     cdef readonly size_t meta_at, meta_size     # offset of the last META record's body; 0: there is none
 
     cdef void own_entries(self) except *

@@ -17,18 +17,22 @@ if TYPE_CHECKING:
 class SegmentRemoval:
     """Retired segments of one directory."""
 
-    def __init__(self, disk: Disk, log: Log, directory: str, paths: list[str]) -> None:
+    def __init__(self, disk: Disk, log: Log, directory: str, paths: list[str], keep: dict[str, str]) -> None:
         self._disk = disk
         self._log = log
         self._directory = directory
         self._paths = paths
+        self._keep = keep  # path -> new name of a file that is not a segment any more, and stays
 
     def __call__(self) -> OSError | None:
-        """Delete the segments and their index files; return None if that is durable, otherwise the error."""
+        """Delete or rename the segments, delete their index files; return None if that is durable, otherwise the error."""
         for path in self._paths:
             remove_file(self._disk, self._log, index_path(path))
             try:
-                self._disk.unlink(path)
+                if path in self._keep:
+                    self._disk.rename(path, self._keep[path])
+                else:
+                    self._disk.unlink(path)
             except FileNotFoundError:
                 pass  # the file may not even have been created
             except OSError as error:

@@ -25,6 +25,7 @@ from pyjs.store.format.record cimport (
     write_segment_header,
 )
 from pyjs.store.segment.contents cimport ERASED_BIT
+from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX
 from pyjs.store.segment.scan cimport SegmentScan
 
 from pyjs.base.disk import write_file
@@ -109,7 +110,8 @@ cdef class SegmentRewrite:
         self.written = True
 
     cdef int rewrite_contents(self, SegmentContents old, const char* file) noexcept nogil:
-        cdef uint64_t[2] state
+        cdef char[MARK_SIZE_MAX] state
+        cdef size_t state_size = 16
         cdef uint64_t[6] summary
         cdef Entry* e
         cdef RecordHeader h
@@ -132,8 +134,12 @@ cdef class SegmentRewrite:
                 return -1
         if self.put_removals(0) != 0 or self.put_removals(FLAG_ERASED) != 0:
             return -1
-        state[0], state[1] = self.floor, <uint64_t> self.last_ts
-        if self.put_plain(KIND_STATE, 0, self.last, <char*> state, 16) != 0:
+        if 0 < old.mark_size <= MARK_SIZE_MAX:      # the mark stays
+            state_size = old.mark_size
+            memcpy(state, file + old.mark_at, state_size)
+        memcpy(state, &self.floor, 8)
+        memcpy(state + 8, &self.last_ts, 8)
+        if self.put_plain(KIND_STATE, 0, self.last, state, state_size) != 0:
             return -1
         summary[0], summary[1], summary[2] = self.first, self.last, self.last - self.first + 1
         summary[3], summary[4] = <uint64_t> old.entries[self.first - self.base].ts, <uint64_t> self.last_ts

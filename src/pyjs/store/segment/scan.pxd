@@ -24,6 +24,7 @@ cdef class SegmentScan:
     cdef size_t part_end                # where the hole began
     cdef bint torn                      # the last damage was a hole: what comes next may be the rest of a batch
     cdef uint64_t torn_seq              # of the last message of such a rest
+    cdef size_t hole_at                 # where a write was torn, 0: nowhere; marks behind it prove nothing
     cdef bint begun_adrift              # the header was damaged
     cdef bint adrift                    # damage destroyed the checksum from which the next record continues
     cdef size_t after_damage            # unreadable bytes before the next record: they limit the lost messages
@@ -44,6 +45,7 @@ cdef class SegmentScan:
     cdef int take(self, size_t at, const char* record) noexcept nogil
     cdef int take_message(self, size_t at, const char* record, RecordHeader* h) noexcept nogil
     cdef int take_removals(self, size_t at, const char* record, RecordHeader* h) noexcept nogil
+    cdef void note_mark(self, size_t at, RecordHeader* h) noexcept nogil
     cdef bint follows(self, uint64_t before) noexcept nogil
     cdef int fill_gap(self, uint64_t before) noexcept nogil
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil

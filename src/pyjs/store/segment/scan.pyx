@@ -36,6 +36,7 @@ cdef enum:
     EFFORT_PART = 64            # times the file's size: bytes that are hashed to find records after damage
     EFFORT_EACH = 512           # longer records are not searched after that
     SCANS_MAX = 8               # of one file for batches with holes; the second one finds no others, as a rule
+    MARK_SIZE_MIN = 40          # of the body of a STATE record with a mark
     MENDS_MAX = 16              # records of a file that are searched for a damaged byte
     PAGE_SIZE = 4096
     SECTOR_SIZE = 512           # a power loss tears writes at sectors, a kill at pages
@@ -219,6 +220,7 @@ cdef class SegmentScan:
                 self.judge_end(at, used)
                 break
             if has_hole or self.is_hole(at, next_at):
+                self.hole_at = at
                 if self.batch_at:
                     found = 1
                     self.note_part(next_at)
@@ -432,6 +434,7 @@ cdef class SegmentScan:
             else:
                 self.c.floor = max(self.c.floor, state[0])
             self.c.last_ts = max(self.c.last_ts, <int64_t> state[1])
+            self.note_mark(at, &h)
         elif h.kind == KIND_DELETES and failed == 0:
             failed = self.take_removals(at, record, &h)
         elif h.kind == KIND_FOOTER:
@@ -439,8 +442,16 @@ cdef class SegmentScan:
         elif h.kind == KIND_META:
             self.c.meta_at = at + RECORD_HEADER_SIZE
             self.c.meta_size = h.length - RECORD_SIZE_MIN
+        if at == self.c.mark_end and (h.kind == KIND_FOOTER or h.kind == KIND_META):
+            self.c.mark_end += h.length         # they are no effect of an entry
         self.after_damage = 0
         return failed
+
+    cdef void note_mark(self, size_t at, RecordHeader* h) noexcept nogil:
+        """Note the mark in a STATE record, if it has one. Behind a hole no mark counts."""
+        if h.length >= RECORD_SIZE_MIN + MARK_SIZE_MIN and self.hole_at == 0:
+            self.c.mark_at, self.c.mark_size = at + RECORD_HEADER_SIZE, h.length - RECORD_SIZE_MIN
+            self.c.mark_end = at + h.length
 
     cdef int take_removals(self, size_t at, const char* record, RecordHeader* h) noexcept nogil:
         cdef uint32_t i, n = <uint32_t> (h.length - RECORD_SIZE_MIN) // 8

@@ -1,5 +1,5 @@
 """The directory of a stream's segments."""
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef class SegmentFiles:
     """The directory of a stream's segments, and its unsynced files and names."""
@@ -13,6 +13,9 @@ cdef class SegmentFiles:
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced
     cdef bint names_unsynced                # the directory changed
+    cdef public int64_t ids_from            # a file with messages since then keeps their ids; the last time: none does
+    cdef readonly dict last_times           # path of a retired segment with such messages -> time of its last one
+    cdef readonly dict kept                 # the same for those that were renamed
     cdef public tuple names_above           # directories found at the start; the first job syncs them
 
     cdef void wrote(self, str path) except *

@@ -4,6 +4,7 @@ Knows nothing of records. Compiled: every write of a batch is noted here (benchm
 """
 import errno
 
+from pyjs.base.bounds import INT64
 from pyjs.base.disk import SHORTAGES
 from pyjs.store.open_files import OpenFiles
 
@@ -23,6 +24,8 @@ cdef class SegmentFiles:
         self.unsynced = []
         self.found = []
         self.names_above = ()
+        self.ids_from = INT64.high
+        self.last_times, self.kept = {}, {}
         disk.make_dirs(directory)
         self.names_unsynced = True
 

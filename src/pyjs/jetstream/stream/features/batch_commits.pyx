@@ -70,7 +70,8 @@ cdef class BatchCommits:
             self.check(batch, 0, batch.n, self.count_to_check(batch))
         finally:
             self.checks = None                  # it refers to the stream
-        self.check_room(batch)
+        if self.stream.replica is None:         # otherwise the leader has checked the room of its node
+            self.check_room(batch)
         self.answer(m, batch, self.append_batch(batch))
 
     # -- in steps ----------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ cdef class FastPublishes(Sink):
         cdef uint64_t seq
         self.batches.keep_alive(self.batches.last, self.stream.turn.now)
         self.batches.last.last_seq += 1
-        if h.msg_id.n == 0 or self.stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.stream.turn.now) == 0:
+        if h.msg_id.n == 0 or self.stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.stream.now()) == 0:
             seq = self.stream.keep_or_skip(m, False)
             if seq == 0:                        # refused, and answered
                 with gil:
@@ -186,7 +186,7 @@ cdef class FastPublishes(Sink):
         except ApiError as error:
             if error.err_code == errcodes.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE.err_code:
                 msg_id = value_of(headers, b"Nats-Msg-Id")
-                known = self.stream.dedupe.seq_of(msg_id, len(msg_id), self.stream.turn.now)
+                known = self.stream.dedupe.seq_of(msg_id, len(msg_id), self.stream.now())
             self.refuse(m, r, batch, error, known)
             return
         if wanted and wanted != self.stream.dedupe.last_msg_id:

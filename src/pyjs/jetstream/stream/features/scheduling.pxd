@@ -10,10 +10,12 @@ cdef class Scheduling:
     cdef Lifetimes due              # next firing of each schedule, by its sequence
     cdef dict learned               # during recovery: sequence -> next firing
     cdef bint busy                  # firings continue in the next turn
+    cdef bint learning              # a new leader reads the stored schedules: new ones go to `learned`
 
     cdef void note(self, uint64_t seq, int64_t at_ns) noexcept
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept
     cdef bint fire_some(self) except -1
+    cdef bint propose_some(self) except -1
     cdef void fire(self, uint64_t seq, int64_t at_ns, int64_t now_ns) except *
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1
     cdef object content_of(self, schedule)

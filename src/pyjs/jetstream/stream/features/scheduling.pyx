@@ -61,6 +61,9 @@ cdef class Scheduling:
             self.note(seq, due.at_ns)
 
     cdef void note(self, uint64_t seq, int64_t at_ns) noexcept:
+        if self.learning:
+            self.learned[seq] = at_ns
+            return
         self.due.note(seq, 0, max(at_ns, 1))                # 0 is no time
         if self.due.is_stale(self.stream.store.catalogue):
             self.due.begin_sweep(self.stream.store.catalogue)
@@ -68,6 +71,9 @@ cdef class Scheduling:
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept:
         """Note the next firing of a schedule that has fired or could not fire."""
+        if self.learning:
+            self.learned[seq] = at_ns
+            return
         self.due.note_again(seq, max(at_ns, 1))
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
@@ -92,8 +98,14 @@ cdef class Scheduling:
         if due is not None:
             self.learned[seq] = due.at_ns
 
+    def begin_learning(self) -> None:
+        """Forget when schedules fire: the leader of a replicated stream reads that from the stored messages."""
+        self.due.clear()
+        self.learned, self.learning = {}, True
+
     def end_learning(self) -> None:
         """Arm the schedules that were found."""
+        self.learning = False
         learned, self.learned = self.learned, {}
         for seq, at_ns in learned.items():
             self.note(seq, at_ns)
@@ -102,7 +114,7 @@ cdef class Scheduling:
     def arm(self) -> None:
         """Set the timer to the next firing."""
         at_ns = self.due.next_due()                         # no C integer: with the skew it may overflow
-        if at_ns and not self.busy:
+        if at_ns and not self.busy and (self.stream.replica is None or self.stream.replica.leads):
             self.timer.arm(self, at_ns - self.stream.turn.skew, self.stream.turn.now)
 
     def arm_again(self) -> None:
@@ -139,6 +151,8 @@ cdef class Scheduling:
             return False
         if self.stream.limits.features & HOLDS:
             return True
+        if self.stream.replica is not None:
+            return self.propose_some()
         self.stream.mark_dirty()
         self.stream.makes_room()            # what ended in this turn must not fire
         while left:
@@ -149,6 +163,24 @@ cdef class Scheduling:
             self.fire(seq, at_ns, now_ns)
             left -= 1
         return True
+
+    cdef bint propose_some(self) except -1:
+        """Propose to fire some schedules, as the leader of a replicated stream; return whether more are due."""
+        cdef list found = []
+        cdef uint64_t seq = 1
+        cdef int64_t at_ns, now_ns = self.stream.turn.now + self.stream.turn.skew
+        while seq and len(found) < STEP and self.stream.replica.leads and not self.learning:
+            at_ns = self.due.next_due()
+            seq = self.due.take_due(now_ns)
+            if seq:
+                found.append((seq, at_ns))
+        if found:
+            self.stream.replica.propose_firing(found)
+        return len(found) == STEP
+
+    def fire_one(self, uint64_t seq, int64_t at_ns) -> None:
+        """Fire a schedule of a replicated stream, as its leader has proposed."""
+        self.fire(seq, at_ns, self.stream.wall())
 
     cdef void fire(self, uint64_t seq, int64_t at_ns, int64_t now_ns) except *:
         """Fire one schedule, unless it was removed or replaced since."""
@@ -162,6 +194,8 @@ cdef class Scheduling:
                 return
             content = self.content_of(schedule)
         except NotNow:
+            if self.stream.replica is not None:     # other replicas may have fired it
+                raise
             self.note_again(seq, now_ns + RETRY_NS)
             return
         headers = produced_headers(schedule.headers, schedule.subject, content.headers, due)

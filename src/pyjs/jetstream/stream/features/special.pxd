@@ -3,7 +3,7 @@ from libc.stdint cimport uint64_t
 
 from pyjs.core.sink cimport Sink
 from pyjs.jetstream.stream.features.batch_commits cimport BatchCommits
-from pyjs.jetstream.stream.features.batches cimport AtomicBatches, BatchHeaders
+from pyjs.jetstream.stream.features.batches cimport AtomicBatch, AtomicBatches, BatchHeaders
 from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream cimport Stream
@@ -23,6 +23,9 @@ cdef class SpecialPublishes(Sink):
     cdef bint is_refused(self, Msg* m) noexcept nogil
     cdef void batched(self, Msg* m, bint special) noexcept nogil
     cdef void take_batched(self, Msg* m, BatchHeaders* h, bint special) except *
+    cdef AtomicBatch collect(self, Msg* m)
+    cdef int restage(self, AtomicBatch batch, Msg* m) except -1
+    cdef void commit_staged(self, Msg* m, AtomicBatch batch) noexcept
     cdef void answer_staged(self, Msg* m) noexcept nogil
     cdef void scheduled(self, Msg* m) except *
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil

@@ -108,7 +108,8 @@ cdef class SpecialPublishes(Sink):
         if self.is_refused(m):
             return
         scan_batch_headers(m.body, m.header_len, &h)
-        if self.batches.goes_on(m, &h) and self.batches.stage(self.batches.last, m, special, now_ns) == 0:
+        if self.stream.replica is None and self.batches.goes_on(m, &h) \
+                and self.batches.stage(self.batches.last, m, special, now_ns) == 0:
             self.answer_staged(m)
             return
         with gil:
@@ -121,12 +122,50 @@ cdef class SpecialPublishes(Sink):
 
     cdef void take_batched(self, Msg* m, BatchHeaders* h, bint special) except *:
         cdef AtomicBatch batch
-        errcodes.ATOMIC_PUBLISH_DISABLED.raise_if(not self.stream.config.allow_atomic)
+        # A batch of a replicated stream is staged by its leader, see `collect`.
+        errcodes.ATOMIC_PUBLISH_DISABLED.raise_if(
+            not self.stream.config.allow_atomic or self.stream.replica is not None)
         batch = self.batches.take(m, h, special, self.stream.turn.now)
         if batch is None:
             self.answer_staged(m)
         else:
             self.commits.commit(m, batch)
+
+    cdef AtomicBatch collect(self, Msg* m):
+        """Stage a message at the leader of a replicated stream; return its batch if this was the last message of it.
+
+        Raises:
+            ApiError: the message is refused.
+        """
+        cdef PubHeaders h
+        cdef BatchHeaders b
+        cdef AtomicBatch batch
+        errcodes.ATOMIC_PUBLISH_DISABLED.raise_if(not self.stream.config.allow_atomic)
+        if self.stream.is_too_large(m):
+            return None
+        scan_pub_headers(m.body, m.header_len, &h)
+        scan_batch_headers(m.body, m.header_len, &b)
+        batch = self.batches.take(m, &b, is_special(&h), self.stream.turn.now)
+        if batch is None:
+            self.answer_staged(m)
+        return batch
+
+    cdef int restage(self, AtomicBatch batch, Msg* m) except -1:
+        """Add a message of an entry to a batch."""
+        cdef PubHeaders h
+        scan_pub_headers(m.body, m.header_len, &h)
+        if batch.stage(m, is_special(&h)) != 0:
+            raise MemoryError
+        return 0
+
+    cdef void commit_staged(self, Msg* m, AtomicBatch batch) noexcept:
+        """Commit the batch of an entry; `m` has the reply subject for its PubAck."""
+        try:
+            self.commits.commit_whole(m, batch)
+        except ApiError as error:
+            self.stream.refuse_with(m, error)
+        except BaseException as error:      # the stream's state may be wrong
+            self.stream.turn.faulted.append((self.stream, error))
 
     cdef void answer_staged(self, Msg* m) noexcept nogil:
         """Queue the answer to a staged message; its body is empty."""
@@ -212,7 +251,7 @@ cdef class SpecialPublishes(Sink):
 
     def is_known_id(self, bytes msg_id) -> bool:
         """Return whether the duplicate window has the id."""
-        return self.stream.dedupe.seq_of(msg_id, len(msg_id), self.stream.turn.now) != 0
+        return self.stream.dedupe.seq_of(msg_id, len(msg_id), self.stream.now()) != 0
 
     def last_seq_of(self, bytes subject) -> int:
         """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""

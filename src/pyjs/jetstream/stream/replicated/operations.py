@@ -1,0 +1,168 @@
+"""The operations that are entries of a replicated stream: what each one does to a replica.
+
+Each depends only on the stream and the entry, so all replicas do the same. One that takes steps may be begun again
+after a crash: what a part of it removed, it removes anyway.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.declared import from_meta, to_meta
+from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.files.removals import MemoryRelease
+from pyjs.jetstream.stream.replicated.payload import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.stream.replicated.replica import Replica
+
+    Steps = Generator[Step, None, Any]
+
+STEP = 2000  # messages removed in one step: about a millisecond
+_PURGE = Struct("<QQ")
+_DELETE = Struct("<QB")
+_SEQ = Struct("<Q")
+_DUE = Struct("<Qq")
+
+
+# -- payloads ---------------------------------------------------------------------------------------------------
+
+
+def purge(subject: bytes, before_seq: int, keep: int) -> bytes:
+    """Return the payload of a purge, see Stream.purge."""
+    return operation("purge", _PURGE.pack(before_seq, keep), subject)
+
+
+def delete(seq: int, erase: bool) -> bytes:
+    """Return the payload that removes one message."""
+    return operation("delete", _DELETE.pack(seq, erase))
+
+
+def configure(config: StreamConfig) -> bytes:
+    """Return the payload that replaces the configuration."""
+    return operation("configuration", orjson.dumps(to_meta(config)))
+
+
+def skip(seq: int) -> bytes:
+    """Return the payload that uses up every sequence up to `seq`."""
+    return operation("skip", _SEQ.pack(seq))
+
+
+# -- effects ----------------------------------------------------------------------------------------------------
+
+
+def apply_operation(replica: Replica, kind: str, subject: bytes, body: bytes) -> Steps:
+    """Apply an operation of a checked payload; return its result.
+
+    Raises:
+        ApiError: it is refused, by every replica alike.
+    """
+    if kind in _IN_STEPS:
+        return (yield from _IN_STEPS[kind](replica, subject, body))
+    return _AT_ONCE[kind](replica, body)
+
+
+def _purge(replica: Replica, subject: bytes, body: bytes) -> Steps:
+    stream, store = replica.stream, replica.stream.store
+    before_seq, keep = _PURGE.unpack(body)
+    wanted = store.make_filter((subject,) if subject else ())
+    count = store.catalogue.count_matching(0, wanted)
+    if count <= STEP or (wanted.all and not keep and not 0 < before_seq <= store.last_seq):
+        purged = store.purge(wanted, before_seq, keep)
+        stream.turn.jobs.extend(MemoryRelease(remains) for remains in store.catalogue.take_remains())
+    elif before_seq == 1 or keep >= count:
+        purged = 0
+    else:
+        end_seq = min(before_seq or store.last_seq + 1, store.last_seq + 1)
+        if keep:
+            end_seq = yield from _end_of(replica, subject, count - keep)
+        purged = yield from _drop_steps(replica, subject, end_seq)
+    stream.evictions.purges.append(subject)  # the commit tells the consumers
+    return purged
+
+
+def _end_of(replica: Replica, subject: bytes, left: int) -> Steps:
+    """Return the sequence of the first match after the `left` oldest ones."""
+    catalogue = replica.stream.store.catalogue
+    wanted = replica.stream.store.make_filter((subject,) if subject else ())
+    seq = catalogue.next_match(0, wanted)
+    for at in range(left):
+        seq = catalogue.next_match(seq + 1, wanted)
+        if at % STEP == STEP - 1:
+            yield None
+    return seq
+
+
+def _drop_steps(replica: Replica, subject: bytes, end_seq: int) -> Steps:
+    """Remove the matches below `end_seq`; readers wait meanwhile."""
+    store = replica.stream.store
+    wanted = store.make_filter((subject,) if subject else ())
+    purged, seq = 0, 1
+    store.changing = True
+    try:
+        while seq:
+            count, seq = store.drop_some(wanted, seq, end_seq, STEP)
+            purged += count
+            if seq:
+                replica.stream.note_change()
+                yield None
+    finally:
+        store.changing = False
+    return purged
+
+
+def _delete(replica: Replica, body: bytes) -> bool:
+    seq, erase = _DELETE.unpack(body)
+    if erase:  # it is overwritten at once: the record of that must say that the entry is applied
+        replica.mark_applied()
+        replica.stream.dedupe.forget_one(seq)  # its bytes are gone, so that no start could find its id
+    return replica.stream.store.drop_seq(seq, bool(erase))
+
+
+def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
+    config = from_meta(StreamConfig, orjson.loads(body))
+    yield from replica.config_steps(config)
+    stream = replica.stream
+    stream.configure(config)
+    stream.special.drop_disabled()
+    stream.evictions.trim_subjects(config.max_msgs_per_subject)
+
+
+def _expire(replica: Replica, _body: bytes) -> bool:
+    return replica.stream.expire_some()  # a bounded number; the leader proposes the rest
+
+
+def _remove(replica: Replica, body: bytes) -> None:
+    for (seq,) in _SEQ.iter_unpack(body):
+        replica.stream.store.drop_seq(seq)
+
+
+def _skip(replica: Replica, body: bytes) -> None:
+    (seq,) = _SEQ.unpack(body)
+    errcodes.INSUFFICIENT_RESOURCES.raise_if(not replica.stream.store.skip_seqs_to(seq))
+
+
+def _fire(replica: Replica, body: bytes) -> None:
+    for seq, at_ns in _DUE.iter_unpack(body):
+        replica.stream.special.scheduling.fire_one(seq, at_ns)
+
+
+_IN_STEPS: dict[str, Callable[[Replica, bytes, bytes], Steps]] = {
+    "purge": _purge,
+    "configuration": _configure,
+}
+_AT_ONCE: dict[str, Callable[[Replica, bytes], object]] = {
+    "delete": _delete,
+    "expiry": _expire,
+    "removal": _remove,
+    "skip": _skip,
+    "schedules": _fire,
+}

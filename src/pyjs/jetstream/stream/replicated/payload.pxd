@@ -1,0 +1,51 @@
+"""The payload of an entry: messages, or one operation. payload.pyx describes the format."""
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+
+cdef enum:
+    PAYLOAD_VERSION = 1
+    PAYLOAD_HEADER_SIZE = 8
+    ITEM_HEADER_SIZE = 12
+
+cdef enum ItemKind:
+    ITEM_MESSAGE = 1
+    ITEM_BATCH = 2              # the messages of an atomic batch; subject: its id
+    ITEM_PURGE = 3              # the kinds from here on are alone in their payload
+    ITEM_DELETE = 4
+    ITEM_CONFIG = 5
+    ITEM_EXPIRE = 6
+    ITEM_REMOVE = 7
+    ITEM_SKIP = 8
+    ITEM_FIRE = 9
+
+cdef packed struct ItemHeader:
+    uint32_t size               # of the whole item
+    uint8_t kind
+    uint8_t spare               # 0
+    uint16_t subject_len
+    uint32_t header_len         # of the body, which is the rest of the item
+
+cdef struct Item:               # a view into the payload
+    int kind
+    const char* subject
+    const char* body
+    uint32_t subject_len
+    uint32_t header_len
+    uint32_t size               # of the body
+
+cdef class PayloadBuffer:
+    """Collects the items of one payload."""
+    cdef char* data
+    cdef size_t used, room      # used 0: empty
+    cdef readonly uint32_t items
+
+    cdef int add(self, int kind, const char* subject, size_t subject_len, const char* body, size_t header_len,
+                 size_t size) noexcept nogil                    # -1: out of memory
+    cdef int begin_batch(self, const char* id, size_t n, size_t* at) noexcept nogil
+    cdef void end_batch(self, size_t at) noexcept nogil
+    cdef int reserve(self, size_t size) noexcept nogil
+    cdef uint32_t items_of(self, size_t batch_at) noexcept nogil
+    cdef bytes take(self)
+
+# Read the item at `at` and move `at` behind it; False: there is none. The payload must have been checked.
+cdef bint next_item(const char* p, size_t n, size_t* at, Item* out) noexcept nogil
+cpdef str payload_fault(bytes payload)

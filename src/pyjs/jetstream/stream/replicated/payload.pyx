@@ -1,0 +1,275 @@
+"""The payload of an entry of a replicated stream, version 1. All numbers are little-endian.
+
+    payload = version u8 (1)  spare u8, u16 (0)  items u32  item*
+    item    = size u32  kind u8  spare u8 (0)  subject_len u16  header_len u32  subject  body
+
+`size` is that of the whole item; the body is the rest of it and begins with header_len bytes of headers.
+
+| kind | subject | body |
+|---|---|---|
+| 1 message | its subject | headers, payload |
+| 2 atomic batch | id of the batch | items of kind 1 |
+| 3 purge | filter; empty: all | before_seq u64, keep u64 |
+| 4 delete | | seq u64, erase u8 |
+| 5 configuration | | JSON |
+| 6 expiry | | |
+| 7 removal | | seq u64, one or more |
+| 8 skip | | last used sequence u64 |
+| 9 schedules | | (seq u64, due at i64), one or more |
+
+A payload is empty, or has messages and batches, or one item of another kind. Reply subjects are not in it: only the
+leader that proposed it answers.
+
+A payload is checked as a whole before any of it is applied. Knows nothing of streams. Compiled because every
+message of a replicated stream passes here (benchmarks/replica.py).
+"""
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+
+from pyjs.base.grow cimport grow, grow_to
+
+from pyjs.base.errors import PyjsError
+
+cdef enum:
+    ROOMY = 1048576             # bytes; a larger buffer is freed when it was taken
+    BATCH_ID_MAX = 64
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
+ITEM_NAMES = {
+    ITEM_MESSAGE: "message", ITEM_BATCH: "batch", ITEM_PURGE: "purge", ITEM_DELETE: "delete",
+    ITEM_CONFIG: "configuration", ITEM_EXPIRE: "expiry", ITEM_REMOVE: "removal", ITEM_SKIP: "skip",
+    ITEM_FIRE: "schedules",
+}
+KINDS = {name: kind for kind, name in ITEM_NAMES.items()}
+
+
+class BrokenEntry(PyjsError):
+    """A committed entry cannot be applied; the text names the place."""
+
+    def __init__(self, str stream, uint64_t index, reason) -> None:
+        super().__init__(f"{stream}: entry {index} cannot be applied: {reason}")
+        self.index = index
+        self.reason = reason
+
+
+cdef class PayloadBuffer:
+    def __dealloc__(self):
+        free(self.data)
+
+    @property
+    def size(self) -> int:
+        """The bytes collected so far."""
+        return self.used
+
+    cdef int add(self, int kind, const char* subject, size_t subject_len, const char* body, size_t header_len,
+                 size_t size) noexcept nogil:
+        cdef size_t whole = ITEM_HEADER_SIZE + subject_len + size
+        cdef ItemHeader* h
+        cdef char* p
+        if self.reserve(whole) != 0:
+            return -1
+        p = self.data + self.used
+        h = <ItemHeader*> p
+        h.size, h.kind, h.spare = <uint32_t> whole, <uint8_t> kind, 0
+        h.subject_len, h.header_len = <uint16_t> subject_len, <uint32_t> header_len
+        memcpy(p + ITEM_HEADER_SIZE, subject, subject_len)
+        memcpy(p + ITEM_HEADER_SIZE + subject_len, body, size)
+        self.used += whole
+        self.items += 1
+        return 0
+
+    cdef int reserve(self, size_t size) noexcept nogil:
+        """Make room for `size` more bytes, and begin the payload if it is empty."""
+        if grow(<void**> &self.data, &self.room, self.used + PAYLOAD_HEADER_SIZE + size, 1) != 0:
+            return -1
+        if self.used == 0:
+            memset(self.data, 0, PAYLOAD_HEADER_SIZE)
+            self.data[0] = PAYLOAD_VERSION
+            self.used = PAYLOAD_HEADER_SIZE
+        return 0
+
+    cdef int begin_batch(self, const char* id, size_t n, size_t* at) noexcept nogil:
+        """Add an empty batch; the messages that are added until `end_batch` belong to it."""
+        if self.add(ITEM_BATCH, id, n, NULL, 0, 0) != 0:
+            return -1
+        at[0] = self.used - ITEM_HEADER_SIZE - n
+        return 0
+
+    cdef void end_batch(self, size_t at) noexcept nogil:
+        cdef ItemHeader* h = <ItemHeader*> (self.data + at)
+        h.size = <uint32_t> (self.used - at)
+        self.items = self.items_of(at)
+
+    cdef uint32_t items_of(self, size_t batch_at) noexcept nogil:
+        """Return the number of items up to the last one, a batch at `batch_at`."""
+        cdef size_t at = PAYLOAD_HEADER_SIZE
+        cdef uint32_t n = 1, size = 0
+        while at < batch_at:
+            memcpy(&size, self.data + at, 4)
+            at += size
+            n += 1
+        return n
+
+    cdef bytes take(self):
+        """Return the payload and begin a new one."""
+        cdef bytes out
+        if self.used == 0:
+            return b""
+        memcpy(self.data + 4, &self.items, 4)
+        out = self.data[:self.used]
+        self.used = self.items = 0
+        if self.room > ROOMY:
+            grow_to(<void**> &self.data, &self.room, ROOMY, 1)
+        return out
+
+    def clear(self) -> None:
+        """Drop what was collected."""
+        self.used = self.items = 0
+
+
+def operation(str kind, bytes body=b"", bytes subject=b"") -> bytes:
+    """Return the payload of one operation, or of one message without headers."""
+    cdef PayloadBuffer buffer = PayloadBuffer()
+    cdef const char* text = body
+    if buffer.add(KINDS[kind], subject, len(subject), text, 0, len(body)) != 0:
+        raise MemoryError
+    return buffer.take()
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+cdef bint next_item(const char* p, size_t n, size_t* at, Item* out) noexcept nogil:
+    cdef ItemHeader h
+    if at[0] >= n:
+        return False
+    memcpy(&h, p + at[0], ITEM_HEADER_SIZE)
+    out.kind, out.subject_len, out.header_len = h.kind, h.subject_len, h.header_len
+    out.subject = p + at[0] + ITEM_HEADER_SIZE
+    out.body = out.subject + h.subject_len
+    out.size = h.size - ITEM_HEADER_SIZE - h.subject_len
+    at[0] += h.size
+    return True
+
+
+cdef const char* item_fault(const char* p, size_t left) noexcept nogil:
+    """Return what is wrong with the sizes of the item at `p`, or NULL."""
+    cdef ItemHeader h
+    if left < ITEM_HEADER_SIZE:
+        return b"it is cut off"
+    memcpy(&h, p, ITEM_HEADER_SIZE)
+    if h.size > left or h.size < ITEM_HEADER_SIZE:
+        return b"its size is wrong"
+    if h.size - ITEM_HEADER_SIZE < h.subject_len or h.size - ITEM_HEADER_SIZE - h.subject_len < h.header_len:
+        return b"its parts are larger than it is"
+    if h.spare:
+        return b"a spare byte is used"
+    return NULL
+
+
+cdef const char* message_fault(Item* item) noexcept nogil:
+    """Return what is wrong with a message, or NULL: nothing that no client could have sent may be stored."""
+    cdef uint32_t i
+    cdef char c
+    if item.subject_len == 0:
+        return b"a message without subject"
+    for i in range(item.subject_len):
+        c = item.subject[i]
+        if c == c' ' or c == c'\t' or c == c'\r' or c == c'\n':
+            return b"a separator in a subject"
+    return NULL
+
+
+cdef const char* operation_fault(Item* item) noexcept nogil:
+    """Return what is wrong with an item that is no message, or NULL."""
+    cdef bint fits = False
+    cdef uint64_t seq = 0
+    if item.kind == ITEM_PURGE:
+        fits = item.size == 16
+    elif item.kind == ITEM_DELETE:
+        fits = item.size == 9 and item.body[8] in (0, 1)
+    elif item.kind == ITEM_CONFIG:
+        fits = item.size > 0
+    elif item.kind == ITEM_EXPIRE:
+        fits = item.size == 0
+    elif item.kind == ITEM_REMOVE:
+        fits = item.size > 0 and item.size % 8 == 0
+    elif item.kind == ITEM_SKIP:
+        fits = item.size == 8
+        if fits:
+            memcpy(&seq, item.body, 8)
+            fits = seq <= SEQ_MAX
+    elif item.kind == ITEM_FIRE:
+        fits = item.size > 0 and item.size % 16 == 0
+    else:
+        return b"an unknown kind"
+    if not fits or item.header_len or (item.subject_len and item.kind != ITEM_PURGE):
+        return b"an operation of a wrong size"
+    return NULL
+
+
+cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, bint in_batch, uint32_t* items,
+                             size_t* at) noexcept nogil:
+    """Return the first fault of the items between two offsets, and its place; count the items."""
+    cdef size_t behind = begin
+    cdef size_t inner
+    cdef uint32_t parts
+    cdef const char* fault
+    cdef Item item
+    items[0] = 0
+    while behind < end:
+        at[0] = behind
+        fault = item_fault(p + behind, end - behind)
+        if fault != NULL:
+            return fault
+        next_item(p, n, &behind, &item)
+        items[0] += 1
+        if item.kind == ITEM_MESSAGE:
+            fault = message_fault(&item)
+        elif item.kind == ITEM_BATCH and not in_batch:
+            inner = item.body - p
+            parts = 0
+            if item.subject_len == 0 or item.subject_len > BATCH_ID_MAX or item.header_len:
+                fault = b"a batch without id, or with headers"
+            else:
+                fault = items_fault(p, n, inner, inner + item.size, True, &parts, at)
+            if fault == NULL and parts == 0:
+                fault = b"an empty batch"
+        else:
+            fault = operation_fault(&item)
+            if fault == NULL and (in_batch or items[0] > 1 or behind < end):
+                fault = b"an operation that is not alone"
+        if fault != NULL:
+            return fault
+    return NULL
+
+
+cpdef str payload_fault(bytes payload):
+    """Return what is wrong with a payload and where, or None if it can be applied."""
+    cdef const char* p = payload
+    cdef size_t n = len(payload), at = 0
+    cdef uint32_t items = 0, told = 0
+    cdef const char* fault
+    if n == 0:
+        return None
+    if n < PAYLOAD_HEADER_SIZE:
+        return f"a payload of {n} bytes"
+    if p[0] != PAYLOAD_VERSION or p[1] or p[2] or p[3]:
+        return f"its payload has version {payload[0]}, and this server knows {PAYLOAD_VERSION}"
+    memcpy(&told, p + 4, 4)
+    with nogil:
+        fault = items_fault(p, n, PAYLOAD_HEADER_SIZE, n, False, &items, &at)
+    if fault != NULL:
+        return f"byte {at} of its payload: {fault.decode()}"
+    return None if items == told else f"its payload has {items} items instead of {told}"
+
+
+def items_of(bytes payload) -> list:
+    """Return the items of a checked payload as (kind, subject, headers, rest); for operations, tests and tools."""
+    cdef const char* p = payload
+    cdef size_t at = PAYLOAD_HEADER_SIZE
+    cdef Item item
+    out = []
+    while next_item(p, len(payload), &at, &item):
+        out.append((ITEM_NAMES[item.kind], item.subject[:item.subject_len], item.body[:item.header_len],
+                    item.body[item.header_len:item.size]))
+    return out

@@ -1,0 +1,11 @@
+"""What the leader keeps of a payload that it has proposed."""
+from pyjs.wire.ops cimport Msg
+
+cdef class Proposal:
+    cdef char* replies          # of each message: size u32, reply subject
+    cdef size_t used, room, at
+    cdef public size_t size     # bytes of the payload
+    cdef public object outcome  # Outcome of an operation; None: messages
+
+    cdef int add_reply(self, Msg* m) noexcept nogil         # -1: out of memory
+    cdef void next_reply(self, Msg* m) noexcept nogil       # sets the reply of the next message

@@ -1,0 +1,55 @@
+"""What the leader keeps of a payload that it has proposed, until the entry is applied or lost.
+
+Reply subjects stay with the leader, since only the node that took a message answers it. If the proposal is lost, the
+outcome of its messages is unknown and they get no answer.
+
+Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
+"""
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy
+
+from pyjs.base.grow cimport grow
+
+
+class Outcome:
+    """The outcome of a proposed operation, for one chore that waits for it."""
+
+    def __init__(self, turn) -> None:
+        self._turn = turn
+        self._chore = None
+        self.settled = False
+        self.result = None
+        self.error = None               # the operation failed or its outcome is unknown
+
+    def settle(self, result, error=None) -> None:
+        """Note the outcome and wake the chore."""
+        self.settled, self.result, self.error = True, result, error
+        if self._chore is not None:
+            self._turn.chores.append(self._chore)
+            self._chore = None
+
+    def park(self, chore) -> None:
+        """Keep the chore until the outcome is known."""
+        self._chore = chore
+
+
+cdef class Proposal:
+    def __dealloc__(self):
+        free(self.replies)
+
+    cdef int add_reply(self, Msg* m) noexcept nogil:
+        if grow(<void**> &self.replies, &self.room, self.used + 4 + m.reply_len, 1) != 0:
+            return -1
+        memcpy(self.replies + self.used, &m.reply_len, 4)
+        memcpy(self.replies + self.used + 4, m.reply, m.reply_len)
+        self.used += 4 + m.reply_len
+        return 0
+
+    cdef void next_reply(self, Msg* m) noexcept nogil:
+        cdef uint32_t n = 0
+        if self.at >= self.used:
+            return
+        memcpy(&n, self.replies + self.at, 4)
+        m.reply, m.reply_len = self.replies + self.at + 4, n
+        self.at += 4 + n

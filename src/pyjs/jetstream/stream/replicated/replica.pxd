@@ -1,0 +1,38 @@
+"""A replica of a stream."""
+from libc.stdint cimport int64_t, uint64_t
+
+from pyjs.core.sink cimport Sink
+from pyjs.jetstream.stream.limits cimport Usage
+from pyjs.jetstream.stream.replicated.payload cimport Item, PayloadBuffer
+from pyjs.jetstream.stream.replicated.proposal cimport Proposal
+from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.wire.ops cimport Msg
+
+cdef class Replica(Sink):
+    cdef readonly Stream stream
+    cdef Usage account, server  # of the account and of the server
+    cdef object group           # Group, see replica.pyi
+    cdef object keep_config     # makes a configuration durable, in steps; None: nothing to do
+    cdef PayloadBuffer buffer   # messages of this turn
+    cdef Proposal proposal      # their replies
+    cdef readonly bint leads
+    cdef public bint stopping   # the node stops: no message is taken any more
+    cdef readonly uint64_t index, term  # of the entry applied last
+    cdef readonly object stopped        # the error after which nothing is applied; None: none
+    cdef readonly uint64_t in_flight    # bytes proposed, neither applied nor lost
+    cdef public uint64_t in_flight_max
+    cdef object waiting         # deque of entries behind an operation that takes steps
+    cdef bint working           # its steps run
+    cdef bint expiring          # an expiry is proposed
+    cdef list removals          # acknowledged messages to remove
+
+    cdef bint refused(self, Msg* m) noexcept nogil
+    cdef void collect_batched(self, Msg* m) noexcept
+    cdef void collect_transformed(self, Msg* m) noexcept
+    cdef int collect(self, Msg* m) noexcept nogil
+    cdef bint is_batched(self, Msg* m) noexcept nogil
+    cdef void apply_items(self, bytes payload, Proposal proposal) except *
+    cdef void apply_messages(self, const char* p, size_t n, Proposal proposal) noexcept nogil
+    cdef void apply_batch(self, Item* item, Proposal proposal) noexcept
+    cdef void begin_entry(self, size_t size, size_t items, int64_t time_ns) except *
+    cdef void end_entry(self, int64_t time_ns) except *

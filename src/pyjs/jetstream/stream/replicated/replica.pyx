@@ -1,0 +1,402 @@
+"""A replica of a stream: collects and proposes messages where it leads, applies committed entries everywhere.
+
+A replicated stream ingests when an entry is applied, on every replica in the same order and with the entry's time. So
+the store has committed messages only, and followers run the code of the leader. What depends on the node is decided
+by the leader before it proposes: limits of account and server, the bytes in flight, whether it stops.
+
+On the leader `deliver` adds a message to the payload of this turn; `offer`, called by the stream's commit, proposes
+it. Replies stay with the proposal, and the answers leave after the entry is applied and written. Followers have no
+replies, so they answer nobody. A lost proposal is dropped: the outcome is unknown.
+
+An atomic batch is staged by the leader, and proposed as a whole by its last message. Operations are entries of
+their own (operations.py). If one takes steps, later entries wait behind it.
+
+Evictions end each entry, not each turn: turns differ between replicas.
+
+An entry that cannot be applied, or a store that fails, stops this replica: it is behind the others then, and never
+different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from pyjs.jetstream.stream.features.batches cimport AtomicBatch
+from pyjs.jetstream.stream.features.special cimport SpecialPublishes
+from pyjs.jetstream.stream.limits cimport SCHEDULES
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.jetstream.stream.replicated.payload cimport (
+    ITEM_BATCH, ITEM_MESSAGE, PAYLOAD_HEADER_SIZE, next_item, payload_fault,
+)
+from pyjs.subjects.routes cimport Target
+from pyjs.wire.compose cimport compose
+
+from collections import deque
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.stream.relearn import schedule_steps
+from pyjs.jetstream.stream.replicated.operations import apply_operation
+from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
+from pyjs.jetstream.stream.replicated.proposal import Outcome
+
+cdef extern from "string.h" nogil:
+    void* memmem(const void* text, size_t n, const void* part, size_t part_n)
+
+cdef enum:
+    COLLECTED_MAX = 262144      # bytes of a payload that ask for a turn
+    IN_FLIGHT_MAX = 67108864
+    SUBJECT_SIZE_MAX = 65535
+    SUBJECT_TOO_LONG = 4        # as in stream.pyx
+    RECORD_OVERHEAD = 48        # bytes of a stored record beyond its item, at most
+
+
+cdef class Replica(Sink):
+    def __init__(self, Stream stream not None, group, keep_config=None) -> None:
+        """Attach to a stream that `relearn.replica_steps` has recovered; it continues after the last entry that its store has applied."""
+        self.stream = stream
+        self.account, self.server = stream.usage.account, stream.usage.server
+        self.group = group
+        self.keep_config = keep_config
+        self.buffer = PayloadBuffer()
+        self.proposal = Proposal()
+        self.in_flight_max = IN_FLIGHT_MAX
+        self.waiting, self.removals = deque(), []
+        self.index, self.term = stream.store.applied_index, stream.store.applied_term
+        stream.entry_ns = max(stream.store.applied_ns, 1)
+        stream.sync_always = False      # what was acknowledged is durable in the log of the group
+        stream.replica = self
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether this replica sets the timer for expiry: only where it leads, and not while one is proposed."""
+        return self.leads and not self.expiring
+
+    # -- the leader --------------------------------------------------------------------------------------------
+    cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
+        if not self.leads or self.stopping:
+            return 0
+        t.sub.delivered += 1
+        if not self.stream.dirty:
+            self.stream.mark_dirty()
+        if self.stream.transform is None:
+            self.collect(m)
+        else:
+            with gil:
+                self.collect_transformed(m)
+        if self.buffer.used > COLLECTED_MAX:
+            self.stream.turn.pressure = True
+        return 1
+
+    cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
+        # The trace ends here: what happens to the message is known when its entry is applied.
+        trace.enter_stream(self.stream.name)
+        return 1 if trace.only else self.deliver(m, t)
+
+    cdef void collect_transformed(self, Msg* m) noexcept:
+        """Collect a message under its transformed subject, since a transform may choose by chance."""
+        cdef bytes subject = self.stream.transform.apply(m.subject[:m.subject_len])
+        cdef Msg renamed = m[0]
+        if subject is not None:
+            renamed.subject = subject
+            renamed.subject_len = <uint32_t> len(subject)
+        self.collect(&renamed)
+
+    cdef int collect(self, Msg* m) noexcept nogil:
+        """Add a message to the payload of this turn, or refuse it."""
+        if self.refused(m):
+            return 0
+        if m.header_len and self.is_batched(m):
+            with gil:
+                self.collect_batched(m)
+            return 0
+        if self.proposal.add_reply(m) != 0:
+            return -1
+        return self.buffer.add(ITEM_MESSAGE, m.subject, m.subject_len, m.body, m.header_len, m.size)
+
+    cdef bint refused(self, Msg* m) noexcept nogil:
+        """Return whether this node cannot take the message; if so, answer it."""
+        cdef uint64_t coming = self.in_flight + self.buffer.used + m.size + m.subject_len
+        if coming > self.in_flight_max or (self.server.max >= 0 and self.server.used > self.server.max):
+            return self.stream.refuse(m, 10023, 0)
+        if self.account.max >= 0 and self.account.used + <int64_t> coming > self.account.max:
+            return self.stream.refuse(m, 10002, 0)
+        if m.subject_len > SUBJECT_SIZE_MAX:
+            return self.stream.refuse(m, 10077, SUBJECT_TOO_LONG)
+        if m.reply_len > 4 and memcmp(m.reply + m.reply_len - 4, b".$FI", 4) == 0:
+            with gil:
+                return self.stream.refuse_with(m, errcodes.BATCH_PUBLISH_DISABLED.error())
+        return False
+
+    cdef bint is_batched(self, Msg* m) noexcept nogil:
+        """Return whether the message has a batch id."""
+        cdef PubHeaders h
+        if memmem(m.body, m.header_len, b"\nNats-Batch-Id:", 15) == NULL:
+            return False
+        scan_pub_headers(m.body, m.header_len, &h)
+        return h.batch_id.n != 0
+
+    cdef void collect_batched(self, Msg* m) noexcept:
+        """Stage a message of an atomic batch; the last one adds all of them to the payload."""
+        cdef Stream stream = self.stream
+        cdef AtomicBatch batch
+        cdef bytes batch_id
+        cdef size_t i, at = 0
+        cdef Msg each
+        try:
+            batch = (<SpecialPublishes> stream.special).collect(m)
+            if batch is None:
+                return
+            (<SpecialPublishes> stream.special).commits.check_room(batch)
+        except ApiError as error:
+            stream.refuse_with(m, error)
+            return
+        batch_id = batch.id
+        if self.proposal.add_reply(m) != 0 or self.buffer.begin_batch(batch_id, len(batch_id), &at) != 0:
+            raise MemoryError
+        for i in range(batch.n):
+            batch.view(i, &each)
+            if self.buffer.add(ITEM_MESSAGE, each.subject, each.subject_len, each.body, each.header_len,
+                               each.size) != 0:
+                raise MemoryError
+        self.buffer.end_batch(at)
+
+    def offer(self) -> bool:
+        """Propose what was collected; return whether the stream may commit what was applied."""
+        cdef Proposal proposal
+        if self.buffer.used:
+            payload, proposal = self.buffer.take(), self.proposal
+            self.proposal = Proposal()
+            self.propose(payload, proposal)
+        if self.removals:
+            self.propose_removals()
+        return self.stopped is None
+
+    def propose(self, bytes payload, Proposal proposal not None) -> bool:
+        """Propose a payload; if this replica does not lead, `proposal` is dropped."""
+        proposal.size = len(payload)
+        self.in_flight += proposal.size
+        if self.leads and self.stopped is None and self.group.propose(payload, proposal):
+            return True
+        self.dropped(proposal)
+        return False
+
+    def dropped(self, Proposal proposal not None) -> None:
+        """Handle a lost proposal: nobody gets an answer, since the outcome is unknown."""
+        self.in_flight -= min(proposal.size, self.in_flight)
+        proposal.size = 0
+        if proposal.outcome is not None:
+            proposal.outcome.settle(None, errcodes.INSUFFICIENT_RESOURCES.error())
+
+    def operate(self, bytes payload):
+        """Propose an operation; return its result when it is applied and written.
+
+        Raises:
+            ApiError: this replica does not lead, or the outcome is unknown.
+        """
+        cdef Proposal proposal = Proposal()
+        outcome = proposal.outcome = Outcome(self.stream.turn)
+        self.offer()                    # what came before goes first
+        self.propose(payload, proposal)
+        while not outcome.settled:
+            yield outcome.park
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.result
+
+    # -- what the leader decides by time or for consumers ----------------------------------------------------------
+    def propose_expiry(self) -> None:
+        """Propose to remove messages that have expired at the time of the entry. Called by the timer."""
+        cdef Proposal proposal = Proposal()
+        proposal.outcome = self
+        self.expiring = True
+        self.propose(operation("expiry"), proposal)
+
+    def settle(self, more, error=None) -> None:
+        """Handle the end of a proposed expiry; the next commit sets the timer, or the rest is proposed at once."""
+        self.expiring = False
+        if more and error is None and self.leads:
+            self.propose_expiry()
+        elif self.leads:
+            self.stream.note_change()
+
+    def remove(self, uint64_t seq) -> None:
+        """Propose, with the next commit, to remove a message that no consumer needs any more."""
+        if self.leads:
+            self.removals.append(seq)
+
+    def propose_removals(self) -> None:
+        """Propose the noted removals."""
+        removals, self.removals = self.removals, []
+        self.propose(operation("removal", b"".join(seq.to_bytes(8, "little") for seq in removals)), Proposal())
+
+    def propose_firing(self, list due) -> bool:
+        """Propose to fire schedules, as (sequence, due time)."""
+        body = b"".join(seq.to_bytes(8, "little") + at_ns.to_bytes(8, "little", signed=True) for seq, at_ns in due)
+        return self.propose(operation("schedules", body), Proposal())
+
+    # -- roles -------------------------------------------------------------------------------------------------
+    def lead(self) -> None:
+        """Take messages and propose from now on."""
+        self.leads, self.expiring = True, False
+        if self.stream.limits.features & SCHEDULES:
+            self.stream.special.scheduling.begin_learning()
+            self.stream.turn.go_on(schedule_steps(self.stream))
+        self.stream.note_change()       # the commit sets the timer for expiry
+
+    def follow(self) -> None:
+        """Propose nothing from now on; what was collected and not proposed is dropped."""
+        self.leads = self.expiring = False
+        self.buffer.clear()
+        self.proposal, self.removals = Proposal(), []
+        self.stream.expiry.cancel()
+
+    def stop(self, error) -> None:
+        """Apply nothing more: this replica cannot be what the others are. Answers that wait are not sent."""
+        if self.stopped is None:
+            self.stopped = error
+            self.follow()
+            self.waiting.clear()
+            self.stream.answers.detach()
+
+    # -- every replica -----------------------------------------------------------------------------------------
+    def apply(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload not None,
+              Proposal proposal=None) -> None:
+        """Apply a committed entry; one that is applied already has no effect.
+
+        Raises:
+            BrokenEntry: it cannot be applied; this replica has stopped.
+        """
+        if self.working:
+            self.waiting.append((index, term, time_ns, payload, proposal))
+            return
+        if self.stopped is not None or index <= self.index:
+            if proposal is not None:
+                self.dropped(proposal)
+            return
+        fault = None if proposal is not None else payload_fault(payload)
+        if fault is None and time_ns <= 0:
+            fault = f"its time is {time_ns}"
+        if fault is not None:
+            error = BrokenEntry(str(self.stream), index, fault)
+            self.stop(error)
+            raise error
+        if proposal is not None:
+            self.in_flight -= min(proposal.size, self.in_flight)
+            proposal.size = 0
+        self.index, self.term = index, term
+        self.stream.note_change()
+        if is_operation(payload):
+            self.begin_operation(time_ns, payload, proposal)
+            return
+        self.begin_entry(len(payload), payload_items(payload), time_ns)
+        self.apply_items(payload, proposal)
+        self.end_entry(time_ns)
+
+    cdef void begin_entry(self, size_t size, size_t items, int64_t time_ns) except *:
+        self.stream.entry_ns = max(time_ns, self.stream.entry_ns)
+        self.stream.store.begin_entry(size + items * RECORD_OVERHEAD)
+
+    cdef void end_entry(self, int64_t time_ns) except *:
+        """End an entry: what it replaces is removed, and the next commit records that it is applied."""
+        cdef Stream stream = self.stream
+        stream.evict()
+        self.mark_applied()
+        if stream.store.failed:
+            self.stop(stream.store.error)
+
+    cdef void apply_items(self, bytes payload, Proposal proposal) except *:
+        cdef const char* p = payload
+        cdef size_t n = len(payload)
+        with nogil:
+            self.apply_messages(p, n, proposal)
+
+    cdef void apply_messages(self, const char* p, size_t n, Proposal proposal) noexcept nogil:
+        cdef size_t at = PAYLOAD_HEADER_SIZE
+        cdef Item item
+        cdef Msg m
+        while next_item(p, n, &at, &item):
+            if item.kind == ITEM_BATCH:
+                with gil:
+                    self.apply_batch(&item, proposal)
+                continue
+            compose(&m, item.subject, item.subject_len, item.body, item.header_len, item.size)
+            if proposal is not None:
+                proposal.next_reply(&m)
+            self.stream.ingest(&m)
+
+    cdef void apply_batch(self, Item* item, Proposal proposal) noexcept:
+        """Store an atomic batch, or refuse it as a whole."""
+        cdef SpecialPublishes special = <SpecialPublishes> self.stream.special
+        cdef AtomicBatch batch = AtomicBatch(item.subject[:item.subject_len])
+        cdef size_t at = 0
+        cdef Item each
+        cdef Msg m
+        while next_item(item.body, item.size, &at, &each):
+            compose(&m, each.subject, each.subject_len, each.body, each.header_len, each.size)
+            special.restage(batch, &m)
+        compose(&m, NULL, 0, NULL, 0, 0)
+        if proposal is not None:
+            proposal.next_reply(&m)
+        special.commit_staged(&m, batch)
+
+    # -- operations --------------------------------------------------------------------------------------------
+    def mark_applied(self) -> None:
+        """Record the running operation as applied with the next write."""
+        cdef Stream stream = self.stream
+        stream.store.ids_ns = stream.dedupe.window_ns if stream.dedupe.newest != stream.dedupe.oldest else 0
+        stream.store.end_entry(self.index, self.term, stream.entry_ns, stream.dedupe.last_msg_id)
+
+    def config_steps(self, config):
+        """Make a configuration durable, in steps, before the stream applies it."""
+        if self.keep_config is not None:
+            yield from self.keep_config(config)
+
+    def begin_operation(self, int64_t time_ns, bytes payload, Proposal proposal) -> None:
+        """Apply an operation: a short one now, the steps of a long one in the next turns."""
+        cdef Stream stream = self.stream
+        if stream.store.commit() != 0:  # so that everything before it is recorded as applied
+            self.stop(stream.store.error)
+            return
+        self.begin_entry(0, 0, time_ns)
+        self.working = True
+        steps = self.operation_steps(time_ns, payload, proposal)
+        for _ in steps:
+            stream.turn.go_on(steps)
+            return
+
+    def operation_steps(self, int64_t time_ns, bytes payload, Proposal proposal):
+        """Apply an operation in steps, then the entries that wait behind it."""
+        cdef Stream stream = self.stream
+        outcome = None if proposal is None else proposal.outcome
+        result = error = None
+        try:
+            (kind, subject, _, body), = items_of(payload)
+            result = yield from apply_operation(self, kind, subject, body)
+        except ApiError as refused:
+            error = refused
+        except Exception as fault:
+            self.stop(BrokenEntry(str(stream), self.index, repr(fault)))
+            raise
+        finally:
+            self.working = False
+        self.end_entry(time_ns)
+        if stream.store.commit() != 0:
+            self.stop(stream.store.error)
+        elif outcome is not None:
+            outcome.settle(result, error)
+        stream.note_change()
+        while self.waiting and not self.working:
+            self.apply(*self.waiting.popleft())
+
+
+cdef bint is_operation(bytes payload) noexcept:
+    """Return whether a checked payload is one operation."""
+    cdef const char* p = payload
+    return len(payload) > PAYLOAD_HEADER_SIZE and p[PAYLOAD_HEADER_SIZE + 4] > ITEM_BATCH
+
+
+cdef size_t payload_items(bytes payload) noexcept:
+    """Return the number of items of a checked payload."""
+    cdef uint32_t n = 0
+    if len(payload) >= PAYLOAD_HEADER_SIZE:
+        memcpy(&n, <const char*> payload + 4, 4)
+    return n

@@ -1,0 +1,15 @@
+"""Marks: which entry of its log a replicated stream has applied, recorded with the effects."""
+from libc.stdint cimport int64_t, uint64_t
+
+cdef enum:
+    MARK_SIZE_MAX = 296         # of the body of a STATE record with a mark
+
+cdef class EntryMark:
+    """The last entry whose effects are all in the records up to here."""
+    cdef readonly uint64_t index, term
+    cdef readonly int64_t ns            # time of the entry
+    cdef readonly bytes last_id         # Nats-Msg-Id of the stream's last message, at most 256 bytes; b"": none
+    cdef const char* id_text            # points into `last_id`
+    cdef size_t id_len
+
+    cdef size_t write(self, char* out) noexcept nogil       # returns the size

@@ -1,0 +1,109 @@
+"""Marks: which entry of its log a replicated stream has applied, recorded with the effects.
+
+A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, then the last message id.
+It says that the effects of every entry up to it are in the records before it. Entries are applied again after a
+crash, so a start must not keep a part of one: `cut_steps` removes everything behind the last mark.
+
+Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
+where a mark covers everything.
+
+Knows segment files, and nothing of stores. Compiled because it belongs to the write of each batch
+(benchmarks/replica.py). Source: docs/storage-format.md, "Replicated streams".
+"""
+from libc.string cimport memcpy
+
+from pyjs.store.format.record cimport RECORD_HEADER_SIZE
+from pyjs.store.segment.contents cimport SegmentContents
+from pyjs.store.segment.segment_files cimport SegmentFiles
+
+from pyjs.base.disk import closing
+from pyjs.store.format.image import MARK, open_image
+from pyjs.store.segment.index_file import index_path, remove_file
+from pyjs.store.segment.recovery import contents_of, is_segment
+
+cdef enum:
+    STATE_SIZE = 16             # first_seq and last_ts
+    FIXED_SIZE = 24             # term, index, time
+    ID_SIZE_MAX = 256
+
+
+cdef class EntryMark:
+    def __init__(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id not None) -> None:
+        self.index, self.term, self.ns = index, term, ns
+        self.last_id = last_id[:ID_SIZE_MAX]
+        self.id_text, self.id_len = self.last_id, len(self.last_id)
+
+    cdef size_t write(self, char* out) noexcept nogil:
+        memcpy(out, &self.term, 8)
+        memcpy(out + 8, &self.index, 8)
+        memcpy(out + 16, &self.ns, 8)
+        memcpy(out + FIXED_SIZE, self.id_text, self.id_len)
+        return FIXED_SIZE + self.id_len
+
+
+def read_mark(bytes state not None) -> EntryMark:
+    """Return the mark in the body of a STATE record, which must have one."""
+    numbers = state[STATE_SIZE:STATE_SIZE + FIXED_SIZE]
+    term, index = int.from_bytes(numbers[:8], "little"), int.from_bytes(numbers[8:16], "little")
+    ns = int.from_bytes(numbers[16:], "little", signed=True)
+    return EntryMark(index, term, ns, state[STATE_SIZE + FIXED_SIZE:])
+
+
+def cut_steps(SegmentFiles files not None):
+    """Remove what is behind the last mark; return the mark, or None if there is none. Each step reads a segment.
+
+    Raises, at any step:
+        OSError, UnknownFormat, Locked, CorruptRecord: the last segment cannot be read, so nothing is known.
+    """
+    names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
+                   key=lambda name: int(name[:-4]), reverse=True)
+    newer = []                          # their first write was torn: what they begin was never applied
+    for name in names:
+        path = f"{files.directory}/{name}"
+        found = _read(files, path, int(name[:-4]))
+        yield
+        if found is not None and found[1]:
+            contents, state, keeps = found
+            if keeps is not None:
+                _cut(files, path, keeps, contents)
+            _remove(files, newer)
+            return read_mark(state)
+        newer.append((path, 0 if found is None else found[0].messages))
+    return None                         # no replica wrote them
+
+
+def _read(SegmentFiles files, path, number):
+    """Return contents, body of the STATE record with the last mark or b"", and where to cut or None if not at all."""
+    cdef SegmentContents c
+    with closing(files.disk, files.disk.open_read_only(path)) as fd:
+        image = open_image(files.disk, path, fd, files.key)
+        data = image.whole(True)
+        c = contents_of(path, data, number, files.incarnation, 1, image=image)
+        if c is None:
+            return None
+        mended = c.mended.get(c.mark_at - RECORD_HEADER_SIZE, b"")
+        state = mended[RECORD_HEADER_SIZE:RECORD_HEADER_SIZE + c.mark_size] \
+            or bytes(data[c.mark_at:c.mark_at + c.mark_size])
+        is_whole = c.end == c.mark_end and not (c.problems and c.problems[-1][0] >= c.mark_end)
+        keeps = None if is_whole or image.outer is not None and image.outer.codec else image.shift + c.mark_end
+        return c, state, keeps
+
+
+def _remove(SegmentFiles files, list segments) -> None:
+    """Remove segments in which no mark is valid."""
+    for path, messages in segments:
+        if messages:
+            files.log.warn(f"{path} is removed: what is in it is applied again, since no mark covers it")
+        remove_file(files.disk, files.log, index_path(path))
+        files.disk.unlink(path)
+        files.names_unsynced = True
+
+
+def _cut(SegmentFiles files, path, end, SegmentContents contents) -> None:
+    """Truncate a segment at `end`."""
+    remove_file(files.disk, files.log, index_path(path))
+    with closing(files.disk, files.disk.open_file(path)) as fd:
+        files.disk.truncate(fd, end)
+        if files.key is not None:
+            files.disk.write_at(fd, MARK, end)
+    files.log.debug(f"{path}: {contents.end - contents.mark_end} bytes of entries that are applied again are cut off")

@@ -1,0 +1,81 @@
+"""The headers of all messages that a replicated stream stored since some time, also of those that were removed.
+
+Replicas must agree on the duplicate window after any crash, so the ids of removed messages must outlive them. They
+stay in the records: a segment with such messages is not compacted, and when it is superfluous it is renamed to
+`NNNNNNNN.ids` and removed once its ids do not count any more.
+
+Knows nothing of ids. Compiled: a start reads the segments of the window (benchmarks/replica.py).
+"""
+from libc.stdint cimport int64_t, uint32_t
+
+from pyjs.base.borrow cimport borrowed
+from pyjs.store.format.record cimport RECORD_HEADER_SIZE
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_EXTENDED, ENTRY_MSG, Entry
+from pyjs.store.segment.contents cimport SegmentContents
+from pyjs.store.segment.segment_files cimport SegmentFiles
+
+from pyjs.base.disk import closing
+from pyjs.store.format.image import UNREADABLE, open_image
+from pyjs.store.segment.index_file import remove_file
+from pyjs.store.segment.recovery import contents_of, is_segment
+
+KEPT = ".ids"
+
+
+def kept_path(str path) -> str:
+    """Return the name under which a retired segment stays."""
+    return f"{path[:-4]}{KEPT}"
+
+
+def headers_steps(SegmentFiles files not None, int64_t from_ns):
+    """Return (sequence, time, headers) of the messages since `from_ns`, in order; each step reads a file.
+
+    Kept files without such messages are removed; one that cannot be read counts as one of them.
+    """
+    names = [name for name in files.disk.list_dir(files.directory)
+             if is_segment(name) or (name.endswith(KEPT) and is_segment(f"{name[:-4]}.seg"))]
+    names.sort(key=lambda name: (int(name[:-4]), name), reverse=True)
+    found, number = [], -1
+    for name in names:
+        path, kept = f"{files.directory}/{name}", name.endswith(KEPT)
+        part, last_ts = (None, 0) if int(name[:-4]) == number else _read(files, path, from_ns)
+        number = int(name[:-4])
+        if kept and last_ts < from_ns:
+            remove_file(files.disk, files.log, path)
+        elif kept:
+            files.kept[path] = last_ts
+        if part:
+            found.append(part)
+        yield
+    return [each for part in reversed(found) for each in part]
+
+
+cdef tuple _read(SegmentFiles files, str path, int64_t from_ns):
+    """Return the messages of one file, and its last time."""
+    cdef SegmentContents c
+    try:
+        with closing(files.disk, files.disk.open_read_only(path)) as fd:
+            image = open_image(files.disk, path, fd, files.key)
+            data = image.whole(True)
+            c = contents_of(path, data, int(path[-12:-4]), files.incarnation, 1, image=image)
+            return _headers(c, data, from_ns) if c is not None else (None, 0)
+    except UNREADABLE as error:
+        files.log.warn(f"{path}: its message ids cannot be read: {error}")
+        return None, 0
+
+
+cdef tuple _headers(SegmentContents c, object data, int64_t from_ns):
+    cdef const char* p
+    cdef size_t size = 0, at
+    cdef uint32_t i
+    cdef Entry* e
+    cdef list found = []
+    if c.last_ts < from_ns:
+        return None, c.last_ts
+    p = borrowed(data, &size)
+    for i in range(c.n):
+        e = &c.entries[i]
+        if e.flags & ENTRY_MSG and not e.flags & ENTRY_ERASED and e.header_len and e.ts >= from_ns:
+            at = e.offset + RECORD_HEADER_SIZE + (16 if e.flags & ENTRY_EXTENDED else 0) + e.subject_len
+            found.append((e.seq, e.ts, p[at:at + e.header_len]))
+    return found, c.last_ts

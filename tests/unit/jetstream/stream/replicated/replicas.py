@@ -1,0 +1,182 @@
+"""Replicas of one stream and a loopback for consensus: what is proposed is committed in order, or lost."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.base.disk import OsDisk
+from pyjs.jetstream.config.stream import FILE, StreamConfig
+from pyjs.jetstream.manage.expiry import Expiry
+from pyjs.jetstream.stream.features.special import SpecialPublishes
+from pyjs.jetstream.stream.limits import Usage
+from pyjs.jetstream.stream.relearn import replica_steps
+from pyjs.jetstream.stream.replicated.replica import Replica
+from pyjs.jetstream.stream.stream import Stream
+from pyjs.store.file.store import FileStore
+from pyjs.store.memory import MemStore
+from pyjs.store.store import StreamStore
+from pyjs.subjects.sublist import Subscription
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyjs.base.disk import Disk
+    from pyjs.jetstream.stream.replicated.proposal import Proposal
+
+TERM = 1
+
+
+def config(**options: Any) -> StreamConfig:
+    """Return the configuration of the stream under test."""
+    made = StreamConfig(name="S", subjects=("s.>",), duplicate_window_ns=120_000_000_000, num_replicas=3)
+    return replace(made, **options)
+
+
+class Member:
+    """One node with its replica, on a clock of its own."""
+
+    def __init__(
+        self,
+        group: Loopback,
+        of: StreamConfig,
+        directory: str = "",
+        disk: Disk | None = None,
+        key: Any = None,
+    ) -> None:
+        self.js = JetStreamFixture()
+        self.directory, self.disk = directory, disk or OsDisk()
+        shared = self.js.engine.shared
+        self.store: StreamStore = MemStore()
+        if of.storage == FILE and directory:
+            self.store = FileStore(self.disk, directory, shared.log, 65536, 7, key, replicated=True)
+        head = b'{"stream":"S","seq":'
+        usage, server = Usage(), Usage()
+        self.stream = Stream(
+            self.js.engine.account, of, self.store, 1, usage, server, head, Expiry(shared.timers)
+        )
+        self.usage = usage
+        self.stream.special = SpecialPublishes(self.stream, shared, Expiry(shared.timers))
+        for _ in replica_steps(self.stream):
+            pass
+        self.replica = Replica(self.stream, group)
+        self.applied = self.replica.index
+        self.stream.account.subs.insert(Subscription(self.stream, b"s.>"))
+
+    def turn(self) -> None:
+        """Run turns until nothing is left."""
+        self.js.turn()
+
+    def state(self, now_ns: int = 0) -> dict[str, Any]:
+        """Return all that replicas must agree on; ids older than the window at `now_ns` do not count."""
+        stream, store = self.stream, self.store
+        stream.dedupe.expire(now_ns or stream.entry_ns)
+        found = [store.get(seq) for seq in range(max(store.first_seq, 1), store.last_seq + 1)]
+        messages = [
+            (each.seq, each.ts, each.subject, each.headers, each.payload)
+            for each in found
+            if each is not None
+        ]
+        subjects = {subject for _, _, subject, _, _ in messages}
+        return {
+            "messages": messages,
+            "range": (
+                store.first_seq,
+                store.last_seq,
+                store.msgs,
+                store.bytes,
+                store.last_ts if messages else 0,
+            ),
+            "counts": sorted(
+                (s, store.catalogue.count_matching(0, store.make_filter((s,)))) for s in subjects
+            ),
+            "ids": _ids(stream.dedupe.dump(0, len(stream.dedupe)), len(stream.dedupe)),
+            "last_id": stream.dedupe.last_msg_id,
+        }
+
+
+def _ids(dump: bytes, count: int) -> list[tuple[int, int, bytes]]:
+    """Return the (sequence, time, id) in a dump; one without a size was forgotten."""
+    heads = [struct.unpack_from("<QqII", dump, 24 * at) for at in range(count)]
+    found, at = [], 24 * count
+    for seq, ns, size, _ in heads:
+        found.append((seq, ns, dump[at : at + size]))
+        at += size
+    return [each for each in found if each[2]]
+
+
+class Loopback:
+    """Commits what the leader proposes, when the test says so, and applies it on every member."""
+
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self.log: list[tuple[int, int, int, bytes]] = []  # index, term, time, payload
+        self.proposed: list[tuple[bytes, Proposal]] = []
+        self.mine: dict[int, Proposal] = {}  # by index
+        self.term = TERM
+
+    def propose(self, payload: bytes, proposal: Proposal) -> bool:
+        """Take a proposal of the leader."""
+        self.proposed.append((payload, proposal))
+        return True
+
+    @property
+    def leader(self) -> Member:
+        """The member that leads."""
+        return next(each for each in self.members if each.replica.leads)
+
+    def commit(self, most: int = 1 << 30) -> None:
+        """Append up to `most` proposals to the log, with the leader's time."""
+        now_ns = self.leader.js.clock.wall_ns() if self.proposed else 0
+        taken, self.proposed = self.proposed[:most], self.proposed[most:]
+        for payload, proposal in taken:
+            last_ns = self.log[-1][2] if self.log else 0
+            self.log.append((len(self.log) + 1, self.term, max(now_ns, last_ns + 1), payload))
+            self.mine[len(self.log)] = proposal
+
+    def lose(self) -> None:
+        """Lose what was proposed and not committed."""
+        lost, self.proposed = self.proposed, []
+        for _, proposal in lost:
+            self.leader.replica.dropped(proposal)
+
+    def apply(self, member: Member, most: int = 1 << 30) -> None:
+        """Apply up to `most` entries on one member, without a turn."""
+        for index, term, time_ns, payload in self.log[member.applied : member.applied + most]:
+            proposal = self.mine.pop(index, None) if member.replica.leads else None
+            member.applied = index
+            member.replica.apply(index, term, time_ns, payload, proposal)
+
+    def settle(self) -> None:
+        """Run turns, commit and apply until nothing happens any more."""
+        while True:
+            for member in self.members:
+                member.turn()
+            if not self.proposed and all(each.applied == len(self.log) for each in self.members):
+                return
+            self.commit()
+            for member in self.members:
+                self.apply(member)
+
+    def lead(self, member: Member) -> None:
+        """Make a member the leader; what the old one has not committed is lost."""
+        if any(each.replica.leads for each in self.members):
+            self.lose()
+            self.mine.clear()
+            self.leader.replica.follow()
+        self.term += 1
+        self.apply(member)
+        member.replica.lead()
+
+
+def replicas(of: StreamConfig, directory: Path | None = None, count: int = 3) -> Loopback:
+    """Return a group of which the first member leads."""
+    group = Loopback()
+    for number in range(count):
+        path = f"{directory}/{number}" if directory is not None else ""
+        group.members.append(Member(group, of, path))
+    group.lead(group.members[0])
+    return group
