@@ -25,11 +25,11 @@ cdef struct TrieNode:
     Table children              # first token of the label -> TrieNode*; slots NULL: no child yet
     TrieNode* any_token         # the child whose label begins with *
     TrieNode* any_tail          # >
-    TrieNode* parent
-    SubState* first
-    SubState* last
     uint32_t label_size         # 0: the root, or the > of its parent
     uint32_t token_size         # of the first token of the label
+    SubState* first
+    SubState* last
+    TrieNode* parent
     char label[1]               # tokens other than >, as in a subject; extends beyond the struct
 
 cdef struct Step:               # of a walk: a node to visit later

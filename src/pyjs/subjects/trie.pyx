@@ -12,7 +12,7 @@ Knows nothing of sinks and routes. Compiled: a route miss walks here (benchmarks
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memchr, memcpy, memmove, memset
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 from pyjs.base.grow cimport grow
 from pyjs.base.table cimport table_fit, table_free, table_get, table_init, table_next, table_put, table_remove
@@ -225,7 +225,7 @@ cdef void collect(Found* found, TrieNode* node) noexcept nogil:
         sub = sub.next
 
 
-cdef void come_back(Found* found, TrieNode* node, size_t end) noexcept nogil:
+cdef inline void come_back(Found* found, TrieNode* node, size_t end) noexcept nogil:
     """Visit `node` later; the first token of its label matches the token that ends at `end`."""
     if grow(<void**> &found.steps, &found.steps_room, found.n_steps + 1, sizeof(Step)) != 0:
         found.failed = True
@@ -235,7 +235,14 @@ cdef void come_back(Found* found, TrieNode* node, size_t end) noexcept nogil:
     found.n_steps += 1
 
 
-cdef void look(Found* found, TrieNode* node, const char* s, size_t n, size_t i, bint covering) noexcept nogil:
+cdef inline TrieNode* next_step(Found* found, size_t* end) noexcept nogil:
+    """Return the node to visit next, and the end of the token for the first one of its label."""
+    found.n_steps -= 1
+    end[0] = found.steps[found.n_steps].end
+    return found.steps[found.n_steps].node
+
+
+cdef inline void look(Found* found, TrieNode* node, const char* s, size_t n, size_t i, bint covering) noexcept nogil:
     """Collect the `>` below `node`, and find its children for the token of s[:n] at `i`."""
     cdef size_t end = token_end(s, n, i)
     cdef TrieNode* below
@@ -251,14 +258,14 @@ cdef void look(Found* found, TrieNode* node, const char* s, size_t n, size_t i, 
         come_back(found, node.any_token, end)
 
 
-cdef size_t matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
+cdef size_t rest_matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
     """Match the label of `node` from its second token on with the tokens of s[:n] after `end`, and advance `end`.
 
     Return the size of the matching part of the label, which is shorter than the label if s[:n] ends before it, or
     NO_MATCH if a token differs.
     """
     cdef const char* label = node.label
-    cdef size_t at = node.token_size, size = node.label_size, i = end[0], begin
+    cdef size_t at = node.token_size, size = node.label_size, i = end[0], begin, stop
     while at < size and i < n:
         at += 1
         i += 1
@@ -269,30 +276,35 @@ cdef size_t matched(TrieNode* node, const char* s, size_t n, size_t* end, bint c
             if covering and i == n and i - begin == 1 and s[begin] == c'>':
                 return NO_MATCH
             continue
-        while at < size and label[at] != c'.':
-            if i == n or s[i] != label[at]:
-                return NO_MATCH
-            at += 1
-            i += 1
+        stop = token_end(label, size, at)
+        if n - i < stop - at or memcmp(s + i, label + at, stop - at) != 0:
+            return NO_MATCH
+        i += stop - at
+        at = stop
         if i < n and s[i] != c'.':
             return NO_MATCH
     end[0] = i
     return at
 
 
+cdef inline size_t matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
+    """Do the same; most labels are one token."""
+    return node.label_size if node.label_size == node.token_size else rest_matched(node, s, n, end, covering)
+
+
 cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint covering) noexcept nogil:
-    cdef Step step
+    cdef TrieNode* node
+    cdef size_t end
     found_begin(found)
     look(found, root, s, n, 0, covering)
     while found.n_steps:
-        found.n_steps -= 1
-        step = found.steps[found.n_steps]
-        if matched(step.node, s, n, &step.end, covering) != step.node.label_size:
+        node = next_step(found, &end)
+        if matched(node, s, n, &end, covering) != node.label_size:
             continue
-        if step.end == n:
-            collect(found, step.node)
+        if end == n:
+            collect(found, node)
         else:
-            look(found, step.node, s, n, step.end + 1, covering)
+            look(found, node, s, n, end + 1, covering)
 
 
 cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
@@ -315,19 +327,18 @@ cdef void within_label(Found* found, TrieNode* node, size_t at, bint deep) noexc
 
 
 cdef void trie_walk_prefix(Found* found, TrieNode* root, const char* s, size_t n, bint deep) noexcept nogil:
-    cdef Step step
-    cdef size_t size, end = n - 1           # without the last dot
+    cdef TrieNode* node
+    cdef size_t size, end, last = n - 1         # without the last dot
     found_begin(found)
-    look(found, root, s, end, 0, False)
+    look(found, root, s, last, 0, False)
     while found.n_steps:
-        found.n_steps -= 1
-        step = found.steps[found.n_steps]
-        size = matched(step.node, s, end, &step.end, False)
+        node = next_step(found, &end)
+        size = matched(node, s, last, &end, False)
         if size == NO_MATCH:
             continue
-        if size < step.node.label_size:
-            within_label(found, step.node, size + 1, deep)
-        elif step.end == end:
-            at_prefix(found, step.node, deep)
+        if size < node.label_size:
+            within_label(found, node, size + 1, deep)
+        elif end == last:
+            at_prefix(found, node, deep)
         else:
-            look(found, step.node, s, end, step.end + 1, False)
+            look(found, node, s, last, end + 1, False)
