@@ -11,7 +11,7 @@ Source: nats.docs "Configuration"; defaults are nats-server 2.15's, except the s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -359,7 +359,8 @@ class ClusterOptions:
         )
 
 
-class Worker(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Worker:
     """The position of one process among the workers of a server."""
 
     number: int  # from 1; the first worker has the streams

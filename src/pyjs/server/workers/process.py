@@ -8,7 +8,7 @@ import enum
 import signal
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.server.workers.channel import Channel
@@ -143,7 +143,7 @@ class WorkerProcess:
         first = {
             "config": self.options.config_path,
             "flags": self.options.flags,
-            "worker": self.worker._asdict(),
+            "worker": asdict(self.worker),
         }
         self._channel.send(first | {"stands_in": self.restarts > 0})
         if self._stopping.is_set():
