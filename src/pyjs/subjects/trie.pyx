@@ -294,7 +294,7 @@ cdef inline size_t matched(TrieNode* node, const char* s, size_t n, size_t* end,
 
 cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint covering) noexcept nogil:
     cdef TrieNode* node
-    cdef size_t end
+    cdef size_t end = 0
     found_begin(found)
     look(found, root, s, n, 0, covering)
     while found.n_steps:
@@ -328,7 +328,7 @@ cdef void within_label(Found* found, TrieNode* node, size_t at, bint deep) noexc
 
 cdef void trie_walk_prefix(Found* found, TrieNode* root, const char* s, size_t n, bint deep) noexcept nogil:
     cdef TrieNode* node
-    cdef size_t size, end, last = n - 1         # without the last dot
+    cdef size_t size, end = 0, last = n - 1         # without the last dot
     found_begin(found)
     look(found, root, s, last, 0, False)
     while found.n_steps:
