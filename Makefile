@@ -36,7 +36,7 @@ serve: build ## build, then run the server on conf/jetstream.conf (CONF=another,
 	exec $(VENV)/bin/pyjs-server -c $(CONF) $(ARGS)
 
 test: dev ## the whole test suite (ARGS="tests/unit -k parser" for a part of it)
-	PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n $(WORKERS) --dist loadgroup --durations 15 -rsfE $(or $(ARGS),$(shell .ci/spark can && echo $(WITHOUT_SPARK)))
+	PYJS_REQUIRE=$(subst $(COMMA)spark,,$(PYJS_REQUIRE)) $(PY) -m pytest -n $(WORKERS) --durations 15 -rsfE $(or $(ARGS),$(shell .ci/spark can && echo $(WITHOUT_SPARK)))
 	$(if $(ARGS),,@.ci/spark)
 
 spark: dev ## the tests of the data source for Spark, in an environment of their own (Java 17; PYSPARK=4.2 for an older one)
@@ -60,7 +60,7 @@ spark-size: dev ## ten million messages through Spark, each checked, and the mem
 check: dev format lint types stubtest layers tidy share ## format, lint, types, stubs, layers, tidiness
 
 conformance: dev ## every scenario against the real nats-server, none against its recording (ARGS="-k pull/")
-	PYJS_CONFORMANCE=live PYJS_REQUIRE=peer $(PY) -m pytest -n auto --dist loadgroup tests/conformance $(ARGS)
+	PYJS_CONFORMANCE=live PYJS_REQUIRE=peer $(PY) -m pytest -n auto tests/conformance $(ARGS)
 
 recordings: dev ## record nats-server for scenarios that are new or changed (ARGS="--all pull/")
 	$(PY) -m tests.conformance.harness.recordings $(ARGS)

@@ -11,9 +11,14 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import again, groups, scratch
+
+if TYPE_CHECKING:
+    from tests.support.schedule import FileScheduling
+    from xdist.remote import Producer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -67,6 +72,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Count the seconds of each group, and the scenarios that are played again; keep temporary files in memory."""
     groups.register(config)
     scratch.use_memory()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
+    """Distribute files, not tests, to the workers."""
+    # Imported lazily: an environment without pytest-xdist can run the tests too.
+    from tests.support.schedule import FileScheduling
+
+    return FileScheduling(config, log)
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

@@ -28,13 +28,10 @@ from pyjs.testing.jwt import JETSTREAM, Key, credentials, user_token
 PEER = peer_command()
 NATS = cli.program()
 MISSING = [name for name, found in (("peer", PEER), ("cli", NATS)) if found is None]
-pytestmark = [
-    pytest.mark.skipif(
-        any(name not in os.environ.get("PYJS_REQUIRE", "").split(",") for name in MISSING),
-        reason="the nats command or nats-server is not here (make cli-walk builds the command)",
-    ),
-    pytest.mark.xdist_group("cli operators"),
-]
+pytestmark = pytest.mark.skipif(
+    any(name not in os.environ.get("PYJS_REQUIRE", "").split(",") for name in MISSING),
+    reason="the nats command or nats-server is not here (make cli-walk builds the command)",
+)
 WAIT_S = 40.0
 NAME = b"conformance"  # of the server
 WORLD, ACCOUNT, USER = World(), Key("account"), Key("user")

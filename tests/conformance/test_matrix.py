@@ -345,10 +345,10 @@ def cells() -> Iterator[tuple[str, str, str]]:
 
 
 def cell(kind: str, name: str, *more: str) -> Any:
-    """Return one case; cases of one login run in one process, which starts its servers once."""
+    """Return one case."""
     missing = kind == "peer" and PEER is None and "peer" not in os.environ.get("PYJS_REQUIRE", "")
     skip = pytest.mark.skipif(missing, reason="nats-server is not here")
-    return pytest.param(kind, name, *more, marks=[skip, pytest.mark.xdist_group(f"matrix {name}")])
+    return pytest.param(kind, name, *more, marks=[skip])
 
 
 @pytest.mark.parametrize(

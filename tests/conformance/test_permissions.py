@@ -153,7 +153,6 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     )
 
 
-@pytest.mark.xdist_group("permissions")
 @pytest.mark.parametrize(("user", "line"), [(user, line) for user, lines in SENT.items() for line in lines])
 def test_an_operation_is_refused_as_on_nats_server(both: list[dict[str, Any]], user: str, line: str) -> None:
     peer, ours = (found["refused"][user, line] for found in both)
@@ -161,7 +160,6 @@ def test_an_operation_is_refused_as_on_nats_server(both: list[dict[str, Any]], u
     assert ours == peer
 
 
-@pytest.mark.xdist_group("permissions")
 def test_a_deny_list_filters_messages_by_subject_and_queue(both: list[dict[str, Any]]) -> None:
     peer, ours = (found["deliveries"] for found in both)
 
@@ -169,7 +167,6 @@ def test_a_deny_list_filters_messages_by_subject_and_queue(both: list[dict[str, 
     assert not any(b"foo.bar 11 " in frame for frame in ours)
 
 
-@pytest.mark.xdist_group("permissions")
 @pytest.mark.parametrize("request_of", [f"{user} {at}" for user in RESPONDERS for at in range(2)])
 def test_answers_are_allowed_as_on_nats_server(both: list[dict[str, Any]], request_of: str) -> None:
     peer, ours = (found["responses"][request_of] for found in both)

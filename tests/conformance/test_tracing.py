@@ -205,7 +205,6 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return of_both(tmp_path_factory.mktemp("tracing"), CONFIG, play)
 
 
-@pytest.mark.xdist_group("tracing")
 @pytest.mark.parametrize("case", [*CASES, "stored headers"])
 def test_a_traced_message_does_what_it_does_on_nats_server(both: list[dict[str, Any]], case: str) -> None:
     peer, ours = (found[case] for found in both)

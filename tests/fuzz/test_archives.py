@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support import archive_bytes as made
 
-CASES = int(os.environ.get("PYJS_ARCHIVE_CASES", "20000"))
+CASES = int(os.environ.get("PYJS_ARCHIVE_CASES", "10000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 
 

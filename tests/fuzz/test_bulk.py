@@ -11,7 +11,7 @@ from tests.support.bulk import decode
 from tests.unit.jetstream.api.test_bulk_api import ask
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
-CASES = int(os.environ.get("PYJS_FUZZ_CASES", "100000")) // 50
+CASES = int(os.environ.get("PYJS_FUZZ_CASES", "50000")) // 50
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 NUMBERS = [
     0,

@@ -23,7 +23,7 @@ from pyjs.config.options import JetStreamOptions, Options
 from pyjs.fsck.check import Progress, StoreCheck
 from pyjs.fsck.text import json_of, lines_of
 
-CASES = int(os.environ.get("PYJS_FUZZ_CASES", "100000")) // 100
+CASES = int(os.environ.get("PYJS_FUZZ_CASES", "50000")) // 100
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 SLOW_S = 1.0  # of CPU: no case takes so long
 GROWTH_MAX = 300 << 20  # bytes, of all cases together

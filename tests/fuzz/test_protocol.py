@@ -14,7 +14,7 @@ from tests.support.node import options_with_store
 
 from pyjs.testing import VirtualNode
 
-CASES = int(os.environ.get("PYJS_FUZZ_CASES", "100000"))
+CASES = int(os.environ.get("PYJS_FUZZ_CASES", "50000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
 GROWTH_MAX = 48 << 20  # bytes over the warm state; one leaked kilobyte per case would be twice that
 

@@ -28,10 +28,10 @@ from tests.support.turns import commit_of_tree, is_chosen
 
 from pyjs.cli import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("packaging")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 IS_WHOLE = os.environ.get("PYJS_PACKAGING") == "whole"
-MADE_EVERY = 20  # one module in so many is compiled from the sdist
+MADE_EVERY = 40  # one module in so many is compiled from the sdist
 
 USER_CODE = """
 import pyjs

@@ -15,7 +15,7 @@ from tests.style.tree import ROOT, project_files
 
 from pyjs_spark.version import VERSION
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("wheels")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 CHECK = """
 import sys, pyjs_spark, pyjs_spark.options.reading

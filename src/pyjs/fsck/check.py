@@ -22,8 +22,9 @@ from pyjs.fsck.node_log import NodeLogCheck
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.fsck.tails import StoredTails
+from pyjs.jetstream.config.choices import S2
 from pyjs.jetstream.config.declared import from_meta
-from pyjs.jetstream.config.stream import S2, StreamConfig
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.store.crypt.keys import Locked
 from pyjs.store.format.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode

@@ -17,8 +17,9 @@ from pyjs.archive.frames import BadArchive
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.jetstream.config import stream_requests
+from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.config.level import level_problem
-from pyjs.jetstream.config.stream import FILE, StreamConfig
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.jetstream.transfer.block_files import BlockFiles, check_sum, created_ns

@@ -21,11 +21,9 @@ from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.faults import Faults
 from pyjs.core.sink import Sink, Turn
 from pyjs.jetstream.api.subscriptions import ApiSubscriptions
-from pyjs.jetstream.config.stream import FILE, MEMORY
-from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.engine import JetStream, Shared
-from pyjs.jetstream.manage.scrub import Scrubber
 from pyjs.jetstream.stream.limits import Usage
 from pyjs.store.format.layout import file_name, lock_store, streams_directory
 from pyjs.store.open_files import OpenFiles
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
     from pyjs.jetstream.manage.persist import AccountFiles, Stores
     from pyjs.jetstream.manage.reopening import Mender
+    from pyjs.jetstream.manage.scrub import Scrubber
     from pyjs.store.format.layout import StoreLock
 
     class ServiceHost(Protocol):
@@ -58,6 +57,9 @@ if TYPE_CHECKING:
 
 
 SCRUB_AFTER_NS = 10_000_000_000  # ns; the start reads other files first
+LOAD_AFTER_NS = (
+    100_000_000  # ns; the import delays the loop by some milliseconds, the first clients connect before
+)
 
 
 class JetStreamServer:
@@ -87,6 +89,7 @@ class JetStreamServer:
         self.open_files = OpenFiles(host.disk, host.disk.open_files_max)
         self.scrubber: Scrubber | None = None  # None: not begun, or switched off
         self._scrub_timer: Timer | None = None
+        self._load_timer: Timer | None = None
         self._lock: StoreLock | None = None  # held on the store directory
 
     def mend(self, owner: object) -> None:
@@ -100,14 +103,9 @@ class JetStreamServer:
 
     def expire(self, consumers: list[Sink]) -> None:
         """Remove consumers that were unused for their `inactive_threshold`."""
-        from pyjs.jetstream.manage.consumers import expire  # already imported: a consumer exists
+        from pyjs.jetstream.manage.consumers import expire_all  # already imported: a consumer exists
 
-        for consumer in consumers:
-            assert isinstance(consumer, Consumer)
-            js = self.accounts[consumer.account.name]
-            stream = js.streams.get(consumer.stream_name)
-            if stream is not None and stream.consumers.get(consumer.name) is consumer:
-                expire(js, stream, consumer)
+        expire_all(self.accounts, consumers)
 
     @property
     def memory(self) -> Usage:
@@ -135,10 +133,16 @@ class JetStreamServer:
         if self.options.scrub_rate:
             begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
             self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)
+        self._load_timer = self._host.timers.at(self._host.clock.now_ns() + LOAD_AFTER_NS, self._load_apis)
+
+    def _load_apis(self) -> None:
         for api in self._apis.values():
             api.load()
 
     def _begin_scrubbing(self) -> None:
+        # Imported lazily: reading images and indexes is not needed at start-up.
+        from pyjs.jetstream.manage.scrub import Scrubber
+
         self.scrubber = Scrubber(self.shared, self.accounts, self._disk, self._host.turn_state)
         self.scrubber.begin_pass()
 
@@ -148,8 +152,7 @@ class JetStreamServer:
             for stream in list(engine.streams.values()):
                 stream.clock_stepped()
                 for consumer in list(stream.consumers.values()):
-                    if isinstance(consumer, Consumer):
-                        consumer.clock_stepped()
+                    consumer.clock_stepped()
                 yield
 
     def apply_options(self) -> None:
@@ -217,8 +220,9 @@ class JetStreamServer:
         """Close every stream and make its messages durable; `is_changing` must be False."""
         self.shared.metadata.close()
         self.shared.metadata.finish_now()
-        if self._scrub_timer is not None:
-            self._scrub_timer.cancel()
+        for timer in (self._scrub_timer, self._load_timer):
+            if timer is not None:
+                timer.cancel()
         if self.scrubber is not None:
             self.scrubber.stop()
         for api in self._apis.values():

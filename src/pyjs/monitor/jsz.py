@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import time_text
+from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.config.declared import as_json
-from pyjs.jetstream.config.stream import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.info import consumer_info
 from pyjs.jetstream.manage.stream_info import inflow_report, stream_state

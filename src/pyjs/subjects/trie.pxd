@@ -22,18 +22,19 @@ cdef struct SubState:           # per subscription; part of the Subscription obj
     SubState* next
 
 cdef struct TrieNode:
-    Table children              # token -> TrieNode*; slots NULL: no child yet
-    TrieNode* any_token         # *
+    Table children              # first token of the label -> TrieNode*; slots NULL: no child yet
+    TrieNode* any_token         # the child whose label begins with *
     TrieNode* any_tail          # >
-    TrieNode* parent
+    uint32_t label_size         # 0: the root, or the > of its parent
+    uint32_t token_size         # of the first token of the label
     SubState* first
     SubState* last
-    uint32_t token_len          # 0: the root, or the * or > of its parent
-    char token[1]               # extends beyond the struct
+    TrieNode* parent
+    char label[1]               # tokens other than >, as in a subject; extends beyond the struct
 
-cdef struct Step:               # of a walk: a branch to visit later
+cdef struct Step:               # of a walk: a node to visit later
     TrieNode* node
-    size_t at                   # offset of its token in the subject
+    size_t end                  # offset in the subject of the end of the token for the first token of its label
 
 cdef struct Found:              # the result of a walk; its memory is reused
     SubState** subs

@@ -1,32 +1,53 @@
 """The trie of the tokens of subscriptions' subjects.
 
-One node per token; `*` and `>` are separate branches. A node has its subscriptions as a chain through their own
-memory, so removing one takes constant time. Nothing here is recursive: clients determine the depth of the trie.
+The label of a node is one or more tokens, so a subject that shares no token with others is one node, however long it
+is. The children of a node differ in the first token of their labels; those that begin with `*`, and `>`, are separate
+branches. A node is split where a new subject leaves its label; the parts are not joined again. A node has its
+subscriptions as a chain through their own memory, so removing one takes constant time.
 
-A walk visits each node at most once and collects, per level: `>`, the branch of `*`, the branch of the token.
-Knows nothing of sinks and routes. Compiled: a route miss walks here (benchmarks/: core publish to new
-subjects).
+A walk visits each node at most once and collects, per node: `>`, the branch of `*`, the branch of the token. Nothing
+here is recursive: clients determine the depth of the trie.
+
+Knows nothing of sinks and routes. Compiled: a route miss walks here (benchmarks/: core publish to new subjects).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memchr, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 from pyjs.base.grow cimport grow
 from pyjs.base.table cimport table_fit, table_free, table_get, table_init, table_next, table_put, table_remove
+
+cdef enum:
+    NO_MATCH = 0                # less than any first token
 
 
 cdef TrieNode* trie_new() except NULL:
     return new_node(NULL, NULL, 0)
 
 
-cdef TrieNode* new_node(TrieNode* parent, const char* token, size_t n) except NULL:
+cdef inline size_t token_end(const char* s, size_t n, size_t i) noexcept nogil:
+    cdef const char* dot = <const char*> memchr(s + i, c'.', n - i)
+    return n if dot == NULL else <size_t> (dot - s)
+
+
+cdef inline bint is_star(const char* token, size_t n) noexcept nogil:
+    return n == 1 and token[0] == c'*'
+
+
+cdef inline void set_size(TrieNode* node, size_t n) noexcept nogil:
+    """Set the size of the label, which is in place."""
+    node.label_size = <uint32_t> n
+    node.token_size = <uint32_t> token_end(node.label, n, 0)
+
+
+cdef TrieNode* new_node(TrieNode* parent, const char* label, size_t n) except NULL:
     cdef TrieNode* node = <TrieNode*> calloc(1, sizeof(TrieNode) + n)
     if node == NULL:
         raise MemoryError
     node.parent = parent
-    node.token_len = <uint32_t> n
     if n:
-        memcpy(node.token, token, n)
+        memcpy(node.label, label, n)
+        set_size(node, n)
     return node
 
 
@@ -41,46 +62,76 @@ cdef inline TrieNode* child(TrieNode* node, const char* token, size_t n) noexcep
     return <TrieNode*> table_get(&node.children, token, n)
 
 
-cdef inline size_t token_end(const char* s, size_t n, size_t i) noexcept nogil:
-    cdef const char* dot = <const char*> memchr(s + i, c'.', n - i)
-    return n if dot == NULL else <size_t> (dot - s)
+cdef int put_child(TrieNode* parent, const char* token, size_t n, TrieNode* node) except -1:
+    """Make `node` the child of `parent` for `token`, instead of the present one if there is one."""
+    if is_star(token, n):
+        parent.any_token = node
+        return 0
+    if parent.children.slots == NULL:
+        table_init(&parent.children, 1)
+    return table_put(&parent.children, token, n, node)
 
 
-cdef TrieNode* branch(TrieNode* node, const char* token, size_t n, bint last) except NULL:
-    """Return the child of `node` for `token`; create it if there is none."""
-    cdef TrieNode* below
-    if n == 1 and token[0] == c'*':
-        if node.any_token == NULL:
-            node.any_token = new_node(node, NULL, 0)
-        return node.any_token
-    if n == 1 and token[0] == c'>' and last:
-        if node.any_tail == NULL:
-            node.any_tail = new_node(node, NULL, 0)
-        return node.any_tail
-    below = child(node, token, n)
-    if below == NULL:
-        if node.children.slots == NULL:
-            table_init(&node.children, 1)
-        below = new_node(node, token, n)
-        try:
-            table_put(&node.children, token, n, below)
-        except MemoryError:
-            free(below)
-            raise
+cdef size_t shared_size(const char* a, size_t n, const char* b, size_t m) noexcept nogil:
+    """Return the size of the tokens that `a` and `b` both begin with."""
+    cdef size_t i = 0, size = 0
+    while i < n and i < m and a[i] == b[i]:
+        if a[i] == c'.':
+            size = i
+        i += 1
+    return i if (i == n or a[i] == c'.') and (i == m or b[i] == c'.') else size
+
+
+cdef TrieNode* split(TrieNode* node, size_t size) except NULL:
+    """Move the first `size` bytes of the label of `node`, whole tokens, to a new parent, and return that."""
+    cdef const char* rest = node.label + size + 1
+    cdef size_t rest_size = node.label_size - size - 1
+    cdef TrieNode* parent = new_node(node.parent, node.label, size)
+    try:
+        put_child(parent, rest, token_end(rest, rest_size, 0), node)
+        put_child(node.parent, parent.label, parent.token_size, parent)
+    except MemoryError:
+        table_free(&parent.children)
+        free(parent)
+        raise
+    node.parent = parent
+    memmove(node.label, rest, rest_size)
+    set_size(node, rest_size)
+    return parent
+
+
+cdef TrieNode* branch(TrieNode* node, const char* tokens, size_t n) except NULL:
+    """Return the child of `node` with a label that `tokens` begins with; create it, or split one, if need be."""
+    cdef size_t first = token_end(tokens, n, 0), shared
+    cdef TrieNode* below = node.any_token if is_star(tokens, first) else child(node, tokens, first)
+    if below != NULL:
+        shared = shared_size(below.label, below.label_size, tokens, n)
+        return below if shared == below.label_size else split(below, shared)
+    below = new_node(node, tokens, n)
+    try:
+        put_child(node, tokens, first, below)
+    except MemoryError:
+        free(below)
+        raise
     return below
 
 
 cdef int trie_insert(TrieNode* root, SubState* sub, const char* s, size_t n) except -1:
+    cdef bint tail = s[n - 1] == c'>' and (n == 1 or s[n - 2] == c'.')
+    cdef size_t end = n - 1 if tail else n + 1      # after the dot that follows, or would follow, the last token
+    cdef size_t i = 0
     cdef TrieNode* node = root
-    cdef size_t i = 0, end
     try:
-        while i <= n:
-            end = token_end(s, n, i)
-            node = branch(node, s + i, end - i, end == n)
-            i = end + 1
+        while i < end:
+            node = branch(node, s + i, end - 1 - i)
+            i += node.label_size + 1
+        if tail and node.any_tail == NULL:
+            node.any_tail = new_node(node, NULL, 0)
     except MemoryError:
         prune(node)
         raise
+    if tail:
+        node = node.any_tail
     sub.node = node
     sub.next = NULL
     sub.previous = node.last
@@ -116,7 +167,7 @@ cdef void prune(TrieNode* node) noexcept nogil:
         elif node == parent.any_tail:
             parent.any_tail = NULL
         else:
-            table_remove(&parent.children, node.token, node.token_len)
+            table_remove(&parent.children, node.label, node.token_size)
             table_fit(&parent.children)
         table_free(&node.children)
         free(node)
@@ -174,50 +225,86 @@ cdef void collect(Found* found, TrieNode* node) noexcept nogil:
         sub = sub.next
 
 
-cdef void come_back(Found* found, TrieNode* node, size_t at) noexcept nogil:
-    """Visit `node` later."""
+cdef inline void come_back(Found* found, TrieNode* node, size_t end) noexcept nogil:
+    """Visit `node` later; the first token of its label matches the token that ends at `end`."""
     if grow(<void**> &found.steps, &found.steps_room, found.n_steps + 1, sizeof(Step)) != 0:
         found.failed = True
         return
     found.steps[found.n_steps].node = node
-    found.steps[found.n_steps].at = at
+    found.steps[found.n_steps].end = end
     found.n_steps += 1
 
 
-cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint covering) noexcept nogil:
-    cdef TrieNode* node = root
+cdef inline TrieNode* next_step(Found* found, size_t* end) noexcept nogil:
+    """Return the node to visit next, and the end of the token for the first one of its label."""
+    found.n_steps -= 1
+    end[0] = found.steps[found.n_steps].end
+    return found.steps[found.n_steps].node
+
+
+cdef inline void look(Found* found, TrieNode* node, const char* s, size_t n, size_t i, bint covering) noexcept nogil:
+    """Collect the `>` below `node`, and find its children for the token of s[:n] at `i`."""
+    cdef size_t end = token_end(s, n, i)
     cdef TrieNode* below
-    cdef size_t i = 0, end
-    cdef bint tail
+    found.visited += 1
+    if node.any_tail != NULL:
+        collect(found, node.any_tail)
+    if covering and end == n and end - i == 1 and s[i] == c'>':     # only another > covers it
+        return
+    below = child(node, s + i, end - i)
+    if below != NULL:
+        come_back(found, below, end)
+    if node.any_token != NULL:
+        come_back(found, node.any_token, end)
+
+
+cdef size_t rest_matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
+    """Match the label of `node` from its second token on with the tokens of s[:n] after `end`, and advance `end`.
+
+    Return the size of the matching part of the label, which is shorter than the label if s[:n] ends before it, or
+    NO_MATCH if a token differs.
+    """
+    cdef const char* label = node.label
+    cdef size_t at = node.token_size, size = node.label_size, i = end[0], begin, stop
+    while at < size and i < n:
+        at += 1
+        i += 1
+        begin = i
+        if label[at] == c'*' and (at + 1 == size or label[at + 1] == c'.'):
+            at += 1
+            i = token_end(s, n, i)
+            if covering and i == n and i - begin == 1 and s[begin] == c'>':
+                return NO_MATCH
+            continue
+        stop = token_end(label, size, at)
+        if n - i < stop - at or memcmp(s + i, label + at, stop - at) != 0:
+            return NO_MATCH
+        i += stop - at
+        at = stop
+        if i < n and s[i] != c'.':
+            return NO_MATCH
+    end[0] = i
+    return at
+
+
+cdef inline size_t matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
+    """Do the same; most labels are one token."""
+    return node.label_size if node.label_size == node.token_size else rest_matched(node, s, n, end, covering)
+
+
+cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint covering) noexcept nogil:
+    cdef TrieNode* node
+    cdef size_t end = 0
     found_begin(found)
-    while True:
-        found.visited += 1
-        if node.any_tail != NULL:
-            collect(found, node.any_tail)
-        end = token_end(s, n, i)
-        tail = covering and end == n and end - i == 1 and s[i] == c'>'      # only another > covers it
-        below = NULL
-        if not tail:
-            if node.children.used:
-                below = child(node, s + i, end - i)
-            if end == n:
-                if node.any_token != NULL:
-                    collect(found, node.any_token)
-                if below != NULL:
-                    collect(found, below)
-            elif node.any_token != NULL:
-                if below != NULL:
-                    come_back(found, below, end + 1)
-                below = node.any_token
-        if end != n and below != NULL:
-            node = below
-            i = end + 1
-        elif found.n_steps:
-            found.n_steps -= 1
-            node = found.steps[found.n_steps].node
-            i = found.steps[found.n_steps].at
+    look(found, root, s, n, 0, covering)
+    while found.n_steps:
+        node = next_step(found, &end)
+        if matched(node, s, n, &end, covering) != node.label_size:
+            continue
+        if end == n:
+            collect(found, node)
         else:
-            return
+            look(found, node, s, n, end + 1, covering)
 
 
 cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
@@ -230,31 +317,28 @@ cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
         collect(found, node.any_token)
 
 
+cdef void within_label(Found* found, TrieNode* node, size_t at, bint deep) noexcept nogil:
+    """Do the same as `at_prefix` for a prefix that ends before the token at `at` in the label of `node`."""
+    cdef bint last = at + 1 == node.label_size
+    if deep or node.label[at] != c'*' or not (last or node.label[at + 1] == c'.'):
+        found.inexact = True
+    elif last:
+        collect(found, node)
+
+
 cdef void trie_walk_prefix(Found* found, TrieNode* root, const char* s, size_t n, bint deep) noexcept nogil:
-    cdef TrieNode* node = root
-    cdef TrieNode* below
-    cdef size_t i = 0, end
+    cdef TrieNode* node
+    cdef size_t size, end = 0, last = n - 1         # without the last dot
     found_begin(found)
-    while True:
-        found.visited += 1
-        below = NULL
-        if i >= n:
+    look(found, root, s, last, 0, False)
+    while found.n_steps:
+        node = next_step(found, &end)
+        size = matched(node, s, last, &end, False)
+        if size == NO_MATCH:
+            continue
+        if size < node.label_size:
+            within_label(found, node, size + 1, deep)
+        elif end == last:
             at_prefix(found, node, deep)
         else:
-            if node.any_tail != NULL:
-                collect(found, node.any_tail)
-            end = token_end(s, n, i)
-            below = child(node, s + i, end - i)
-            if node.any_token != NULL:
-                if below != NULL:
-                    come_back(found, below, end + 1)
-                below = node.any_token
-            i = end + 1
-        if below != NULL:
-            node = below
-        elif found.n_steps:
-            found.n_steps -= 1
-            node = found.steps[found.n_steps].node
-            i = found.steps[found.n_steps].at
-        else:
-            return
+            look(found, node, s, last, end + 1, False)

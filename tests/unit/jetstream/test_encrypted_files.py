@@ -18,8 +18,9 @@ from tests.unit.jetstream.changes import make_consumer
 from pyjs.base.disk import OsDisk
 from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
+from pyjs.jetstream.config.choices import S2
 from pyjs.jetstream.config.consumer import ConsumerConfig
-from pyjs.jetstream.config.stream import S2, StreamConfig
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.store.crypt.keys import AES, ALGORITHMS, CHACHA, KeyRing
 from pyjs.store.file.store import FileStore

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.jetstream.config import declared
-from pyjs.jetstream.config.level import offline_stream
-from pyjs.jetstream.config.stream import META_REQUIRED_LEVEL
+from pyjs.jetstream.config.level import META_REQUIRED_LEVEL
+from pyjs.jetstream.config.offline import offline_stream
 
 REASON = "unsupported - required API level: 6, current API level: 5"
 

@@ -14,7 +14,7 @@ from pyjs.core.account import Account
 from pyjs.core.sink import PySink, Request, Turn
 from pyjs.subjects.routes import RouteCache
 from pyjs.subjects.sublist import Sublist, Subscription
-from pyjs.subjects.tokens import is_valid_subject, subject_matches
+from pyjs.subjects.tokens import is_subset, is_valid_subject, subject_matches
 
 ONE_SEGMENT = 140_000  # bytes: each trim takes the only segment apart
 
@@ -337,6 +337,44 @@ def test_subjects_of_very_many_tokens_come_and_go() -> None:
     assert all(subs.remove(sub) for sub in deep[:2])
     assert subs.match(b".".join([b"a"] * tokens)) == []
     assert subs.match(deep[2].subject) == [deep[2]]  # what is left goes with the list
+
+
+def test_a_subject_that_shares_no_token_is_one_node() -> None:
+    for word in (b"a", b"a.*", b"*.a"):
+        subs = Sublist()
+        subject = b".".join([word] * 150_000)
+        sub = Subscription(object(), subject)
+        subs.insert(sub)
+        assert subs.match(subject.replace(b"*", b"x")) == [sub]
+        assert subs.match(subject + b".a") == subs.match(subject[:-2]) == []
+        assert subs.visited < 10
+
+
+def test_a_subject_that_leaves_another_one_in_the_middle_is_a_branch() -> None:
+    subs = Sublist()
+    made: dict[bytes, Subscription] = {}
+    for subject in (b"a.b.c.d.e", b"a.b.x", b"a.b.c", b"a.b.c.d.e.>", b"a.b.*.d.e", b"a.b.*.d.*", b"a.bb.c"):
+        made[subject] = Subscription(object(), subject)
+        subs.insert(made[subject])
+    assert subs.match(b"a.b.c.d.e") == [made[b"a.b.*.d.*"], made[b"a.b.*.d.e"], made[b"a.b.c.d.e"]]
+    assert subs.match(b"a.b.c") == [made[b"a.b.c"]]
+    assert subs.match(b"a.b") == subs.match(b"a") == subs.match(b"a.b.c.d") == []
+    assert subs.match(b"a.b.c.d.e.f") == [made[b"a.b.c.d.e.>"]]
+    assert subs.match(b"a.b.x") == [made[b"a.b.x"]]
+
+
+SETS = st.lists(PATTERNS, max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SETS, PATTERNS)
+def test_exactly_the_supersets_of_a_filter_cover_it(subjects: list[bytes], subject: bytes) -> None:
+    subs = Sublist()
+    made = [Subscription(object(), each) for each in subjects]
+    for sub in made:
+        subs.insert(sub)
+    expected = {sub for sub in made if is_subset(subject, sub.subject)}
+    assert set(subs.covering(subject)) == expected
 
 
 def test_a_branch_goes_with_its_last_subscription_and_no_sooner() -> None:

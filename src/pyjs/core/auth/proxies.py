@@ -7,13 +7,12 @@ Source: texts and order of nats-server 2.15.1, tests/conformance/test_trusted_pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyjs.wire.nkeys import any_public_key, is_signed
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyFault:
+class ProxyFault(NamedTuple):
     """The reason for refusing a login: its proxy is not trusted, or it has none."""
 
     reason: str  # the close reason of the connection

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict
-from pyjs.jetstream.config.stream import API_LEVEL, FILE, MEMORY
+from pyjs.jetstream.config.choices import FILE, MEMORY
+from pyjs.jetstream.config.level import API_LEVEL
 
 
 def info(call: ApiCall) -> JsonDict:

@@ -14,9 +14,9 @@ from pyjs.core.auth.identity import Sender, public_client_info
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Request
 from pyjs.jetstream import advisories
-from pyjs.jetstream.api.endpoint import JsonDict
 
 if TYPE_CHECKING:
+    from pyjs.jetstream.api.endpoint import JsonDict
     from pyjs.jetstream.manage.engine import Shared
 
 SUBJECT = b"$JS.EVENT.ADVISORY.API"

@@ -2,7 +2,8 @@
 
 `$JS.API.>` leaves out pull requests and direct gets. Those subjects have their own subscriptions, so that a client
 gets status 503 if no consumer or stream answers. The router imports everything that reads requests and serves
-streams, which takes a tenth of a second; a thread imports it when the server is ready, and earlier requests wait.
+streams, which takes a tenth of a second; a thread imports it soon after the start, or at the first request, which
+then waits.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """

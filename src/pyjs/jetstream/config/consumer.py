@@ -25,7 +25,7 @@ from pyjs.jetstream.config.json_strict import (
     UINT64,
     enum,
 )
-from pyjs.jetstream.config.stream import META_LEVEL, META_VERSION
+from pyjs.jetstream.config.level import META_LEVEL, META_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,6 +12,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyjs.jetstream.config.choices import (
+    ASYNC,
+    DEFAULT,
+    FILE,
+    INTEREST,
+    LIMITS,
+    MEMORY,
+    NEW,
+    NONE,
+    OLD,
+    S2,
+    WORKQUEUE,
+)
 from pyjs.jetstream.config.declared import option, part, shape_of, struct_of
 from pyjs.jetstream.config.json_strict import (
     BOOL,
@@ -27,19 +40,12 @@ from pyjs.jetstream.config.json_strict import (
     enum,
     structs,
 )
+from pyjs.jetstream.config.level import API_LEVEL, META_LEVEL, META_REQUIRED_LEVEL, META_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"
-OLD, NEW = "old", "new"
-FILE, MEMORY = "file", "memory"
-NONE, S2 = "none", "s2"  # compression
-DEFAULT, ASYNC = "default", "async"  # persist_mode
-
-API_LEVEL = 5
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
-META_VERSION, META_LEVEL, META_REQUIRED_LEVEL = "_nats.ver", "_nats.level", "_nats.req.level"
 
 
 @dataclass(repr=False, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import DEFAULT
 from pyjs.jetstream.config.declared import from_json, options_of, struct_of
 from pyjs.jetstream.config.json_strict import (
     BOOL,
@@ -26,7 +27,7 @@ from pyjs.jetstream.config.json_strict import (
     decode,
     struct,
 )
-from pyjs.jetstream.config.stream import DEFAULT, StreamConfig
+from pyjs.jetstream.config.stream import StreamConfig
 
 if TYPE_CHECKING:
     from typing import Any

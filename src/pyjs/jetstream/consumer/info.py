@@ -11,7 +11,8 @@ from pyjs.base.bounds import INT64
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.config.consumer import shown
 from pyjs.jetstream.config.declared import as_json
-from pyjs.jetstream.config.stream import API_LEVEL, PEER_VERSION
+from pyjs.jetstream.config.level import API_LEVEL
+from pyjs.jetstream.config.stream import PEER_VERSION
 from pyjs.jetstream.consumer.consumer import Consumer
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from pyjs.base.errors import NONSENSE, StoreFailed
 from pyjs.base.nuid import token
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import INTEREST, MEMORY, WORKQUEUE
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.consumer_requests import CreateRequest
-from pyjs.jetstream.config.stream import INTEREST, MEMORY, WORKQUEUE
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.replay import clamp, restore
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from pyjs.core.chore import Chore, Step
+    from pyjs.core.sink import Sink
     from pyjs.jetstream.consumer.record import StateFile
     from pyjs.jetstream.files.consumer_files import RemovedConsumer
     from pyjs.jetstream.manage.engine import JetStream
@@ -138,7 +139,17 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
         raise errcodes.STREAM_GENERAL.error(err=error.reason) from error
 
 
-def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
+    """Delete consumers that were unused for their `inactive_threshold`, unless they are gone already."""
+    for consumer in consumers:
+        assert isinstance(consumer, Consumer)
+        js = accounts[consumer.account.name]
+        stream = js.streams.get(consumer.stream_name)
+        if stream is not None and stream.consumers.get(consumer.name) is consumer:
+            _expire(js, stream, consumer)
+
+
+def _expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     """Delete a consumer and its files, without waiting for the disk."""
     change = _remove(js, stream, consumer)
     path = consumer.path
@@ -183,7 +194,7 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
 def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
     """Close a consumer after a fault; return whether it has files for `reopen`. Delete a consumer without files."""
     if consumer.keeper.file is None:
-        expire(js, stream, consumer)
+        _expire(js, stream, consumer)
         return False
     stream.remove_consumer(consumer.name, for_good=False)
     consumer.stop("fault")

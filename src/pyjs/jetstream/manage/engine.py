@@ -20,7 +20,7 @@ from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.core.account import Account
 from pyjs.core.chore import Gates
 from pyjs.core.faults import Faults
-from pyjs.jetstream.config.stream import FILE, MEMORY
+from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.reservations import HeldStreams
 from pyjs.jetstream.stream.features.batches import BatchUsage
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyjs.jetstream.api.subscriptions import ApiSubscriptions
     from pyjs.jetstream.config.consumer import ConsumerConfig
-    from pyjs.jetstream.config.level import Offline
+    from pyjs.jetstream.config.offline import Offline
     from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.jetstream.stream.stream import Stream

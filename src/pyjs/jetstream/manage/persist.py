@@ -15,7 +15,8 @@ from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
 from pyjs.jetstream.config.declared import as_json, from_meta, to_meta
-from pyjs.jetstream.config.level import NewerConsumer, Offline, level_problem, offline_stream
+from pyjs.jetstream.config.level import level_problem
+from pyjs.jetstream.config.offline import NewerConsumer, Offline, offline_stream
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.consumer_files import (
     ChangedConsumer,

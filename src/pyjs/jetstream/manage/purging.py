@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.stream import FILE
+from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.format.purge_file import Purge

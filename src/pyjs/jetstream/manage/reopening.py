@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import StoreFailed
-from pyjs.jetstream.config.stream import FILE
+from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.files.metadata import Barrier
 from pyjs.jetstream.manage import consumers, streams

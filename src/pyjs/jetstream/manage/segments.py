@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.jetstream.config.stream import LIMITS, S2
+from pyjs.jetstream.config.choices import LIMITS, S2
 from pyjs.store.format.outer_header import CODEC_ZSTD
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.base.gotext import quoted
 from pyjs.jetstream import advisories, errcodes
-from pyjs.jetstream.config.level import NewerConsumer, Offline
-from pyjs.jetstream.config.stream import ASYNC, FILE, INTEREST, MEMORY, StreamConfig
+from pyjs.jetstream.config.choices import ASYNC, FILE, INTEREST, MEMORY
+from pyjs.jetstream.config.offline import NewerConsumer, Offline
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.files.removals import MemoryRelease

@@ -21,8 +21,9 @@ from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import StoreFailed
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.config.declared import as_json
-from pyjs.jetstream.config.stream import FILE, StreamConfig, StreamSource
+from pyjs.jetstream.config.stream import StreamConfig, StreamSource
 from pyjs.jetstream.mirror.consumer_link import ConsumerLink
 from pyjs.jetstream.mirror.copier import Copier, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed

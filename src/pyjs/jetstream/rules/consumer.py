@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjs.base.gotext import ZERO_TIME_NS, duration_text
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.consumer import ConsumerConfig
-from pyjs.jetstream.config.stream import META_LEVEL, META_REQUIRED_LEVEL, META_VERSION, StreamConfig
+from pyjs.jetstream.config.level import META_LEVEL, META_REQUIRED_LEVEL, META_VERSION
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.names import is_valid_name
 from pyjs.subjects.overlap import at_once, first_covered

@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING
 from pyjs.base.gotext import duration_text
 from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import ASYNC, FILE, LIMITS, MEMORY, NEW, WORKQUEUE
 from pyjs.jetstream.config.declared import as_json
-from pyjs.jetstream.config.stream import (
-    ASYNC,
-    FILE,
-    LIMITS,
-    MEMORY,
-    NEW,
-    WORKQUEUE,
-    RepublishConfig,
-    StreamConfig,
-)
+from pyjs.jetstream.config.stream import RepublishConfig, StreamConfig
 from pyjs.jetstream.names import is_valid_name
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.subjects.overlap import at_once, first_overlap

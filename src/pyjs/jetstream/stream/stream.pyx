@@ -40,7 +40,7 @@ from bisect import bisect_left, insort
 from pyjs.base.bounds import SEQ_MAX, taken
 from pyjs.base.gotext import duration_text
 from pyjs.jetstream.rules.claims import Claims
-from pyjs.jetstream.config.stream import WORKQUEUE
+from pyjs.jetstream.config.choices import WORKQUEUE
 from pyjs.jetstream.stream.message_ttl import marker_headers, with_least_ttl
 from pyjs.jetstream.stream.features.checks import later_refusal
 from pyjs.jetstream.stream.publish_errors import IS_DUPLICATE, failure_body, refusal, rollup_error

@@ -32,6 +32,9 @@ cdef class StreamConsumer(Sink):
         """Return up to `most` acknowledged sequences, each of them once."""
         return []
 
+    def clock_stepped(self) -> None:
+        """Recompute the timers for wall times; called after the wall clock was set."""
+
     def on_purge(self, uint64_t first_seq) -> None:
         """Handle a purge that removed every message below `first_seq`, and perhaps others."""
 

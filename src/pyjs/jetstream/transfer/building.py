@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from pyjs.base.errors import StoreFailed
 from pyjs.core.job import Job, JobQueue
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.stream import FILE, MEMORY, StreamConfig
+from pyjs.jetstream.config.choices import FILE, MEMORY
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage import consumers, streams
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.stream.limits import Usage

@@ -16,8 +16,9 @@ from pyjs.archive.consumer_file import ConsumerState
 from pyjs.archive.frames import BadArchive
 from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import MEMORY
 from pyjs.jetstream.config.consumer import ConsumerConfig
-from pyjs.jetstream.config.stream import MEMORY, StreamConfig
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.consumer.record import first_state
 from pyjs.jetstream.consumer.start import select_start
 from pyjs.jetstream.rules import consumer as consumer_rules

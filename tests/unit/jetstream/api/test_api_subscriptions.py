@@ -78,4 +78,6 @@ def test_the_api_is_loaded_after_the_start_without_any_request(monkeypatch: pyte
     monkeypatch.delitem(sys.modules, ROUTER)
     js = JetStreamFixture()
     js.turn()
+    assert not is_loaded()
+    js.advance(seconds=1)
     assert is_loaded()

@@ -20,9 +20,10 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
 from pyjs.config.options import JetStreamOptions, Options
+from pyjs.jetstream.config.choices import WORKQUEUE
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.declared import to_meta
-from pyjs.jetstream.config.stream import WORKQUEUE, StreamConfig
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.manage.segments import segment_size
 from pyjs.store.format import meta

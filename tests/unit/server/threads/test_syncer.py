@@ -8,7 +8,8 @@ import pytest
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions
-from pyjs.jetstream.config.stream import FILE, StreamConfig
+from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage.expiry import Expiry
 from pyjs.jetstream.stream.limits import Usage
 from pyjs.jetstream.stream.stream import Stream

@@ -1,0 +1,12 @@
+"""The words that options of a stream accept; jetstream/config/stream.py says which option accepts which.
+
+A start without streams needs these and not the declarations. Source: nats.docs "Streams".
+"""
+
+from __future__ import annotations
+
+LIMITS, INTEREST, WORKQUEUE = "limits", "interest", "workqueue"  # retention
+OLD, NEW = "old", "new"  # discard
+FILE, MEMORY = "file", "memory"  # storage
+NONE, S2 = "none", "s2"  # compression
+DEFAULT, ASYNC = "default", "async"  # persist_mode

@@ -1,0 +1,56 @@
+"""Stored streams that this server cannot serve: a newer server stored them.
+
+Such a stream is offline: its files stay, requests get the reason as an error, and it can only be deleted.
+
+Source: ADR-44, and nats-server's jetstream_versioning.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.base.errors import PyjsError
+from pyjs.jetstream.config.declared import from_meta, shape_of
+from pyjs.jetstream.config.level import level_problem
+from pyjs.jetstream.config.stream import StreamConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+class Offline(NamedTuple):
+    """A stored stream that this server cannot serve."""
+
+    config: StreamConfig  # the options that are known
+    reason: str
+    consumer: str = ""  # the consumer that makes it offline
+    consumer_reason: str = ""
+
+
+class NewerConsumer(PyjsError):
+    """A stored consumer needs a higher API level."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"consumer {name!r}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+def offline_stream(values: Mapping[str, Any]) -> Offline | None:
+    """Return the stream in stored metadata as an offline stream, or None if this server can serve it.
+
+    Raises:
+        ValueError: the value of an option has the wrong kind.
+    """
+    unknown = sorted(values.keys() - shape_of(StreamConfig).attributes.keys())
+    metadata = values.get("metadata", {})
+    problem = level_problem(metadata) if isinstance(metadata, dict) else ""
+    if not unknown and not problem:
+        return None
+    if unknown:
+        kind = "unsupported - config error" if problem else "decoding error: json"
+        problem = f'{kind}: unknown field "{unknown[0]}"'
+    return Offline(
+        from_meta(StreamConfig, {key: values[key] for key in values.keys() - set(unknown)}), problem
+    )
