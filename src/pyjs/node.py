@@ -1,9 +1,9 @@
 """The node: accounts, sessions and JetStream, run turn by turn. Bytes and time in, bytes out.
 
 All work is either ingest (a session handles a read: parse, route, bounded appends) or part of a turn. A turn has one
-order of effects (core/scheduler.pyx): stores commit, then their PubAcks are sent; API requests run; consumers deliver;
-chores do a step; every connection with output writes once. Each kind of work has a share of the turn; the rest waits
-for the next turn.
+order of effects (core/scheduler.pyx): stores commit, then their PubAcks are sent; API requests run; consumers
+deliver; chores do a step; every connection with output writes once. Each kind of work has a share of the turn; the
+rest waits for the next turn.
 
 Long because each part of a server is created, changed by a reload, and ended here.
 

@@ -103,7 +103,7 @@ cdef class Driver:
                 return                          # a turn too early costs less than setting timers in every turn
             self.timer.cancel()
         # Loop timers count in milliseconds: rounded up, so that the deadline has passed when the timer fires.
-        wait_ms = max(0, -(-(deadline_ns - <int64_t> self.clock.now_ns()) // NS_PER_MS))
+        wait_ms = max(0, deadline_ns - <int64_t> self.clock.now_ns() + NS_PER_MS - 1) // NS_PER_MS
         self.timer = self.loop.call_later(wait_ms / 1000.0, self.timer_fired)
         self.armed_ns = deadline_ns
 

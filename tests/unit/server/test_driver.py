@@ -76,6 +76,28 @@ async def test_a_deadline_is_met_without_any_event() -> None:
     assert await asyncio.wait_for(fired, 60) >= due_ns
 
 
+async def test_a_deadline_that_is_near_does_not_make_turns_in_a_row() -> None:
+    node, driver = made()
+    loop = asyncio.get_running_loop()
+    fired: asyncio.Future[None] = loop.create_future()
+    # Ten deadlines of half a millisecond, each set when the one before has passed.
+    left = 10
+
+    def next_deadline() -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            node.timers.at(node.clock.now_ns() + MS // 2, next_deadline)
+        else:
+            fired.set_result(None)
+
+    next_deadline()
+    driver.wake()
+    await asyncio.wait_for(fired, 60)
+
+    assert node.turns <= 12
+
+
 async def test_an_earlier_deadline_replaces_the_armed_one() -> None:
     node, driver = made()
     fired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
