@@ -98,7 +98,7 @@ class Node(Host):
         self.total_connections = 0
         self.slow_consumers = self.stale_connections = self.stalled_clients = 0
         # By account: in_msgs, in_bytes, out_msgs, out_bytes of closed sessions.
-        self._closed_counters: dict[str, list[int]] = {}
+        self._closed_counters: dict[str, tuple[int, int, int, int]] = {}  # by account
         self._last_cid = 4  # nats-server's own internal clients take the first ids
         if options.worker is not None:  # ids of connections differ between workers
             self._last_cid += (options.worker.number - 1) * WORKER_CIDS
@@ -332,9 +332,9 @@ class Node(Host):
             self.cluster.clients_changed(session.account)
         if self.events is not None:
             self.events.closed(session)
-        of_account = self._closed_counters.setdefault(session.account.name, [0, 0, 0, 0])
-        for at, count in enumerate(_counts(session)):
-            of_account[at] += count
+        name, (a, b, c, d) = session.account.name, _counts(session)
+        sums = self._closed_counters.get(name, (0, 0, 0, 0))
+        self._closed_counters[name] = (sums[0] + a, sums[1] + b, sums[2] + c, sums[3] + d)
         if self.log.debug_on:
             self.log.debug(f"{session} - Client connection closed: {session.closed_reason}")
 

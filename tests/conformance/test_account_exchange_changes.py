@@ -128,8 +128,9 @@ def requests_meanwhile(scene: Scene) -> Any:
     scene.b.send(b"PUB help _INBOX.b.%d 3\r\nend\r\n" % wanted)
     answering.join(60)
     scene.a.fence()
-    numbers = [int(number) for number in re.findall(r"^MSG _INBOX\.b\.(\d+) ", scene.b.seen(), re.MULTILINE)]
-    return done, numbers == list(range(wanted + 1))
+    answered = re.findall(r"^MSG _INBOX\.b\.(\d+) 71 ", scene.b.seen(), re.MULTILINE)
+    assert [int(number) for number in answered] == list(range(wanted + 1))
+    return done
 
 
 @pytest.mark.parametrize(

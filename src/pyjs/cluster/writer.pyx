@@ -152,19 +152,23 @@ cdef class RouteWriter:
     cdef int add_queue(self, Target* t) noexcept nogil:
         """Add the queue group of `t` to the last frame; return -1 if it is no longer at the end of the buffer."""
         cdef uint32_t more = t.sub.queue_len + 4
-        cdef FrameHeader* header
-        cdef MsgFixed* fixed
+        cdef FrameHeader header
+        cdef MsgFixed fixed
         cdef char* out
+        cdef char* begin
         if self.out.len != self.frame_start + self.frame_size:
             return -1
         out = self.out.reserve(more)
         if out == NULL or out != self.out.data + self.frame_start + self.frame_size:
             return -1
         write_queue(out, t)
-        header = <FrameHeader*> (self.out.data + self.frame_start)
-        fixed = <MsgFixed*> (self.out.data + self.frame_start + HEADER_SIZE)
+        begin = self.out.data + self.frame_start        # not aligned
+        memcpy(&header, begin, HEADER_SIZE)
+        memcpy(&fixed, begin + HEADER_SIZE, MSG_FIXED_SIZE)
         header.size += more
         fixed.queues_len += more
+        memcpy(begin, &header, HEADER_SIZE)
+        memcpy(begin + HEADER_SIZE, &fixed, MSG_FIXED_SIZE)
         self.out.len += more
         self.frame_size += more
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from collections import deque
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyjs.core.auth.handshake import ConnectOptions
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.auth.users import User
     from pyjs.core.session import ClientSession
-    from pyjs.subjects.sublist import Subscription
 
     Owners = tuple[tuple[Account, User | None], ...]
+    Row = tuple[Any, ...]  # of values that marshal writes
 
 SHOWN_MAX = 256  # remembered subscriptions of a closed connection
-PACKED = 64  # sessions in one piece
+PACKED = 64  # rows in one piece
+OWNERS_KEPT = 8  # for the next piece
 
 
 class ClosedSubscription(NamedTuple):
@@ -32,13 +34,6 @@ class ClosedSubscription(NamedTuple):
     sid: bytes
     delivered: int
     max: int
-
-    @classmethod
-    def of(cls, sub: Subscription, before: ClosedSubscription | None = None) -> ClosedSubscription:
-        """Return a copy of `sub` for monitoring; equal values are shared with `before`."""
-        subject = before.subject if before is not None and before.subject == sub.subject else sub.subject
-        sid = before.sid if before is not None and before.sid == sub.sid else sub.sid
-        return cls(subject, sub.queue, sid, sub.delivered, sub.max)
 
 
 class ClosedSession(NamedTuple):
@@ -63,22 +58,6 @@ class ClosedSession(NamedTuple):
     tls: TlsPeer | None
     shown: tuple[ClosedSubscription, ...]  # the first SHOWN_MAX subscriptions
 
-    @classmethod
-    def of(cls, session: ClientSession, before: ClosedSession | None = None) -> ClosedSession:
-        """Return a copy of `session` for monitoring; equal values are shared with `before`."""
-        values = {name: getattr(session, name) for name in cls._fields if name not in ("shown", "tls")}
-        values["tls"] = session.link.tls
-        first = before.shown[0] if before is not None and before.shown else None
-        subs = islice(session.subscriptions.values(), SHOWN_MAX)
-        values["shown"] = tuple(ClosedSubscription.of(sub, first) for sub in subs)
-        if before is not None:
-            if before.options == session.options:
-                values["options"] = before.options
-            if before.peer.ip == session.peer.ip:
-                peer = session.peer
-                values["peer"] = Peer(before.peer.ip, peer.port, peer.kind, proxy=peer.proxy)
-        return cls(**values)
-
     @property
     def subscriptions(self) -> dict[bytes, ClosedSubscription]:
         """Return the subscriptions by sid, as a session has them."""
@@ -90,14 +69,14 @@ class ClosedSession(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """PACKED closed sessions as bytes, with their accounts and users, which cannot be packed."""
+    """PACKED rows as bytes, and the objects that they share with the server."""
 
     rows: bytes
     owners: Owners
 
 
 class ClosedSessions:
-    """The last `most` sessions that ended, oldest first; all but the newest are packed into pieces.
+    """The last `most` sessions that ended, oldest first, as rows; all but the newest are packed into pieces.
 
     Unpacked objects would be allocated in the memory of the freed sessions and keep its pages in use: 70 of the 85 MB
     for 9,000 clients stayed allocated after they had left.
@@ -106,18 +85,29 @@ class ClosedSessions:
     def __init__(self, most: int) -> None:
         self._most = most
         self._pieces: deque[_Piece] = deque()
-        self._newest: list[ClosedSession] = []  # less than PACKED
-        self._last: ClosedSession | None = None
+        self._newest: list[Row] = []  # less than PACKED
+        self._owners: Owners = ()  # of the newest
+        self._numbers: dict[tuple[int, int], int] = {}  # of the owners, by their ids
 
     def add(self, session: ClientSession) -> None:
         """Store a session that ended."""
-        self._last = ClosedSession.of(session, self._last)
-        self._newest.append(self._last)
+        self._newest.append(_row(session, self._number_of(session.account, session.user)))
         if len(self._newest) == PACKED:
-            self._pieces.append(_pack(self._newest, self._pieces[-1].owners if self._pieces else ()))
+            self._pieces.append(_Piece(marshal.dumps(self._newest), self._owners))
             self._newest = []
+            if len(self._owners) > OWNERS_KEPT:  # each client may have a user of its own
+                self._owners, self._numbers = (), {}
         if self._surplus() >= PACKED:
             self._pieces.popleft()
+
+    def _number_of(self, account: Account, user: User | None) -> int:
+        """Return the number of an owner, which is added if it is new."""
+        key = id(account), id(user)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._owners)
+            self._owners = (*self._owners, (account, user))
+        return number
 
     def _surplus(self) -> int:
         return PACKED * len(self._pieces) + len(self._newest) - self._most
@@ -135,52 +125,30 @@ class ClosedSessions:
 
     def parts(self) -> Iterator[list[ClosedSession]]:
         """Return an iterator over all stored sessions, some at a time."""
-        return _parts(tuple(self._pieces), list(self._newest), max(self._surplus(), 0))
+        newest = _Piece(marshal.dumps(self._newest), self._owners)
+        return _parts((*self._pieces, newest), max(self._surplus(), 0))
 
 
-def _parts(
-    pieces: tuple[_Piece, ...], newest: list[ClosedSession], surplus: int
-) -> Iterator[list[ClosedSession]]:
+def _parts(pieces: tuple[_Piece, ...], surplus: int) -> Iterator[list[ClosedSession]]:
     for piece in pieces:
-        yield _unpack(piece)[surplus:]
+        # `rows` was written by this process.
+        yield [_session(row, *piece.owners[row[0]]) for row in marshal.loads(piece.rows)[surplus:]]
         surplus = 0
-    yield newest[surplus:]
 
 
-def _pack(sessions: list[ClosedSession], known: Owners) -> _Piece:
-    """Pack sessions into a piece; reuse the tuple `known` of the previous piece if it has all accounts and users."""
-    owners = {_key(each.account, each.user): (each.account, each.user) for each in sessions}
-    numbers = {_key(*owner): number for number, owner in enumerate(known)}
-    if not owners.keys() <= numbers.keys():
-        known = tuple(owners.values())
-        numbers = {key: number for number, key in enumerate(owners)}
-    return _Piece(
-        marshal.dumps([_row(each, numbers[_key(each.account, each.user)]) for each in sessions]), known
-    )
-
-
-def _key(account: Account, user: User | None) -> tuple[int, int]:
-    return id(account), id(user)
-
-
-def _unpack(piece: _Piece) -> list[ClosedSession]:
-    # `rows` was written by this process.
-    return [_session(row, *piece.owners[row[0]]) for row in marshal.loads(piece.rows)]
-
-
-def _row(closed: ClosedSession, owner: int) -> tuple[Any, ...]:
-    peer, options = closed.peer, closed.options
+def _row(session: ClientSession, owner: int) -> Row:
+    peer, options = session.peer, session.options
     return (
         owner,
         (peer.ip, peer.port, peer.kind, peer.proxy),
         (options.name, options.lang, options.version),  # the fields that monitoring shows
-        _tls_row(closed.tls),
-        tuple(getattr(closed, name) for name in PLAIN),
-        [(sub.subject, sub.queue, sub.sid, sub.delivered, sub.max) for sub in closed.shown],
+        _tls_row(session.link.tls),
+        plain_values(session),
+        [shown_values(sub) for sub in islice(session.subscriptions.values(), SHOWN_MAX)],
     )
 
 
-def _session(row: tuple[Any, ...], account: Account, user: User | None) -> ClosedSession:
+def _session(row: Row, account: Account, user: User | None) -> ClosedSession:
     _, (ip, port, kind, proxy), (name, lang, version), tls, plain, shown = row
     return ClosedSession(
         peer=Peer(ip, port, kind, proxy=proxy),
@@ -213,3 +181,4 @@ PLAIN = tuple(
     for name in ClosedSession._fields
     if name not in ("peer", "account", "user", "options", "tls", "shown")
 )
+plain_values, shown_values = attrgetter(*PLAIN), attrgetter(*ClosedSubscription._fields)

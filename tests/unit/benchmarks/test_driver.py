@@ -405,3 +405,18 @@ def test_the_waits_of_a_quiet_client_are_latencies_in_microseconds(ours: Running
     quiet.result["served"] = False
     with pytest.raises(ConnectionError):
         quiet.latencies_us()
+
+
+def test_a_quiet_client_whose_login_came_too_late_logs_in_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def serve() -> None:
+            door.accept()[0].close()  # as after an authentication timeout
+            client = door.accept()[0]
+            while client.recv(4096):
+                client.sendall(b"PONG\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        with Quiet(door.getsockname()[1]) as quiet:
+            pass
+    assert quiet.result["served"]

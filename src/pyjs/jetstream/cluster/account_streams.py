@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.stream import FILE, MEMORY
+from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.subjects.overlap import SubjectTree, at_once
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.gotext import quoted
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.servers import Load
-from pyjs.jetstream.config.stream import MEMORY
+from pyjs.jetstream.config.choices import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

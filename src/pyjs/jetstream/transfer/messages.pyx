@@ -6,7 +6,7 @@ or expired, and the caller looks at that one message by itself (snapshot.py, wri
 Compiled: no object is made for a message (benchmarks/archives.py).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pyjs.archive.entry_reader cimport ENTRY_HEAD_MAX, EntryReader, EntryView, write_entry_head

@@ -166,9 +166,11 @@ class Snapshot:
                 yield b""
                 continue
             part, seq = read_messages(store, seq, self._last_seq, STEP_MESSAGES, STEP_SIZE)
-            if seq and not part:
-                part, seq = self._message(seq), seq + 1
-            yield part
+            if part or not seq:
+                yield part
+            else:
+                yield self._message(seq)
+                seq += 1
 
     def _message(self, seq: int) -> bytes:
         """Return the entry of one message. Raises Ended if it cannot be read."""

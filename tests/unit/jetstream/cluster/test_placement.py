@@ -11,7 +11,8 @@ from tests.unit.jetstream.cluster.metafixture import placed, server
 from pyjs.jetstream.cluster.assignments import add_load
 from pyjs.jetstream.cluster.placement import Rules, place, successor
 from pyjs.jetstream.cluster.servers import Load, Server
-from pyjs.jetstream.config.stream import MEMORY, Placement, StreamConfig
+from pyjs.jetstream.config.choices import MEMORY
+from pyjs.jetstream.config.stream import Placement, StreamConfig
 from pyjs.jetstream.errcodes import ApiError
 
 ALL = Rules(online=range(10))

@@ -28,7 +28,7 @@ from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import SERVERS_MAX, Load
 from pyjs.jetstream.cluster.snapshot import decode_snapshot, encode_snapshot
 from pyjs.jetstream.cluster.state import Applied, MetaState, Outcome
-from pyjs.jetstream.config.stream import MEMORY
+from pyjs.jetstream.config.choices import MEMORY
 
 
 def err_code(applied: Applied) -> int:

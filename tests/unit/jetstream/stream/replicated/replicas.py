@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
-from pyjs.jetstream.config.stream import FILE, StreamConfig
+from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage.expiry import Expiry
 from pyjs.jetstream.stream.features.special import SpecialPublishes
 from pyjs.jetstream.stream.limits import Usage

@@ -11,7 +11,8 @@ from tests.support.disk import Crash, LossyDisk
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config
 
-from pyjs.jetstream.config.stream import FILE, StreamConfig
+from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.store.crypt.keys import CHACHA, KeyRing, StreamKey
 from pyjs.store.file.store import FileStore
