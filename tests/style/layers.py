@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("claims",),
     ("store", "config"),
     ("core",),
+    ("consensus",),
     ("jetstream", "cluster"),
     ("node", "fsck"),
     ("monitor", "importing"),
@@ -59,6 +60,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("state_keeper",),
         ("consumer",),
         ("info", "replay", "reset"),
+    ),
+    "consensus": (
+        ("descriptor", "names", "engine", "machine", "payloads", "peers"),
+        ("batch", "log"),
+        ("durability", "member"),
+        ("outbox", "snapshots"),
+        ("consensus",),
     ),
     "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),
     "server": (

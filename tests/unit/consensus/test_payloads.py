@@ -1,0 +1,80 @@
+"""Payloads in memory and in the log."""
+
+from __future__ import annotations
+
+from pyjs.consensus.payloads import COST, Payloads
+
+
+class FakeLog:
+    """A log that says what it was asked for."""
+
+    def payload(self, group: int, index: int) -> bytes:
+        return b"%d/%d from the log" % (group, index)
+
+
+def test_a_staged_payload_is_found_and_goes_to_the_log() -> None:
+    payloads = Payloads(FakeLog())
+    payloads.stage((5, 2, 1), b"a")
+
+    assert payloads.get((5, 2, 1)) == b"a"
+    assert payloads.take((5, 2, 1)) == b"a"
+    assert payloads.get((5, 2, 1)) == b"a"
+
+
+def test_what_the_engine_does_not_take_is_dropped() -> None:
+    payloads = Payloads(FakeLog())
+    payloads.stage((5, 2, 1), b"a")
+    payloads.forget_staged()
+
+    assert payloads.get((5, 2, 1)) == b"5/2 from the log"
+
+
+def test_two_leaders_give_one_index_two_payloads() -> None:
+    payloads = Payloads(FakeLog())
+    payloads.stage((5, 2, 1), b"old")
+    payloads.stage((5, 2, 3), b"new")
+    payloads.take((5, 2, 3))
+
+    assert payloads.get((5, 2, 3)) == b"new"
+
+
+def test_memory_is_bounded_and_the_oldest_are_read_back() -> None:
+    payloads = Payloads(FakeLog(), memory_max=2 * (COST + 10))
+    for index in (2, 3, 4):
+        payloads.stage((5, index, 1), b"x" * 10)
+        payloads.take((5, index, 1))
+
+    assert payloads.get((5, 2, 1)) == b"5/2 from the log"
+    assert payloads.get((5, 3, 1)) == b"x" * 10
+
+
+def test_a_payload_that_is_written_again_counts_once() -> None:
+    payloads = Payloads(FakeLog(), memory_max=2 * (COST + 10))
+    for _ in range(3):
+        payloads.stage((5, 2, 1), b"x" * 10)
+        payloads.take((5, 2, 1))
+    payloads.stage((5, 3, 1), b"y" * 10)
+    payloads.take((5, 3, 1))
+
+    assert payloads.get((5, 2, 1)) == b"x" * 10
+
+
+def test_one_payload_larger_than_the_memory_stays_until_the_next() -> None:
+    payloads = Payloads(FakeLog(), memory_max=10)
+    payloads.stage((5, 2, 1), b"x" * 100)
+    payloads.take((5, 2, 1))
+
+    assert payloads.get((5, 2, 1)) == b"x" * 100
+
+
+def test_a_closed_group_leaves_nothing() -> None:
+    payloads = Payloads(FakeLog())
+    for group in (5, 6):
+        payloads.stage((group, 2, 1), b"a")
+        payloads.take((group, 2, 1))
+        payloads.stage((group, 3, 1), b"b")
+    payloads.forget(5)
+
+    assert payloads.get((5, 2, 1)) == b"5/2 from the log"
+    assert payloads.get((5, 3, 1)) == b"5/3 from the log"
+    assert (payloads.get((6, 2, 1)), payloads.get((6, 3, 1))) == (b"a", b"b")
