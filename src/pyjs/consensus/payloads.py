@@ -8,7 +8,10 @@ payload to the log, `forget_staged` drops the others at the end of the engine's 
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Key: TypeAlias = tuple[int, int, int]  # group, index, term
 
@@ -64,6 +67,19 @@ class Payloads:
         if payload is None:
             payload = self._staged.get(key)
         return self._source.payload(key[0], key[1]) if payload is None else payload
+
+    def recent_of(self, keys: Sequence[Key], size_max: int) -> list[bytes] | None:
+        """Return the payloads of entries if all are in memory and have at most `size_max` bytes; else None."""
+        found = []
+        for key in keys:
+            payload = self._recent.get(key)
+            if payload is None:
+                payload = self._staged.get(key)
+                if payload is None:
+                    return None
+            size_max -= len(payload)
+            found.append(payload)
+        return found if size_max >= 0 else None
 
     def forget(self, group: int) -> None:
         """Drop everything of a group."""
