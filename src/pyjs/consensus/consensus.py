@@ -108,7 +108,8 @@ class Condition(Enum):
 class Consensus:
     """All replicated groups of one node."""
 
-    account = None  # for the fair order of a turn: it belongs to none
+    durability_class: type[Durability] = Durability  # tests put flaws in
+    member_class: type[Member] = Member
 
     def __init__(
         self, host: Host, node: int, log: NodeLog, peers: Peers, tuning: Tuning | None = None
@@ -130,7 +131,7 @@ class Consensus:
         )
         self._payloads = Payloads(log)
         self._outbox = Outbox(peers, self._payloads, host.log)
-        self._durability = Durability(
+        self._durability = self.durability_class(
             log, host.turn_state, host.timers, tuning.sync_interval_ns, self._sync_ended
         )
         self._snapshots = Snapshots(peers)
@@ -163,7 +164,7 @@ class Consensus:
             start = 1 if conf.voters else 0
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
             self._is_staged = True
-        member = Member(group, name, self._log.groups[group].peer, machine)
+        member = self.member_class(group, name, self._log.groups[group].peer, machine)
         member.compact_at = self._log_size_max
         self._members[group] = member
         if self._durability.is_idle or conf is not None:

@@ -126,13 +126,17 @@ class Member:
         size, time_ns, _ = descriptor.read(body)
         payload = payloads.get((self.group, index, term)) if size else b""
         self.queue.popleft()  # before the machine is called, which may close the group
+        self.applied_time_ns = time_ns
+        self.machine.apply(index, term, time_ns, payload, self.proposal_of(index, term))
+        return size
+
+    def proposal_of(self, index: int, term: int) -> object | None:
+        """Return what was proposed as this entry; another one at its index is dropped."""
         proposed_in, proposal = self._pending.pop(index, (term, None))
         if proposed_in != term:
             self.machine.dropped(proposal)
-            proposal = None
-        self.applied_time_ns = time_ns
-        self.machine.apply(index, term, time_ns, payload, proposal)
-        return size
+            return None
+        return proposal
 
     def _lead(self) -> None:
         self.leads = True

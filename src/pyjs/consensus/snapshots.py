@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyjs.consensus.seams import Peers
 
 RETRY_NS = 200 * NS_PER_MS
-GIVE_UP_NS = 5 * NS_PER_S
-REPORT_NS = 10 * NS_PER_S
+GIVE_UP_NS = 2 * NS_PER_S
+REPORT_NS = NS_PER_S
 
 
 @dataclass(slots=True)

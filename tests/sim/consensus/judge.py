@@ -48,9 +48,11 @@ class Judge:
         self.acked: dict[int, list[tuple[int, bytes]]] = {}
         self.outcomes: Counter[bytes] = Counter()  # by payload of a proposal
         self.counts: Counter[str] = Counter()
+        self.violation = ""  # the first one
 
     def fail(self, text: str) -> None:
-        """End the run."""
+        """End the run, even if a guard of a machine catches this."""
+        self.violation = self.violation or text
         raise Violation(text)
 
     def leads(self, node: int, group: int, term: int) -> None:
