@@ -95,8 +95,9 @@ sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9
 	$(PY) -m tests.sim --seeds $(or $(SEEDS),0-9999) --jobs $(or $(JOBS),1) $(ARGS)
 	$(PY) -m tests.sim.net --seeds $(or $(SEEDS),0-9999)
 
-sim-raft: dev ## ten thousand seeds of the bare consensus engine: networks, disks, crashes (SEEDS=0-9999, ARGS='--mutant "forgets its vote"')
+sim-raft: dev ## ten thousand seeds of the bare consensus engine, and of a node's use of it: networks, disks, crashes (SEEDS=0-9999, ARGS='--mutant "forgets its vote"')
 	$(PY) -m raft.tests.sim --seeds $(or $(SEEDS),0-9999) $(ARGS)
+	$(PY) -m tests.sim.consensus --seeds $(or $(SEEDS),0-9999) $(ARGS)
 
 asan: dev ## unit tests and border fuzz of a copy compiled with AddressSanitizer and UBSan, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)

@@ -22,9 +22,10 @@ Sizes and digests of payloads are in the descriptors of their entries, so nothin
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.consensus import descriptor
 from pyjs.consensus.engine import FrameError, payloads_of
@@ -57,14 +58,16 @@ class BadBatch(ValueError):
     """A batch is damaged, and was refused as a whole; the text names the field."""
 
 
-class Frames(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Frames:
     """Frames for the engine, and the payloads that it must find staged."""
 
     frames: bytes
     payloads: list[tuple[Key, bytes]]
 
 
-class Fetch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Fetch:
     """A question for a part of a snapshot."""
 
     group: int
@@ -72,7 +75,8 @@ class Fetch(NamedTuple):
     offset: int
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Part:
     """A part of a snapshot."""
 
     group: int
@@ -81,7 +85,8 @@ class Part(NamedTuple):
     data: bytes
 
 
-class Outcome(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Outcome:
     """The end of a snapshot: durable at the receiver, or no longer offered by the sender."""
 
     group: int
@@ -136,7 +141,8 @@ def read(data: bytes) -> Batch:
         raise BadBatch(f"kind: {kind} is not known")
     if len(data) != _HEADER.size + _NAME.size:
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
-    return Outcome(*_NAME.unpack_from(data, _HEADER.size), kind == Kind.DONE)
+    group, index = _NAME.unpack_from(data, _HEADER.size)
+    return Outcome(group, index, kind == Kind.DONE)
 
 
 def _read_place(data: bytes, kind: int) -> Fetch | Part:
@@ -144,8 +150,10 @@ def _read_place(data: bytes, kind: int) -> Fetch | Part:
     size = len(data) - body
     if size < 0 or (kind == Kind.FETCH and size) or size > PART_MAX or (kind == Kind.PART and not size):
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
-    place = _PLACE.unpack_from(data, _HEADER.size)
-    return Fetch(*place) if kind == Kind.FETCH else Part(*place, data[body:])
+    group, index, offset = _PLACE.unpack_from(data, _HEADER.size)
+    if kind == Kind.FETCH:
+        return Fetch(group, index, offset)
+    return Part(group, index, offset, data[body:])
 
 
 def _read_frames(data: bytes, frames_size: int) -> Frames:

@@ -36,6 +36,7 @@ from pyjs.consensus.engine import (
     Refused,
     Role,
     UnknownGroup,
+    incarnation_of,
     node_of,
     peer_id,
 )
@@ -160,6 +161,13 @@ class Consensus:
         The machine of a stored group gets `install` with the state of the log's start, then the entries after it.
         """
         assert group not in self._members
+        stored = self._log.groups.get(group)
+        if conf is None and stored is not None and stored.is_damaged:
+            conf, incarnation = Conf(), incarnation_of(stored.peer) + 1
+            self._host.log.error(
+                f'The replica of group {group} ("{name}") has lost a part of its log: it begins again empty,'
+                f" as replica {incarnation} of this server, and never votes with what is left"
+            )
         if conf is not None:
             start = 1 if conf.voters else 0
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
@@ -177,7 +185,7 @@ class Consensus:
         """Give a group to the engine, with what is written of it."""
         stored = self._log.groups[member.group]
         term, vote, commit = stored.hard
-        entries = list(stored.entries)
+        entries = list(self._log.entries(member.group))
         if stored.start > member.applied:
             member.note_start(stored.start)
             if stored.state:
@@ -479,7 +487,7 @@ class Consensus:
             member.in_backlog = bool(member.queue)
             if member.in_backlog:
                 self._backlog.append(member)
-            elif member.log_size > member.compact_at:
+            if member.log_size > member.compact_at:
                 self._full[member.group] = None
 
     def _go_on(self) -> None:

@@ -10,9 +10,11 @@ A sync is a job for a thread; while it runs, later writes gather for the next on
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from pyjs.base.errors import StoreFailed
 from pyjs.core.job import Job, Lane
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ class Waits(Enum):
     REOPEN = "reopen"  # a group that begins again with what is written of it
 
 
-class Due(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Due:
     """One entry of the queue."""
 
     kind: Waits
@@ -120,8 +123,13 @@ class Durability:
             self._timer.cancel()
 
     def _sync(self) -> None:
-        job = self._log.begin_sync()
-        if job is None:
+        try:
+            job = self._log.begin_sync()
+        except StoreFailed as error:
+            self._ended(error)
+            return
+        if job is None:  # there is nothing to sync
+            self._durable = self._written
             return
         self._covered = self._written
         self._running = LogSync(job, self._synced)

@@ -35,6 +35,12 @@ try:
 except ImportError as error:
     raise EngineMissing(f"the consensus engine (pyjs-raft) is missing: {REMEDY} ({error})") from error
 
+
+def incarnation_of(peer: int) -> int:
+    """Return how often a replica has begun again on its node, from 1."""
+    return peer & 0xFFFFFFFF
+
+
 __all__ = [
     "Change",
     "Conf",
@@ -50,6 +56,7 @@ __all__ = [
     "Status",
     "UnknownGroup",
     "Write",
+    "incarnation_of",
     "node_of",
     "payloads_of",
     "peer_id",

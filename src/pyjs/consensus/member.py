@@ -127,7 +127,13 @@ class Member:
         payload = payloads.get((self.group, index, term)) if size else b""
         self.queue.popleft()  # before the machine is called, which may close the group
         self.applied_time_ns = time_ns
-        self.machine.apply(index, term, time_ns, payload, self.proposal_of(index, term))
+        proposal = self.proposal_of(index, term)
+        try:
+            self.machine.apply(index, term, time_ns, payload, proposal)
+        except Exception:
+            if proposal is not None:
+                self.machine.dropped(proposal)
+            raise
         return size
 
     def proposal_of(self, index: int, term: int) -> object | None:

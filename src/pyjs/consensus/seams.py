@@ -56,11 +56,10 @@ class StoredGroup(Protocol):
     start: int
     start_term: int
     state: bytes  # of the last `point`; b"": none
-    damaged: bool
 
     @property
-    def entries(self) -> Sequence[tuple[int, int, bytes]]:
-        """Return term, kind and body of each entry after `start`."""
+    def is_damaged(self) -> bool:
+        """Whether something of it was lost: it must come back as another replica."""
 
 
 class SyncJob(Protocol):
@@ -73,7 +72,6 @@ class SyncJob(Protocol):
 class NodeLog(Protocol):
     """The log of all groups of this node. What a power cut leaves is a prefix of all writes."""
 
-    boot: int
     groups: Mapping[int, StoredGroup]  # as written, with everything that was staged
 
     def create(self, group: int, name: str, peer: int, conf: Conf, start: int, start_term: int) -> None:
@@ -100,6 +98,16 @@ class NodeLog(Protocol):
 
     def finish_sync(self, job: SyncJob, error: Exception | None) -> None:
         """Take the result of the job."""
+
+    @property
+    def boot(self) -> int:
+        """Return the number of this start of the node."""
+
+    def entries(self, group: int) -> Sequence[tuple[int, int, bytes]]:
+        """Return term, kind and body of each entry after the start."""
+
+    def crowding(self) -> Sequence[int]:
+        """Return groups whose logs should be cut, so that a file can be used again."""
 
     def payload(self, group: int, index: int) -> bytes:
         """Read a payload back, checked."""

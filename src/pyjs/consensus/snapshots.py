@@ -87,7 +87,7 @@ class Snapshots:
 
     def asked(self, node: int, fetch: Fetch, now_ns: int) -> None:
         """Answer the question for a part."""
-        group, index, offset = fetch
+        group, index, offset = fetch.group, fetch.index, fetch.offset
         offer = self._offers.get((group, index))
         if offer is None or offset >= len(offer.data):
             self._peers.send(node, batch.of_outcome(group, index, done=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections import Counter
-from typing import NamedTuple
+from dataclasses import dataclass
 
 _STATE = struct.Struct("<QQQ")
 
@@ -14,7 +14,8 @@ class Violation(AssertionError):
     """Something happened that must never happen."""
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State:
     """What a machine is: the number of its entries, their digest, and the time of the last one."""
 
     count: int = 0
@@ -27,7 +28,7 @@ class State(NamedTuple):
 
     def packed(self) -> bytes:
         """Return it as a snapshot of several parts."""
-        return _STATE.pack(*self) + bytes(self.digest % 200)
+        return _STATE.pack(self.count, self.digest, self.time_ns) + bytes(self.digest % 200)
 
     @classmethod
     def unpacked(cls, data: bytes) -> State:

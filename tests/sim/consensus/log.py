@@ -25,12 +25,7 @@ class Files:
     state: bytes = b""
     hard: tuple[int, int, int] = (0, 0, 0)
     rows: tuple[Entry, ...] = ()
-    damaged: bool = False
-
-    @property
-    def entries(self) -> list[tuple[int, int, bytes]]:
-        """Return the entries without payloads."""
-        return [row[:3] for row in self.rows]
+    is_damaged: bool = False
 
     def written(self, write: Write, payloads: Sequence[bytes]) -> Files:
         """Return the files with a vote, and entries in place of those from their index on."""
@@ -123,6 +118,14 @@ class MemoryLog:
         self._is_syncing = False
         if error is None:
             self._make_durable(job.count)
+
+    def entries(self, group: int) -> list[tuple[int, int, bytes]]:
+        """Return the entries without payloads."""
+        return [row[:3] for row in self.groups[group].rows]
+
+    def crowding(self) -> list[int]:
+        """Return no group: nothing is used again here."""
+        return []
 
     def payload(self, group: int, index: int) -> bytes:
         """Return the payload of an entry."""

@@ -115,5 +115,5 @@ MUTANTS: dict[str, type[SimNode]] = {
 
 
 def world_of(node: type[SimNode]) -> type[World]:
-    """Return a world of such nodes, in which the power fails."""
-    return type("MutantWorld", (World,), {"node_class": node, "is_always": True})
+    """Return a world of such nodes, in which the power fails again and again."""
+    return type("MutantWorld", (World,), {"node_class": node, "is_always": True, "storms": 0.6})

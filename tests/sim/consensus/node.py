@@ -195,10 +195,13 @@ class SimNode:
         if self.judge.violation:
             self.judge.fail(self.judge.violation)
         for level, text in self.host.log.lines:
-            is_expected = self.log.is_broken or "the digest of the payload" in text  # a damaged snapshot
-            if level == "ERR" and not is_expected:
+            if level == "ERR" and not self._expects(text):
                 self.judge.fail(f"node {self.number}: {text}")
         self.host.log.lines.clear()
+
+    def _expects(self, text: str) -> bool:
+        """Whether an error in the log is no surprise: of a broken disk, or a damaged snapshot."""
+        return self.log.is_broken or "the digest of the payload" in text
 
     def _watch(self) -> None:
         if self.now % PULSE_STEPS == 0 and not self.stopped:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from random import Random
 
 from raft.tests.sim.net import SimNet, Weather
@@ -25,18 +26,20 @@ class World:
     """The run of one seed."""
 
     node_class: type[SimNode] = SimNode
+    storms = 0.2  # share of seeds with elections that last long, and nodes that are back at once
     is_always: bool | None = None  # sync mode; None: by chance, an interval without power cuts
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         rng = self.rng
+        self.is_storm = rng.random() < self.storms
         self.net = SimNet(
             Random(seed + 1),
             Weather(
                 drop=rng.choice((0.0, 0.02, 0.1)),
                 repeat=rng.choice((0.0, 0.05)),
                 damage=rng.choice((0.0, 0.01)),
-                delay_max=rng.choice((0, 1, 4)),
+                delay_max=8 if self.is_storm else rng.choice((0, 1, 4)),
             ),
         )
         self.judge = Judge()
@@ -110,8 +113,10 @@ class World:
             for _ in range(self.rng.choice((1, 1, 5))):
                 self._publish(self.rng.choice(GROUPS))
         nodes = self._running()
-        if nodes and self.rng.random() < 0.2:
-            self.rng.choice(nodes).read(self.rng.choice(GROUPS))
+        if self.rng.random() < 0.2:
+            group = self.rng.choice(GROUPS)
+            for node in nodes:
+                node.read(group)
         if nodes and self.rng.random() < 0.01:
             self._transfer(self.rng.choice(nodes), self.rng.choice(GROUPS))
 
@@ -129,7 +134,7 @@ class World:
     # -- troubles ----------------------------------------------------------------------------------------------
 
     def _trouble(self) -> None:
-        if self.rng.random() >= 0.04:
+        if self.rng.random() >= (0.15 if self.is_storm else 0.04):
             return
         node = self.rng.choice(list(self.nodes.values()))
         other = self.rng.choice(node.others)
@@ -160,7 +165,7 @@ class World:
 
     def _end(self, node: SimNode, *, power: bool) -> None:
         node.end(power=power)
-        self.down[node.number] = self.now + self.rng.randrange(1, 60)
+        self.down[node.number] = self.now + self.rng.randrange(1, 4 if self.is_storm else 60)
 
     def _heal(self) -> None:
         self.net.cuts.clear()
@@ -180,16 +185,24 @@ class World:
             self.judge.check_end(group, states)
 
 
-def play(seed: int, world: type[World] = World) -> str:
-    """Play one seed; return what was violated, "" for nothing."""
+@contextmanager
+def parts() -> Iterator[None]:
+    """Let every snapshot travel in several parts."""
     part_max = batch.PART_MAX
     batch.PART_MAX = PART_SIZE
     try:
-        world(seed).run()
+        yield
+    finally:
+        batch.PART_MAX = part_max
+
+
+def play(seed: int, world: type[World] = World) -> str:
+    """Play one seed; return what was violated, "" for nothing."""
+    try:
+        with parts():
+            world(seed).run()
     except Violation as error:
         return str(error)
     except Exception as error:  # whatever it is, the seed must be named
         return f"{CRASHED}{type(error).__name__}: {error}"
-    finally:
-        batch.PART_MAX = part_max
     return ""
