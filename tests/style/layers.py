@@ -62,10 +62,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("info", "replay", "reset"),
     ),
     "consensus": (
-        ("descriptor", "names", "engine", "machine", "payloads", "peers"),
-        ("batch", "log"),
+        ("descriptor", "engine", "names", "payloads"),
+        ("batch", "log", "seams"),
         ("durability", "member"),
-        ("outbox", "snapshots"),
+        ("outbox", "snapshots", "status"),
         ("consensus",),
     ),
     "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),

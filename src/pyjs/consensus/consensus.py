@@ -10,7 +10,8 @@ A turn, in the order of its effects:
 A group whose machine raises stops here; one whose engine panics is closed and named. If the log fails, the whole node
 takes no part any more: it sends nothing, so that nothing it cannot keep is counted on.
 
-Knows no sockets, disks and clocks: the log and the peers are seams, the time is that of the node's turn.
+Knows no sockets, disks and clocks: the log and the peers are seams, the time is that of the node's turn. Long because
+everything that calls the engine is here.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from pyjs.consensus.member import ENTRY_COST, Member, State
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
 from pyjs.consensus.snapshots import Snapshots
+from pyjs.consensus.status import GroupStatus, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,30 +74,6 @@ class Tuning:
     election_ticks: int = 20
     heartbeat_ticks: int = 5
     log_size_max: int = 8 << 20  # bytes of one group's log, about, after which it is cut
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """One replica of a group as the leader sees it."""
-
-    node: int
-    is_voter: bool
-    lag: int | None  # entries; None: this node does not lead
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
-    """One group on this node."""
-
-    name: str
-    role: Role
-    leader: int  # number of its node, 0: none
-    term: int
-    committed: int  # index
-    applied: int
-    last: int
-    is_stopped: bool  # by a fault of its machine
-    replicas: list[Replica]
 
 
 class Condition(Enum):
@@ -307,24 +285,7 @@ class Consensus:
 
     def status(self, group: int) -> GroupStatus:
         """Return a group as it is now."""
-        member, found = self._members[group], self._engine.status(group)
-        matched = dict(found.matched)
-        leads = found.role == Role.LEADER
-        return GroupStatus(
-            member.name,
-            Role(found.role),
-            node_of(found.leader),
-            found.term,
-            found.commit,
-            member.applied,
-            found.last,
-            member.state is State.STOPPED,
-            [
-                Replica(node_of(peer), is_voter, found.last - matched.get(peer, 0) if leads else None)
-                for peers, is_voter in ((found.conf.voters, True), (found.conf.learners, False))
-                for peer in peers
-            ],
-        )
+        return status_of(self._members[group], self._engine.status(group))
 
     # -- other nodes -------------------------------------------------------------------------------------------
 
