@@ -24,7 +24,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
 .PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
-.PHONY: cluster raft-wheel raft-check sim-raft raft-bench
+.PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -113,6 +113,9 @@ raft-bench: build ## the consensus engine alone: an entry, a group asleep and aw
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
 	$(PY) benchmarks/run.py $(ARGS)
+
+consensus-bench: build ## three nodes of a replicated group in one process: processor time of an entry on leader and follower
+	$(PY) benchmarks/consensus.py $(ARGS)
 
 cluster-bench: build ## three servers of a cluster beside three nats-servers (ARGS="--rounds 5 --only reqrep")
 	$(PY) benchmarks/cluster.py $(ARGS)

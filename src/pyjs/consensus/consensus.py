@@ -349,7 +349,8 @@ class Consensus:
         for _ in range(ROUNDS):
             ready = self._engine.ready()
             self._outbox.send(ready.frames)
-            has_vote = self._stage(ready.writes)
+            writes = ready.writes
+            has_vote = bool(writes) and self._stage(writes)
             self._payloads.forget_staged()
             self._flush()
             if ready.token:
@@ -358,8 +359,10 @@ class Consensus:
             for due in installs:
                 self._durability.add(due, needs_sync=True)
             installs = []
-            self._take(ready)
+            self._take(ready, writes)
             self._report_durable()
+            if not ready.token:
+                break  # nothing was stored, so nothing new can be ready
         self._durability.begin()
         self._find_quarantined()
 
@@ -387,7 +390,7 @@ class Consensus:
             self._log.flush()
             self._durability.wrote()
 
-    def _take(self, ready: Ready) -> None:
+    def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
         """Note what the engine has found."""
         for group, term, role, leader in ready.roles:
             member = self._members[group]
@@ -403,10 +406,11 @@ class Consensus:
             if done is not None:
                 member = self._members[group]
                 self._guard(member, partial(member.wants_read, index, done))
-        for write in ready.writes:
+        for write in writes:
             if write.snapshot is not None:
                 self._fetch(write.group, write.snapshot)
-        self._wanted.update(dict.fromkeys(group for group, _ in ready.wanted))
+        for group, _ in ready.wanted:
+            self._wanted[group] = None
         for group, peer, index in ready.snapshots:
             self._snapshots.sent(group, peer, index, self._turn.now)
 

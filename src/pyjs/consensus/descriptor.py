@@ -20,8 +20,9 @@ from xxhash import xxh3_128_digest
 
 SIZE = 40
 VERSION = 1
-_FORM = Struct("<IB3xq16s8x")
-_SPARE = (5, 6, 7, *range(32, 40))
+_FORM = Struct("<IB3sq16s8s")
+_BRIEF = Struct("<I4xq")
+_SPARE, _SPARE_END = bytes(3), bytes(8)
 _TIME_MAX = (1 << 63) - 1
 
 
@@ -40,7 +41,7 @@ class Descriptor(NamedTuple):
 def describe(payload: bytes, time_ns: int) -> bytes:
     """Return the descriptor of a payload."""
     assert 0 <= time_ns <= _TIME_MAX
-    return _FORM.pack(len(payload), VERSION, time_ns, xxh3_128_digest(payload))
+    return _FORM.pack(len(payload), VERSION, _SPARE, time_ns, xxh3_128_digest(payload), _SPARE_END)
 
 
 def read(data: bytes) -> Descriptor:
@@ -51,14 +52,19 @@ def read(data: bytes) -> Descriptor:
     """
     if len(data) != SIZE:
         raise BadDescriptor(f"a descriptor of {len(data)} bytes, not {SIZE}")
-    size, version, time_ns, digest = _FORM.unpack(data)
+    size, version, spare, time_ns, digest, spare_end = _FORM.unpack(data)
     if version != VERSION:
         raise BadDescriptor(f"version {version} of a descriptor, {VERSION} is known")
     if time_ns < 0:
         raise BadDescriptor(f"time {time_ns} before the epoch")
-    if any(data[at] for at in _SPARE):
+    if spare != _SPARE or spare_end != _SPARE_END:
         raise BadDescriptor("spare bytes that are not 0")
     return Descriptor(size, time_ns, digest)
+
+
+def size_and_time(data: bytes) -> tuple[int, int]:
+    """Return size and time of a descriptor that was read and checked before."""
+    return _BRIEF.unpack_from(data)
 
 
 def check(descriptor: Descriptor, payload: bytes) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyjs.consensus import descriptor
+from pyjs.consensus.descriptor import size_and_time
 from pyjs.consensus.engine import EntryKind, Role
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Member:
         return done, used
 
     def _apply(self, payloads: Payloads, index: int, term: int, body: bytes) -> int:
-        size, time_ns, _ = descriptor.read(body)
+        size, time_ns = size_and_time(body)
         payload = payloads.get((self.group, index, term)) if size else b""
         self.queue.popleft()  # before the machine is called, which may close the group
         self.applied_time_ns = time_ns
@@ -169,9 +169,9 @@ class Member:
         size = len(entries) * ENTRY_COST
         for _, kind, body in entries:
             if kind == EntryKind.DATA:
-                found = descriptor.read(body)
-                size += found.size
-                self.time_ns = max(self.time_ns, found.time_ns)
+                payload_size, time_ns = size_and_time(body)
+                size += payload_size
+                self.time_ns = max(self.time_ns, time_ns)
         self.log_size += size
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:
