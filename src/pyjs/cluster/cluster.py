@@ -212,7 +212,8 @@ class Cluster:
                 self._mesh.connected(route.dial, info.server_id)
             route.close("Duplicate Route")
             return
-        log = self.host.log.debug if route.dial is None else self.host.log.error
+        is_known = route.dial is None or route.dial.purpose != MESSAGES  # it is tried again
+        log = self.host.log.debug if is_known else self.host.log.error
         log(f"{route} - the other side refuses: {text}")
         route.close("Refused")
 

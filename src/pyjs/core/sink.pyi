@@ -26,6 +26,10 @@ class Reading(Protocol):
     def read_inbox(self) -> object: ...
 
 @type_check_only
+class Agreeing(Protocol):
+    def turn(self) -> None: ...
+
+@type_check_only
 class SyncWork(Protocol):
     together: Together | None
     def __call__(self) -> Exception | None: ...
@@ -51,6 +55,7 @@ class Turn:
     streams: list[Sink]
     consumers: list[Sink]
     inboxes: list[Sink]
+    consensus: list[Agreeing]
     expired: list[Sink]
     held: list[Sink]
     requests: list[Request]
@@ -72,6 +77,8 @@ class Turn:
     def take(self, name: Literal["consumers"]) -> list[Pumping]: ...
     @overload
     def take(self, name: Literal["inboxes"]) -> list[Reading]: ...
+    @overload
+    def take(self, name: Literal["consensus"]) -> list[Agreeing]: ...
     @overload
     def take(self, name: Literal["expired"]) -> list[Sink]: ...
     @overload

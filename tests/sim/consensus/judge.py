@@ -58,10 +58,11 @@ class Judge:
 
     def leads(self, node: int, group: int, term: int) -> None:
         """Check a leader: the only one of its term."""
+        if (group, term) not in self.leaders:
+            self.counts["leaders"] += 1
         first = self.leaders.setdefault((group, term), node)
         if first != node:
             self.fail(f"group {group}: nodes {first} and {node} lead in term {term}")
-        self.counts["leaders"] += 1
 
     def applied(self, node: int, group: int, index: int, term: int, payload: bytes, state: State) -> None:
         """Check an applied entry."""

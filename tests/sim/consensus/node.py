@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from pyjs.base.rng import SeededRng
 from pyjs.base.timers import Timers
 from pyjs.consensus.batch import BadBatch
 from pyjs.consensus.consensus import Consensus, Tuning
-from pyjs.consensus.engine import Conf, Role, peer_id
+from pyjs.consensus.engine import Conf, RaftError, Role, peer_id
 from pyjs.core.faults import Faults
 from pyjs.core.sink import Turn
 
@@ -192,12 +193,21 @@ class SimNode:
                 self.jobs.append((now + self.rng.choice((0, 0, 0, 1, 3)), job))
             if not turn.consensus:
                 break
+        self._claim_leads()
         if self.judge.violation:
             self.judge.fail(self.judge.violation)
         for level, text in self.host.log.lines:
             if level == "ERR" and not self._expects(text):
                 self.judge.fail(f"node {self.number}: {text}")
         self.host.log.lines.clear()
+
+    def _claim_leads(self) -> None:
+        """Report the groups that the engine leads, whether the machines know it or not."""
+        for group in self.machines:
+            with suppress(RaftError, KeyError):  # it is closed, or begins again
+                found = self.consensus.status(group)
+                if found.role == Role.LEADER and not self.stopped:
+                    self.judge.leads(self.number, group, found.term)
 
     def _expects(self, text: str) -> bool:
         """Whether an error in the log is no surprise: of a broken disk, or a damaged snapshot."""
