@@ -78,7 +78,7 @@ declarations: dev ## tables of options and JSON schemas in docs/, from the decla
 	$(PY) -m tests.support.declarations
 
 fuzz: dev ## a million mutated protocol sequences, a million requests with values at the border, a million cases at the doors, configuration files
-	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_DOOR_CASES=$(or $(CASES),1000000) PYJS_JWT_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) PYJS_RAFT_CASES=$(or $(CASES),1000000) PYJS_BATCH_CASES=$(or $(CASES),1000000) PYJS_ARCHIVE_CASES=$(or $(CASES),1000000) PYJS_IMPORT_CASES=$(or $(CASES),5000) $(PY) -m pytest --timeout 0 tests/fuzz raft/tests/test_fuzz.py $(ARGS)
+	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_DOOR_CASES=$(or $(CASES),1000000) PYJS_JWT_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) PYJS_RAFT_CASES=$(or $(CASES),1000000) PYJS_BATCH_CASES=$(or $(CASES),1000000) PYJS_ARCHIVE_CASES=$(or $(CASES),1000000) PYJS_IMPORT_CASES=$(or $(CASES),5000) PYJS_NODE_LOG_CASES=$(shell expr $(or $(CASES),1000000) / 200) $(PY) -m pytest --timeout 0 tests/fuzz raft/tests/test_fuzz.py $(ARGS)
 
 fuzz-doors: dev ## a million damaged CONNECTs, signatures of proxies, tokens, TLS records, WebSocket frames and PROXY headers in all (CASES=100000)
 	PYJS_FUZZ_CASES=$(shell expr $(or $(CASES),1000000) / 4) PYJS_JWT_CASES=$(shell expr $(or $(CASES),1000000) / 10) PYJS_DOOR_CASES=$(shell expr $(or $(CASES),1000000) / 4) $(PY) -m pytest --timeout 0 tests/fuzz/test_websocket.py tests/fuzz/test_doors.py tests/fuzz/test_jwt.py $(ARGS)
@@ -95,8 +95,9 @@ sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9
 	$(PY) -m tests.sim --seeds $(or $(SEEDS),0-9999) --jobs $(or $(JOBS),1) $(ARGS)
 	$(PY) -m tests.sim.net --seeds $(or $(SEEDS),0-9999)
 
-sim-raft: dev ## ten thousand seeds of the bare consensus engine, and of a node's use of it: networks, disks, crashes (SEEDS=0-9999, ARGS='--mutant "forgets its vote"')
+sim-raft: dev ## ten thousand seeds of the bare consensus engine, on the node log, and of a node's use of both: networks, disks, crashes (SEEDS=0-9999, ARGS='--mutant "forgets its vote"')
 	$(PY) -m raft.tests.sim --seeds $(or $(SEEDS),0-9999) $(ARGS)
+	$(PY) -m raft.tests.sim --seeds $(or $(SEEDS),0-9999) --log
 	$(PY) -m tests.sim.consensus --seeds $(or $(SEEDS),0-9999) $(ARGS)
 
 asan: dev ## unit tests and border fuzz of a copy compiled with AddressSanitizer and UBSan, in build/asan

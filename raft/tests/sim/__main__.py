@@ -1,4 +1,4 @@
-"""Many seeds of the simulation of the bare engine: python -m raft.tests.sim --seeds 0-9999 [--mutant NAME]."""
+"""Many seeds of the simulation of the engine: python -m raft.tests.sim --seeds 0-9999 [--log] [--mutant NAME]."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from raft.tests.sim.log_disk import LoggedWorld
 from raft.tests.sim.mutants import MUTANTS, world_of
 from raft.tests.sim.world import World, play
 
@@ -15,9 +16,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m raft.tests.sim", description=__doc__)
     parser.add_argument("--seeds", default="0-9999", help="one number, or first-last")
     parser.add_argument("--mutant", choices=MUTANTS, help="a flaw that must be found")
+    parser.add_argument("--log", action="store_true", help="on the real node log instead of a simulated one")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
-    world = world_of(MUTANTS[options.mutant]) if options.mutant else World
+    world = LoggedWorld if options.log else World
+    world = world_of(MUTANTS[options.mutant]) if options.mutant else world
     began = time.process_time()
     failed = 0
     seeds = range(int(first), int(last or first) + 1)

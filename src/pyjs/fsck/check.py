@@ -12,11 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError
+from pyjs.consensus.log.files import DIRECTORY as NODE_LOG
 from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
 from pyjs.fsck.images import Files, size_of
 from pyjs.fsck.locked import LockedCheck
 from pyjs.fsck.mending import create_directory, move_file_aside, remove_directory
 from pyjs.fsck.metadata import Copies, finding_of
+from pyjs.fsck.node_log import NodeLogCheck
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
 from pyjs.fsck.tails import StoredTails
@@ -88,6 +90,7 @@ class StoreCheck:
             for account in self._accounts():
                 for directory in self._streams(account):
                     self._stream(account, directory)
+            NodeLogCheck(self._disk, self.report).run()
             if self._repair:
                 repairs, failures = mend(self.report.findings)
                 self.report.repairs += repairs
@@ -121,7 +124,7 @@ class StoreCheck:
                 for other in self._disk.list_dir(f"{root}/{name}"):
                     if other not in ("streams", TAILS):
                         self.report.find(NOTE, f"{root}/{name}/{other}", STRANGER)
-            elif name != ".lock":
+            elif name not in (".lock", NODE_LOG):
                 self.report.find(NOTE, f"{root}/{name}", STRANGER)
         return accounts
 

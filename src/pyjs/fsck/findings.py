@@ -93,6 +93,18 @@ class StreamReport(Report):
 
 
 @dataclass(eq=False, slots=True)
+class NodeLogReport:
+    """The log of a node of a cluster."""
+
+    files: int
+    groups: int
+    damaged: int  # groups
+    records: int
+    entries: int  # of groups that are not damaged
+    bytes: int
+
+
+@dataclass(eq=False, slots=True)
 class StoreReport(Report):
     """A whole store directory."""
 
@@ -100,6 +112,7 @@ class StoreReport(Report):
     streams: list[StreamReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)  # findings that belong to no stream
     repairs: list[str] = field(default_factory=list)
+    node_log: NodeLogReport | None = None
 
     def all_findings(self) -> Iterator[Finding]:
         """Yield every finding."""

@@ -11,7 +11,7 @@ from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, count_of, range_
 if TYPE_CHECKING:
     from typing import Any
 
-    from pyjs.fsck.findings import ConsumerReport, Finding, StoreReport, StreamReport
+    from pyjs.fsck.findings import ConsumerReport, Finding, NodeLogReport, StoreReport, StreamReport
 
 WORDS = {DAMAGE: "DAMAGE", NOTE: "note", UNCHECKED: "NOT CHECKED", LOCKED: "NOT CHECKED"}
 RANGES_SHOWN = 20  # ranges of sequences shown in the text
@@ -34,6 +34,8 @@ def lines_of(report: StoreReport, *, quiet: bool) -> list[str]:
     lines = [] if quiet else [f"Store directory {report.root}"]
     for stream in report.streams:
         lines += _stream_lines(report, stream, quiet)
+    if report.node_log is not None and not quiet:
+        lines.append(_node_log_line(report.node_log))
     lines += _finding_lines(report, report.findings, quiet)
     lines += [f"  repaired: {_below(report, text)}" for text in report.repairs]
     return [*lines, summary(report)]
@@ -73,6 +75,13 @@ def _consumer_line(consumer: ConsumerReport) -> str:
     return (
         f"  consumer {consumer.name}: delivered up to {consumer.delivered_seq}, acknowledged up to"
         f" {consumer.ack_floor_seq}, {consumer.pending} pending"
+    )
+
+
+def _node_log_line(log: NodeLogReport) -> str:
+    return (
+        f"Node log: {_count(log.groups, 'group')}, {_count(log.entries, 'entry', 'entries')},"
+        f" {_count(log.files, 'file')}, {size_text(log.bytes)}"
     )
 
 
@@ -120,6 +129,7 @@ def json_of(report: StoreReport) -> bytes:
             "exit_code": report.exit_code(),
             "summary": summary(report),
             "streams": [_stream_json(each) for each in report.streams],
+            "node_log": report.node_log,
             "findings": [_finding_json(each) for each in report.findings],
             "repairs": report.repairs,
         }
@@ -152,5 +162,5 @@ def _below(report: StoreReport, text: str) -> str:
     return text.replace(f"{report.root}/", "")
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def _count(count: int, noun: str, nouns: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"

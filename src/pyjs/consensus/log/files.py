@@ -1,0 +1,143 @@
+"""Files of the node log: names, headers, seals.
+
+    file   = header | record* | unused | seal | header
+    header = "PYJSRLOG" | version u16 | needs u8 u8 | 0 u32 | size u64 | id u64 | number u64 | boot u64 | first u64
+             | synced u64 | check u64
+    seal   = "PYJSSEAL" | last u64 | end u64 | next u64 | boot u64 | check u64
+
+Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be used
+again, `fresh.tmp` one that is being made. Unused bytes may be anything: records of another file do not fit, since the
+id, which never comes again, is the seed of every check.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.base.errors import PyjsError
+from pyjs.consensus.log.records import CHECK, MARK_SET, hash_of
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+
+MAGIC = b"PYJSRLOG"
+SEAL_MAGIC = b"PYJSSEAL"
+VERSION = 1
+NEEDS = (0, 1)  # the first pyjs-server that reads VERSION
+HEADER = Struct("<8sHBBI7Q")
+SEAL = Struct("<8s5Q")
+FIRST_AT = HEADER.size  # of the first record
+TAIL_SIZE = 128  # the seal and the second header, at the end of the file
+GUARD_SIZE = 512  # between records and seal, so that no sector has both
+LOG, SPARE, FRESH, TEMPORARY = ".log", ".spare", "fresh.spare", "fresh.tmp"
+DIRECTORY = ".raft"  # in the store directory; no account is called so, a dot is escaped in its name
+
+
+class UnknownLog(PyjsError):
+    """The log has another format."""
+
+    def __init__(self, path: str, version: int, needs: str) -> None:
+        super().__init__(
+            f"{path} has format {version}, this version reads {VERSION}: use pyjs-server {needs}"
+        )
+
+
+class Header(NamedTuple):
+    """The header of a file."""
+
+    size: int  # of the file
+    id: int  # seed of every check of the file
+    number: int  # as in the name
+    boot: int  # how often the node has started
+    first: int  # number of the first record
+    synced: int  # records up to this number are durable
+
+    def encode(self) -> bytes:
+        """Return the bytes."""
+        data = HEADER.pack(MAGIC, VERSION, *NEEDS, 0, *self, 0)[: -CHECK.size]
+        return data + CHECK.pack(hash_of(data))
+
+
+class Seal(NamedTuple):
+    """The end of a file, written when that is durable: its successor is, or the log is closed."""
+
+    last: int  # number of the last record
+    end: int  # offset behind it
+    next: int  # number of the next file, 0: the log was closed
+    boot: int  # of the next file, or of this one
+
+    def encode(self, file_id: int) -> bytes:
+        """Return the bytes."""
+        data = SEAL.pack(SEAL_MAGIC, *self, 0)[: -CHECK.size]
+        return data + CHECK.pack(hash_of(data, file_id))
+
+
+class LogFile:
+    """One file of the log."""
+
+    def __init__(self, header: Header, path: str) -> None:
+        self.id = header.id
+        self.number = header.number
+        self.header = header
+        self.path = path
+        self.size = header.size
+        self.end = header.size - TAIL_SIZE - GUARD_SIZE  # of the room for records
+        self.fd = -1
+        self.groups: set[int] = set()  # groups that may have something here
+        self.crowded: set[int] = set()  # groups with too much here to write it again
+        self.written = 0  # offset behind the last written record
+        self.free_at = 0  # nothing here is needed once this record is durable; 0: something is
+
+
+def file_id(incarnation: int, number: int) -> int:
+    """Return the id of a file of this process."""
+    return hash_of(CHECK.pack(number), incarnation) | MARK_SET
+
+
+def log_name(number: int) -> str:
+    """Return the name of a file."""
+    return f"{number:08d}{LOG}"
+
+
+def number_in(name: str, suffix: str = LOG) -> int:
+    """Return the number in a name, 0 if it is not one of a file of the log."""
+    digits = name.removesuffix(suffix)
+    return int(digits) if digits != name and len(digits) == 8 and digits.isascii() and digits.isdigit() else 0
+
+
+def header_in(data: bytes, path: str) -> Header | None:
+    """Return the header in some bytes, None if they are no intact header.
+
+    Raises:
+        UnknownLog: another version wrote it.
+    """
+    if len(data) < HEADER.size or CHECK.unpack_from(data, HEADER.size - CHECK.size)[0] != hash_of(
+        data[: HEADER.size - CHECK.size]
+    ):
+        return None
+    magic, version, major, minor, _, *fields, _ = HEADER.unpack(data[: HEADER.size])
+    if magic != MAGIC:
+        return None
+    if version != VERSION:
+        raise UnknownLog(path, version, f"{major}.{minor}")
+    return Header(*fields)
+
+
+def seal_in(data: bytes, file_id: int) -> Seal | None:
+    """Return the seal in some bytes, None if they are no intact seal of the file."""
+    if len(data) < SEAL.size or data[: len(SEAL_MAGIC)] != SEAL_MAGIC:
+        return None
+    _, *fields, check = SEAL.unpack(data[: SEAL.size])
+    return Seal(*fields) if check == hash_of(data[: SEAL.size - CHECK.size], file_id) else None
+
+
+def is_nothing(data: bytes, number: int, path: str) -> bool:
+    """Return whether these bytes were there before a header was written: zeros, or that of an older file."""
+    old = header_in(data, path)
+    return not data.strip(b"\0") or (old is not None and old.number != number)
+
+
+def read_tail(disk: Disk, fd: int, size: int) -> bytes:
+    """Return the bytes of seal and second header."""
+    return disk.read_at(fd, TAIL_SIZE, max(0, size - TAIL_SIZE))

@@ -1,0 +1,145 @@
+"""What the node log knows of one group.
+
+A group is intact or damaged. An intact one has its whole log:
+
+    first = start + 1, last = start + number of entries, start_term <= term of each entry, terms do not decrease
+
+A damaged one has lost a record. Only what is newer than the loss is still looked at; as soon as that is a whole log
+again, the group is intact. Whoever changes a group writes a record, or reads one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from pyjs.consensus.log.records import Membership
+
+if TYPE_CHECKING:
+    from pyjs.consensus.log.records import Base
+
+FILE_SHIFT = 40  # a place is the number of its file, and the offset in it
+
+
+class StoredGroup:
+    """One group: what the engine needs to open it, and where its entries are."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.name = ""
+        self.peer = 0
+        self.conf = Membership()
+        self.start = 0
+        self.start_term = 0
+        self.state = b""  # of the application at `start`
+        self.hard = (0, 0, 0)  # term, vote, commit
+        self.damage = ""  # what was lost; "": the group is intact
+        self.seq = 0  # records that the group has had
+        self.seen = 0  # while a log is read: the number of the last record that proves `seq`
+        self.base_place = 0  # of its GROUP record
+        self.size = 0  # bytes of its GROUP record and of its entries
+        self._base_size = 0
+        self._is_based = False  # damaged, but start and conf are newer than the loss
+        self._first = 1  # index of the first entry here; start + 1 if intact
+        self._terms = array("Q")
+        self._places = array("Q")
+        self._sizes = array("Q")
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether something of the group was lost: it must come back as another peer."""
+        return bool(self.damage)
+
+    @property
+    def last(self) -> int:
+        """Return the index of the last entry, `start` without entries."""
+        return self._first + len(self._terms) - 1
+
+    @property
+    def oldest_file(self) -> int:
+        """Return the number of the oldest file that has something of the group."""
+        oldest = min(self.base_place, self._places[0]) if self._places else self.base_place
+        return oldest >> FILE_SHIFT
+
+    def term_at(self, index: int) -> int:
+        """Return the term of an index, 0 if it is not here."""
+        if index == self.start:
+            return self.start_term
+        at = index - self._first
+        return self._terms[at] if 0 <= at < len(self._terms) else 0
+
+    def place_of(self, index: int) -> tuple[int, int]:
+        """Return place and size of the record of an entry.
+
+        Raises:
+            KeyError: there is no such entry.
+        """
+        at = index - self._first
+        if not 0 <= at < len(self._terms):
+            raise KeyError(index)
+        return self._places[at], self._sizes[at]
+
+    def append(self, index: int, term: int, place: int, size: int) -> None:
+        """Take an entry, in place of those from its index on."""
+        at = index - self._first
+        if not 0 <= at <= len(self._terms):
+            assert self.damage  # an intact log has no gaps
+            self._clear(index)
+        elif at < len(self._terms):
+            self._cut(at)
+        assert not self._terms or self._terms[-1] <= term
+        self._terms.append(term)
+        self._places.append(place)
+        self._sizes.append(size)
+        self.size += size
+        if self._is_based and self._first <= self.start + 1:
+            self._heal()
+
+    def begin_at(self, base: Base, last: int, place: int, size: int, *, reset: bool) -> None:
+        """Take a GROUP record: the log begins after `base.start`; its entries up to `last` stay."""
+        assert base.start <= last
+        self.name, self.peer, self.conf = base.name, base.peer, base.conf
+        self.start, self.start_term = base.start, base.start_term
+        self.base_place = place
+        self.size += size - self._base_size
+        self._base_size = size
+        if reset or last == base.start:
+            self._clear(base.start + 1)
+            self._heal()
+        elif self._first <= base.start + 1 and self.last == last:
+            self._heal()
+        else:
+            assert self.damage  # an intact log has what its start leaves
+            self._is_based = True
+
+    def lose(self, damage: str) -> None:
+        """Note a loss: nothing older than it counts any more."""
+        self.damage = self.damage or damage
+        self._is_based = False
+        self._clear(0)
+
+    def check(self) -> None:
+        """Check the invariants of an intact group."""
+        assert self._first == self.start + 1
+        assert self.start <= self.last
+        assert not self._terms or self.start_term <= self._terms[0]
+
+    def _heal(self) -> None:
+        """Become intact: everything from the start on is here."""
+        self.damage, self._is_based = "", False
+        self._forget(self.start + 1 - self._first)
+
+    def _clear(self, first: int) -> None:
+        self._cut(0)
+        self._first = first
+
+    def _cut(self, at: int) -> None:
+        self.size -= sum(self._sizes[at:])
+        for each in (self._terms, self._places, self._sizes):
+            del each[at:]
+
+    def _forget(self, count: int) -> None:
+        self.size -= sum(self._sizes[:count])
+        for each in (self._terms, self._places, self._sizes):
+            del each[:count]
+        self._first += count

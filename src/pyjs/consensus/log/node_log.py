@@ -1,0 +1,553 @@
+"""The log of a node: all its groups in one sequence of records, one write and one sync a turn.
+
+    log.write(write, payloads)      # staged, for any number of groups
+    log.flush()                     # one write
+    job = log.begin_sync(); log.finish_sync(job, job())     # durable; the job runs in any thread
+
+What holds, asserted by whoever writes:
+
+    synced <= written < number      synced: durable, written: in the file, number: of the next record
+    seq(record) = seq(record of the group before it) + 1; the first record of a replica has seq = number
+    first = start + 1, start <= last, commit <= last, terms of entries do not decrease, start_term <= the first
+    (term, commit) never decreases as a pair, nor does commit alone; vote changes only from 0 within a term
+    oldest file <= file of a group's GROUP record and of each of its entries
+
+A place in a file is written by one process once, so that number, place and id together never come again. A file is
+used again when no group needs it. What groups at rest have in the oldest file is written again, a little with each
+write; a group with much there is in `crowding`, for its owner to compact. A failed write or sync is the end of the
+log: only a start finds out what is durable.
+
+Sources: etcd's WAL, LevelDB's log; Alagappan et al., "Protocol-Aware Recovery" (a damaged log must not vote).
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.disk import is_shortage
+from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed, reason_of
+from pyjs.consensus.log.files import FIRST_AT, LogFile, Seal
+from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
+from pyjs.consensus.log.records import (
+    DAMAGED_FLAG,
+    ENTRY,
+    GROUP,
+    HEAD,
+    MORE,
+    RECORD_SIZE_MIN,
+    REMOVE,
+    RESET,
+    WRITE,
+    Base,
+    Head,
+    Membership,
+    body_of,
+    encode_base,
+    head_at,
+    payload_of,
+)
+from pyjs.consensus.log.replay import Replay
+from pyjs.consensus.log.shelf import Shelf
+from pyjs.consensus.log.staging import Staging
+from pyjs.store.format.layout import make_directory, set_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyjs.base.disk import Disk
+    from pyjs.base.log import Log
+    from pyjs.consensus.log.records import Members
+    from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
+
+FILE_SIZE = 64 << 20
+FILES_FEW = 2  # with more files than these, the oldest one is emptied
+CARRY_SHARE = 64  # a flush writes again at most this part of a file, and at least one group
+CARRY_GROUP_SHARE = 4  # a group with more than this part of a file is left to its owner
+STEP_SIZE = 1 << 20
+BODY_SIZE = 4096  # read at once for an entry without its payload
+BOOT_JUMP = 1024  # after damage that may have hidden starts
+BOOTS_MAX = 1 << 24
+OFFSET_BITS = (1 << FILE_SHIFT) - 1
+
+
+class Write(Protocol):
+    """What the engine wants to have written of a group."""
+
+    @property
+    def group(self) -> int:
+        """Return the number of the group."""
+
+    @property
+    def hard(self) -> tuple[int, int, int] | None:
+        """Return term, vote and commit; None if they are unchanged."""
+
+    @property
+    def first(self) -> int:
+        """Return the index of the first entry."""
+
+    @property
+    def entries(self) -> Sequence[tuple[int, int, bytes]]:
+        """Return term, kind and body of entries, which replace everything from `first` on."""
+
+
+class NodeLog:
+    """The log of one node. `incarnation` is 64 bits that no other process has ever had."""
+
+    def __init__(
+        self, disk: Disk, directory: str, log: Log, incarnation: int, *, file_size: int = FILE_SIZE
+    ) -> None:
+        self._disk = disk
+        self._log = log
+        self._directory = directory
+        self._file_size = file_size
+        self.groups: dict[int, StoredGroup] = {}
+        self.damages = 0  # damaged places found since the start
+        self.lost_unknown = False  # a group that is not here may have been: it too comes back as another peer
+        self.error: StoreFailed | None = None  # why the log refuses everything
+        self._shelf = Shelf(disk, directory, file_size)
+        self._end = Staging(self._shelf, self.groups, incarnation, file_size)
+        self._written = 0
+        self._job: SyncJob | None = None
+
+    @property
+    def boot(self) -> int:
+        """Return the number of this start of the node, durable when `recover_steps` has ended."""
+        return self._end.boot
+
+    # -- start ---------------------------------------------------------------------------------------------
+
+    def recover_steps(self) -> Iterator[None]:
+        """Read the log and begin the file of this start, in steps; report damage.
+
+        Raises:
+            UnknownLog: another version wrote it; nothing is changed.
+            StoreFailed: the disk refuses; what was durable still is.
+        """
+        try:
+            make_directory(self._disk, self._directory)
+            replay = Replay(self._disk, self._directory)
+            yield from replay.steps()
+            self._report(replay)
+            self._adopt(replay)
+            yield from self._write_again(replay)
+            self._begin_boot(replay)
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def _report(self, replay: Replay) -> None:
+        for note in replay.notes:
+            self._log.warn(f"  {note}")
+        for loss in replay.losses:
+            self.damages += 1
+            names = ", ".join(f"{number} {replay.groups[number].name!r}" for number in sorted(loss.groups))
+            self._log.error(f"  {loss}; groups that must come back as new replicas: {names or 'none'}")
+        for path in replay.broken:
+            self._log.error(f"  {path} is set aside as {set_aside(self._disk, path)}")
+
+    def _adopt(self, replay: Replay) -> None:
+        self.groups.update(replay.groups)
+        self.lost_unknown = replay.lost_unknown
+        end = self._end
+        end.boot = replay.boot + (BOOT_JUMP if replay.lost_unknown or replay.broken else 1)
+        if end.boot >= BOOTS_MAX:
+            raise OSError(errno.EOVERFLOW, f"the node has started {end.boot} times")
+        for file in replay.files:
+            self._shelf.adopt(file, replay.ends[file.number])
+            end.at = file.written
+        end.number = replay.next_number
+        self._written = end.number - 1
+
+    def _write_again(self, replay: Replay) -> Iterator[None]:
+        """Write again what no record says to be durable: an earlier process may have failed to sync it."""
+        if not replay.unsynced:
+            return
+        _, first_file, first_at = replay.unsynced[0]
+        for file in self._shelf.files.values():
+            if file.number < first_file:
+                continue
+            at = first_at if file.number == first_file and first_at > FIRST_AT else 0
+            while at < file.written:
+                size = min(STEP_SIZE, file.written - at)
+                self._shelf.write_again(file, size, at)
+                at += size
+                yield
+
+    def _begin_boot(self, replay: Replay) -> None:
+        """Begin the file of this start: what follows the end of the log is void from now on."""
+        self._sync_now(self._shelf.sync_job(self._written))
+        self._end.synced = self._written
+        self._shelf.find_spares()
+        self._end.begin_file(0, replay.last_file + 1)
+        for group in self.groups.values():
+            if group.damage:
+                self._stage_base(group, RESET | DAMAGED_FLAG, group.start)
+            else:
+                group.check()
+        self.flush()
+        job = self.begin_sync()
+        assert job is not None
+        self.finish_sync(job, job())
+        if self.error is not None:
+            raise self.error
+        for path, size in replay.stale:
+            self._shelf.retire(path, size)
+
+    def _sync_now(self, job: SyncJob | None) -> None:
+        error = job() if job is not None else None
+        if error is not None:
+            raise error
+
+    # -- staging -------------------------------------------------------------------------------------------
+
+    def create(
+        self, group: int, name: str, peer: int, conf: Members, start: int, start_term: int, state: bytes = b""
+    ) -> None:
+        """Stage a new group, or a new replica in place of the one here."""
+        self._check_working()
+        assert group > 0
+        assert peer > 0
+        new = StoredGroup(group)
+        new.name, new.peer, new.conf, new.state = name, peer, Membership.of(conf), state
+        new.start, new.start_term = start, start_term
+        self._stage_base(new, RESET, start)
+        self.groups[group] = new  # a census before its record lists the one before it
+
+    def remove(self, group: int) -> None:
+        """Stage the end of a group."""
+        self._check_working()
+        gone = self.groups[group]
+        self._end.reserve(RECORD_SIZE_MIN)
+        self._end.stage(gone, REMOVE, 0, max(gone.last, 0))
+        self._end.forget(group)
+        del self.groups[group]
+
+    def write(self, write: Write, payloads: Sequence[bytes] = ()) -> None:
+        """Stage hard state and entries of a write, with a payload for each entry: b"" if it has none.
+
+        A snapshot in it is left to the caller: `point`, when its data is durable.
+
+        Raises:
+            CorruptRecord: the group is damaged.
+        """
+        group = self._intact(write.group)
+        end, entries = self._end, write.entries
+        if write.hard is not None:
+            _check_hard(group.hard, write.hard)
+            group.hard = write.hard
+        elif not entries:
+            return
+        if entries:
+            assert len(payloads) == len(entries)
+            assert group.start < write.first <= group.last + 1
+            sizes = [RECORD_SIZE_MIN + len(entry[2]) for entry in entries]
+            file = end.reserve(sum(sizes) + sum(map(len, payloads)))
+            self._stage_entries(group, write.first, entries, payloads, file)
+        else:
+            end.reserve(RECORD_SIZE_MIN)
+            end.stage(group, WRITE, 0, group.last)
+        assert group.hard[2] <= group.last
+
+    def _stage_entries(
+        self,
+        group: StoredGroup,
+        index: int,
+        entries: Sequence[tuple[int, int, bytes]],
+        payloads: Sequence[bytes],
+        file: LogFile,
+    ) -> None:
+        end = self._end
+        place, left = file.number << FILE_SHIFT, len(entries)
+        for (term, kind, body), payload in zip(entries, payloads, strict=True):
+            at = end.at
+            left -= 1
+            end.stage(group, WRITE, ENTRY | MORE if left else ENTRY, index, body, payload, term, kind)
+            group.append(index, term, place | at, end.at - at)
+            index += 1
+        file.groups.add(group.number)
+
+    def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
+        """Stage a new start of a group's log: a compaction, or an installed snapshot.
+
+        Entries after `index` stay if the log has `index` with this term, otherwise the log is empty.
+
+        Raises:
+            CorruptRecord: the group is damaged.
+        """
+        one = self._intact(group)
+        assert one.start <= index
+        last = one.last if one.term_at(index) == term else index
+        one.conf, one.state = Membership.of(conf), state
+        self._stage_base(one, 0, last, Base(one.peer, index, term, one.conf, one.name))
+        one.check()
+
+    def _stage_base(
+        self, group: StoredGroup, flags: int, last: int, base: Base | None = None, room: int = 0
+    ) -> LogFile:
+        """Stage a GROUP record, with room for more; `last` is the last index after it. Return its file."""
+        if base is None:
+            base = Base(group.peer, group.start, group.start_term, group.conf, group.name)
+        body = encode_base(base)
+        file = self._end.reserve(RECORD_SIZE_MIN + len(body) + len(group.state) + room)
+        if group.seq == 0:
+            group.seq = self._end.number - 1
+        at = self._end.at
+        self._end.stage(group, GROUP, flags, last, body, group.state)
+        damage = group.damage
+        place = file.number << FILE_SHIFT | at
+        group.begin_at(base, last, place, self._end.at - at, reset=bool(flags & RESET))
+        if flags & DAMAGED_FLAG:
+            group.lose(damage)
+        file.groups.add(group.number)
+        return file
+
+    def _intact(self, number: int) -> StoredGroup:
+        self._check_working()
+        group = self.groups[number]
+        if group.damage:
+            raise CorruptRecord(
+                self._directory, 0, f"group {number} {group.name!r} is damaged: {group.damage}"
+            )
+        return group
+
+    def _check_working(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write everything that is staged.
+
+        Raises:
+            StoreFailed: it is not written, or a part of it is, and nothing will be from now on.
+        """
+        self._check_working()
+        if self._end.is_empty:
+            return
+        try:
+            self._end.write()
+            self._written = self._end.number - 1
+            if len(self._shelf.files) > FILES_FEW:
+                self._carry(self._shelf.oldest)
+                self._end.write()
+                self._written = self._end.number - 1
+        except OSError as error:
+            raise self._fail(error) from error
+        assert self._end.synced <= self._written
+
+    def begin_sync(self) -> SyncJob | None:
+        """Return the sync of what is written, for any thread; None if there is nothing, or one is under way.
+
+        The caller gives its result to `finish_sync`.
+        """
+        self._check_working()
+        if self._job is None:
+            self._job = self._shelf.sync_job(self._written)
+            return self._job
+        return None
+
+    def finish_sync(self, job: SyncJob, error: Exception | None) -> None:
+        """Take the result of a sync: without an error, what was written when it began is durable."""
+        assert job is self._job
+        self._job = None
+        if error is not None:
+            self._fail(error)
+            return
+        assert self._end.synced <= job.mark
+        self._end.synced = job.mark
+        try:
+            self._shelf.synced(job)
+        except OSError as failure:
+            self._fail(failure)
+
+    @property
+    def synced(self) -> int:
+        """Return the number of the last durable record."""
+        return self._end.synced
+
+    @property
+    def written(self) -> int:
+        """Return the number of the last written record."""
+        return self._written
+
+    @property
+    def files(self) -> list[str]:
+        """Return the names of the files with records, oldest first."""
+        return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
+
+    def witness(self) -> None:
+        """Write that the last records are durable, if no later one does; call it in quiet moments.
+
+        Until then their damage looks like the end of a log that was never synced.
+
+        Raises:
+            StoreFailed: as `flush`.
+        """
+        self._check_working()
+        if self._end.claimed < self._end.synced:
+            self._end.stage_census()
+            self.flush()
+
+    def begin_fresh_file(self) -> FreshFileJob | None:
+        """Return the making of a file in advance, for any thread; None if there is one. Its end: `finish_fresh_file`.
+
+        Without it the log makes files when it needs them, whose syncs are slower.
+        """
+        self._check_working()
+        return self._shelf.fresh_job()
+
+    def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
+        """Take the file that was made; an error leaves the log as it is."""
+        self._shelf.made(job, error)
+        if error is not None:
+            self._log.warn(f"  {self._directory}: no file could be made in advance: {error}")
+
+    def close(self) -> None:
+        """Make everything durable, say so at the end of the file, and close the files. No sync may be under way."""
+        assert self._job is None
+        if self.error is None:
+            try:
+                self._sync_rest()
+                self._end.stage_census()
+                self._sync_rest()
+                last = Seal(self._written, self._end.at, 0, self.boot)
+                self._sync_now(self._shelf.closing_job(last))
+            except (OSError, StoreFailed) as error:
+                self._fail(error)
+        self._shelf.close()
+
+    def _sync_rest(self) -> None:
+        self.flush()
+        job = self.begin_sync()
+        if job is not None:
+            self.finish_sync(job, job())
+        self._check_working()
+
+    def _fail(self, error: Exception) -> StoreFailed:
+        if isinstance(error, StoreFailed):
+            return error
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        self.error = StoreFailed(self._directory, reason)
+        self._log.error(f"  {self.error}; nothing is written to this log until the next start")
+        return self.error
+
+    # -- reading back --------------------------------------------------------------------------------------
+
+    def payload(self, group: int, index: int) -> bytes:
+        """Return the payload of an entry.
+
+        Raises:
+            KeyError: there is no such entry.
+            NotNow: it is not written yet, or memory is short.
+            CorruptRecord: it is not what was written; the group is damaged from now on.
+        """
+        view, head = self._read(self._intact(group), index, whole=True)
+        found = payload_of(view, 0, head)
+        assert found is not None
+        return bytes(found)
+
+    def entries(self, group: int) -> list[tuple[int, int, bytes]]:
+        """Return term, kind and body of each entry, as the engine opens a group with.
+
+        Raises:
+            NotNow, CorruptRecord: as `payload`.
+        """
+        one = self._intact(group)
+        found = []
+        for index in range(one.start + 1, one.last + 1):
+            view, head = self._read(one, index, whole=False)
+            found.append((head.entry_term, head.entry_kind, body_of(view, 0, head)))
+        return found
+
+    def _read(self, group: StoredGroup, index: int, *, whole: bool) -> tuple[memoryview, Head]:
+        """Return bytes and head of the record of an entry; `whole`: with its payload, which is checked too."""
+        place, size = group.place_of(index)
+        file, at = self._shelf.files[place >> FILE_SHIFT], place & OFFSET_BITS
+        if at + size > file.written:
+            raise NotNow(f"index {index} of group {group.number} is not written yet")
+        try:
+            data = self._disk.read_at(file.fd, size if whole else min(size, BODY_SIZE), at)
+            if len(data) < size and _body_end(data) > len(data):
+                data = self._disk.read_at(file.fd, size, at)
+        except OSError as error:
+            if is_shortage(error):
+                raise NotNow(str(error)) from error
+            raise self._damaged(group, file, at, reason_of(error)) from error
+        view = memoryview(data)
+        head = head_at(view, 0, size, file.id) if _body_end(data) <= len(data) else None
+        if head is None or (head.group, head.index, head.size) != (group.number, index, size):
+            raise self._damaged(group, file, at, f"the record of index {index} is damaged")
+        if whole and payload_of(view, 0, head) is None:
+            raise self._damaged(group, file, at, f"the payload of index {index} is damaged")
+        return view, head
+
+    def _damaged(self, group: StoredGroup, file: LogFile, at: int, what: str) -> CorruptRecord:
+        """Note that a group has lost something."""
+        error = CorruptRecord(file.path, at, what)
+        self.damages += 1
+        self._log.error(
+            f"  {error}; groups that must come back as new replicas: {group.number} {group.name!r}"
+        )
+        group.lose(str(error))
+        return error
+
+    # -- files to use again --------------------------------------------------------------------------------
+
+    def crowding(self) -> list[int]:
+        """Return the groups that hold the oldest file with more than is written again: compact them."""
+        return sorted(self._shelf.oldest.crowded) if len(self._shelf.files) > FILES_FEW else []
+
+    def _carry(self, oldest: LogFile) -> None:
+        """Write again some of what groups have in the oldest file."""
+        if oldest.free_at:
+            return
+        left = self._file_size // CARRY_SHARE
+        while oldest.groups and left > 0:
+            number = oldest.groups.pop()
+            group = self.groups.get(number)
+            if group is None or group.oldest_file != oldest.number:
+                continue
+            if group.size > self._file_size // CARRY_GROUP_SHARE:
+                oldest.crowded.add(number)
+                continue
+            left -= group.size
+            self._carry_group(group)
+        for number in list(oldest.crowded):
+            group = self.groups.get(number)
+            if group is None or group.oldest_file != oldest.number:
+                oldest.crowded.discard(number)
+        if not oldest.groups and not oldest.crowded:
+            oldest.free_at = self._end.number - 1
+
+    def _carry_group(self, group: StoredGroup) -> None:
+        """Write all of a group again, as one change."""
+        if not group.damage:
+            try:
+                read = [self._read(group, i, whole=True) for i in range(group.start + 1, group.last + 1)]
+            except CorruptRecord:
+                pass  # it is damaged now
+        if group.damage:
+            self._stage_base(group, RESET | DAMAGED_FLAG, group.start)
+            return
+        entries = [(head.entry_term, head.entry_kind, body_of(view, 0, head)) for view, head in read]
+        payloads = [bytes(view[RECORD_SIZE_MIN + head.body_size :]) for view, head in read]
+        flags, room = RESET | (MORE if entries else 0), sum(head.size for _, head in read)
+        file = self._stage_base(group, flags, group.start, room=room)
+        self._stage_entries(group, group.start + 1, entries, payloads, file)
+        group.check()
+
+
+def _body_end(data: bytes) -> int:
+    """Return how much of a record is needed to check head and body."""
+    if len(data) < HEAD.size:
+        return RECORD_SIZE_MIN
+    return RECORD_SIZE_MIN + int(Head._make(HEAD.unpack_from(data)).body_size)
+
+
+def _check_hard(old: tuple[int, int, int], new: tuple[int, int, int]) -> None:
+    """Check that a hard state may follow another one."""
+    assert new[0] >= old[0]
+    assert new[2] >= old[2]
+    if new[0] == old[0]:
+        assert old[1] in (0, new[1])

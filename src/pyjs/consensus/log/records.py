@@ -1,0 +1,212 @@
+"""Records of the node log, as bytes.
+
+    record = head | body | check u64 | payload
+    head   = mark u32 | size u32 | kind u8 | flags u8 | entry_kind u16 | body_size u32 | number u64 | synced u64
+             | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | index u64 | entry_term u64
+             | payload_check u64
+
+Little-endian. `check` is the XXH3-64 of head and body, its seed is the id of the file; `payload_check` that of the
+payload, with seed 0. docs/node-log-format.md is the specification. Invariants of a log, asserted by its writer:
+
+- number(next record) = number + 1, through all files; synced < number.
+- seq(next record of a group) = seq + 1; term, vote and commit are the group's hard state after the record.
+- index is the last index of the group after the record; an entry's record has the entry's index.
+- term never decreases, vote changes only from 0 or with a higher term, start <= commit <= index once it is not 0.
+
+Knows nothing of files and of what an entry means.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import xxhash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import TypeAlias
+
+    Bytes: TypeAlias = bytes | memoryview
+
+HEAD = Struct("<IIBBHI11Q")
+CHECK = Struct("<Q")
+BASE = Struct(
+    "<QQQHHHHBBH"
+)  # peer, start, start_term, sizes of four lists, auto_leave, spare, size of the name
+PAIR = Struct("<QQ")
+RECORD_SIZE_MIN = HEAD.size + CHECK.size
+MARK_BITS = 0xFFFFFFFF
+MARK_SET = 0x80808080  # no byte of a mark is zero, so that a search passes zeros fast
+NAME_SIZE_MAX = 0xFFFF
+
+hash_of = xxhash.xxh3_64_intdigest
+
+
+class RecordKind(IntEnum):
+    """What a record says."""
+
+    WRITE = 1  # the hard state, with flag ENTRY also an entry
+    GROUP = 2  # what a group is and where its log begins
+    REMOVE = 3  # the group is gone
+    CENSUS = 4  # how many records groups have
+
+
+class Flag(IntFlag):
+    """Bits of `flags`."""
+
+    ENTRY = 1  # an entry of WRITE: it replaces those from its index on
+    MORE = 2  # the next record belongs to the same change: both count, or none
+    RESET = 4  # GROUP: nothing before it is part of the group
+    DAMAGED = 8  # GROUP: the log of this replica lost something
+
+
+ENTRY, MORE, RESET, DAMAGED_FLAG = int(Flag.ENTRY), int(Flag.MORE), int(Flag.RESET), int(Flag.DAMAGED)
+WRITE, GROUP = int(RecordKind.WRITE), int(RecordKind.GROUP)
+REMOVE, CENSUS = int(RecordKind.REMOVE), int(RecordKind.CENSUS)
+
+
+class Head(NamedTuple):
+    """The head of a record."""
+
+    mark: int
+    size: int
+    kind: int
+    flags: int
+    entry_kind: int
+    body_size: int
+    number: int
+    synced: int
+    before: int  # the group of the record before this one, 0 for a census
+    group: int
+    seq: int
+    term: int
+    vote: int
+    commit: int
+    index: int
+    entry_term: int
+    payload_check: int
+
+
+class Members(Protocol):
+    """A membership, as the engine has it."""
+
+    @property
+    def voters(self) -> list[int]:
+        """Return the peers that vote."""
+
+    @property
+    def learners(self) -> list[int]:
+        """Return the peers that do not."""
+
+    @property
+    def outgoing(self) -> list[int]:
+        """Return the voters of the membership before."""
+
+    @property
+    def next_learners(self) -> list[int]:
+        """Return the voters that will be learners."""
+
+    @property
+    def auto_leave(self) -> bool:
+        """Return whether a joint membership ends by itself."""
+
+
+class Membership(NamedTuple):
+    """A stored membership; its fields are the arguments of the engine's `Conf`."""
+
+    voters: list[int] = []
+    learners: list[int] = []
+    outgoing: list[int] = []
+    next_learners: list[int] = []
+    auto_leave: bool = False
+
+    @classmethod
+    def of(cls, members: Members) -> Membership:
+        """Return the copy of a membership."""
+        lists = (members.voters, members.learners, members.outgoing, members.next_learners)
+        return cls(*(list(each) for each in lists), members.auto_leave)
+
+
+class Base(NamedTuple):
+    """What a GROUP record says; its payload is the state of the application at `start`."""
+
+    peer: int
+    start: int
+    start_term: int
+    conf: Membership
+    name: str
+
+
+def mark_of(file_id: int) -> bytes:
+    """Return the first bytes of each record of a file."""
+    return (file_id & MARK_BITS).to_bytes(4, "little")
+
+
+def head_at(view: memoryview, at: int, end: int, file_id: int) -> Head | None:
+    """Return the head of the record at `at`, None if head, body or size are not those of a record.
+
+    The payload is not looked at.
+    """
+    if at + RECORD_SIZE_MIN > end:
+        return None
+    head = Head._make(HEAD.unpack_from(view, at))
+    checked = HEAD.size + head.body_size
+    if head.mark != file_id & MARK_BITS or checked + CHECK.size > head.size or at + head.size > end:
+        return None
+    (check,) = CHECK.unpack_from(view, at + checked)
+    return head if check == hash_of(view[at : at + checked], file_id) else None
+
+
+def body_of(view: memoryview, at: int, head: Head) -> bytes:
+    """Return the body of the record at `at`."""
+    return bytes(view[at + HEAD.size : at + HEAD.size + head.body_size])
+
+
+def payload_of(view: memoryview, at: int, head: Head) -> memoryview | None:
+    """Return the payload of the record at `at`, None if it is damaged."""
+    payload = view[at + RECORD_SIZE_MIN + head.body_size : at + head.size]
+    return payload if hash_of(payload) == head.payload_check else None
+
+
+def encode_base(base: Base) -> bytes:
+    """Return the body of a GROUP record."""
+    name = base.name.encode()
+    assert len(name) <= NAME_SIZE_MAX
+    lists = base.conf[:4]
+    sizes = [len(each) for each in lists]
+    head = BASE.pack(base.peer, base.start, base.start_term, *sizes, base.conf.auto_leave, 0, len(name))
+    return head + b"".join(CHECK.pack(peer) for each in lists for peer in each) + name
+
+
+def decode_base(body: bytes) -> Base:
+    """Return what a GROUP record says.
+
+    Raises:
+        ValueError, struct.error: the body is not one of a GROUP record.
+    """
+    peer, start, start_term, *sizes, auto_leave, _, name_size = BASE.unpack_from(body)
+    at = BASE.size
+    lists: list[list[int]] = []
+    for count in sizes:
+        lists.append([CHECK.unpack_from(body, at + i * CHECK.size)[0] for i in range(count)])
+        at += count * CHECK.size
+    if len(body) != at + name_size:
+        raise ValueError(f"a body of {len(body)} bytes, its fields make {at + name_size}")
+    return Base(peer, start, start_term, Membership(*lists, bool(auto_leave)), body[at:].decode())
+
+
+def encode_census(since: int, seqs: Iterable[tuple[int, int]]) -> bytes:
+    """Return the body of a CENSUS record: each group that has a record after number `since`, and its last seq."""
+    return CHECK.pack(since) + b"".join(PAIR.pack(group, seq) for group, seq in seqs)
+
+
+def decode_census(body: bytes) -> tuple[int, Sequence[tuple[int, int]]]:
+    """Return `since`, and group and last seq of each group.
+
+    Raises:
+        struct.error: the body is not one of a CENSUS record.
+    """
+    (since,) = CHECK.unpack_from(body)
+    return since, [(group, seq) for group, seq in PAIR.iter_unpack(memoryview(body)[CHECK.size :])]

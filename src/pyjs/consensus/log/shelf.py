@@ -1,0 +1,161 @@
+"""The files of a node log on the disk: opened, filled, synced, sealed, and used again.
+
+A file that nobody needs becomes a spare by a new name, and a spare becomes the next file by another one. Each name is
+durable before the next change of it: otherwise a power cut could leave an old name with new contents.
+
+Invariant: files are freed oldest first, and only when what replaces their records is durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.consensus.log.files import HEADER, LOG, SPARE, TEMPORARY, LogFile, Seal
+from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+
+SPARES_MAX = 2
+
+
+class Shelf:
+    """All files of the log, oldest first; the newest one is being filled."""
+
+    def __init__(self, disk: Disk, directory: str, file_size: int) -> None:
+        self._disk = disk
+        self.directory = directory
+        self._file_size = file_size
+        self.files: dict[int, LogFile] = {}  # by number
+        self._spares: list[tuple[str, int]] = []  # path and size, their names are durable
+        self._renamed: list[tuple[str, int]] = []  # the same, but the next sync makes their names durable
+        self._dirty: dict[int, LogFile] = {}  # written since the last sync began
+        self._names_changed = False
+        self._unsealed: list[tuple[LogFile, Seal]] = []
+        self._making: FreshFileJob | None = None
+
+    @property
+    def newest(self) -> LogFile:
+        """Return the file that is being filled."""
+        return next(reversed(self.files.values()))
+
+    @property
+    def oldest(self) -> LogFile:
+        """Return the file that is to be freed first."""
+        return next(iter(self.files.values()))
+
+    def add(self, file: LogFile, seal: Seal | None) -> None:
+        """Add the next file, which is created by its first write; `seal` is for the one before it."""
+        if seal is not None:
+            self._unsealed.append((self.newest, seal))
+        self.files[file.number] = file
+
+    def adopt(self, file: LogFile, end: int) -> None:
+        """Add a file of an earlier process, with records up to the offset `end`."""
+        file.fd = self._disk.open_file(file.path)
+        file.written = end
+        self.files[file.number] = file
+
+    def find_spares(self) -> None:
+        """Find spares that earlier processes left; remove a file that was being made."""
+        for name in self._disk.list_dir(self.directory):
+            path = f"{self.directory}/{name}"
+            if name == TEMPORARY:
+                self._disk.unlink(path)
+            elif name.endswith(SPARE):
+                fd = self._disk.open_read_only(path)
+                self._spares.append((path, self._disk.size_of(fd)))
+                self._disk.close_file(fd)
+        self._disk.sync_dir(self.directory)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def write(self, file: LogFile, offset: int, data: bytes) -> None:
+        """Write records behind those of the file."""
+        if file.fd < 0:
+            self._open_new(file)
+        assert offset == file.written
+        self._disk.write_at(file.fd, data, offset)
+        file.written = offset + len(data)
+        self._dirty[file.number] = file
+
+    def write_again(self, file: LogFile, size: int, offset: int) -> None:
+        """Write bytes of the file once more; reading them is no proof that they ever left the memory."""
+        self._disk.write_at(file.fd, self._disk.read_at(file.fd, size, offset), offset)
+        self._dirty[file.number] = file
+
+    def _open_new(self, file: LogFile) -> None:
+        spare = next((each for each in self._spares if each[1] == file.size), None)
+        self._names_changed = True
+        if spare is not None:
+            self._spares.remove(spare)
+            self._disk.rename(spare[0], file.path)
+            file.fd = self._disk.open_file(file.path)
+        else:
+            file.fd = self._disk.open_file(file.path, create=True)
+            self._disk.allocate(file.fd, 0, file.size)
+        self._disk.write_at(file.fd, file.header.encode(), file.size - HEADER.size)
+
+    # -- syncing -------------------------------------------------------------------------------------------
+
+    def sync_job(self, mark: int) -> SyncJob | None:
+        """Return the sync of everything written up to record `mark`, None if there is nothing to sync."""
+        if not self._dirty and not self._names_changed:
+            return None
+        files = [self._dirty[number] for number in sorted(self._dirty)]
+        job = SyncJob(self._disk, files, self.directory if self._names_changed else "", mark)
+        for sealed, seal in list(self._unsealed):
+            if self.files[seal.next].fd >= 0:
+                job.seals.append((sealed, seal.encode(sealed.id)))
+                self._unsealed.remove((sealed, seal))
+        self._dirty, self._names_changed = {}, False
+        job.spares, self._renamed = self._renamed, []
+        return job
+
+    def closing_job(self, seal: Seal) -> SyncJob:
+        """Return the last work on the newest file: a seal."""
+        job = SyncJob(self._disk, [], "", seal.last)
+        job.seals = [(self.newest, seal.encode(self.newest.id))]
+        return job
+
+    def synced(self, job: SyncJob) -> None:
+        """Take what a sync made durable, and free the oldest file if nobody needs it any more."""
+        self._spares += job.spares
+        oldest = self.oldest
+        if 0 < oldest.free_at <= job.mark and oldest is not self.newest:
+            del self.files[oldest.number]
+            self._disk.close_file(oldest.fd)
+            self.retire(oldest.path, oldest.size)
+
+    def retire(self, path: str, size: int) -> None:
+        """Make a spare of a file that is not needed, or remove it."""
+        self._names_changed = True
+        if size != self._file_size or len(self._spares) + len(self._renamed) >= SPARES_MAX:
+            self._disk.unlink(path)
+            return
+        spare = path.removesuffix(LOG) + SPARE
+        self._disk.rename(path, spare)
+        self._renamed.append((spare, size))
+
+    # -- files in advance ----------------------------------------------------------------------------------
+
+    def fresh_job(self) -> FreshFileJob | None:
+        """Return the making of a spare, None if there is one, or one is being made."""
+        if self._spares or self._renamed or self._making is not None:
+            return None
+        self._making = FreshFileJob(self._disk, self.directory, self._file_size)
+        return self._making
+
+    def made(self, job: FreshFileJob, error: Exception | None) -> None:
+        """Take the file that a job has made."""
+        assert job is self._making
+        self._making = None
+        if error is None:
+            self._spares.append((job.path, job.size))
+
+    def close(self) -> None:
+        """Close every descriptor."""
+        for file in self.files.values():
+            if file.fd >= 0:
+                self._disk.close_file(file.fd)
+                file.fd = -1

@@ -1,0 +1,170 @@
+"""Records that wait for the next write, numbered and placed.
+
+Invariants: synced < number of each record; the records of a change are in one file; a file begins with a census of
+all groups; within a file a census follows about every CENSUS_EVERY bytes, and lists the groups with records since the
+one before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.consensus.log.files import FIRST_AT, GUARD_SIZE, TAIL_SIZE, Header, LogFile, Seal, file_id, log_name
+from pyjs.consensus.log.records import (
+    CENSUS,
+    CHECK,
+    HEAD,
+    MARK_BITS,
+    PAIR,
+    RECORD_SIZE_MIN,
+    encode_census,
+    hash_of,
+)
+
+if TYPE_CHECKING:
+    from pyjs.consensus.log.group import StoredGroup
+    from pyjs.consensus.log.shelf import Shelf
+
+CENSUS_EVERY = 1 << 20
+NO_HARD = (0, 0, 0)
+
+
+class Staging:
+    """The end of the log."""
+
+    def __init__(
+        self, shelf: Shelf, groups: dict[int, StoredGroup], incarnation: int, file_size: int
+    ) -> None:
+        self._shelf = shelf
+        self._groups = groups
+        self._incarnation = incarnation
+        self._file_size = file_size
+        self.boot = 0
+        self.number = 1  # of the next record
+        self.synced = 0  # records up to this number are durable
+        self.claimed = 0  # the last staged record says so of these
+        self._before = 0  # group of the last record, 0: a census
+        self.at = 0  # where the next record goes in the newest file
+        self._chunks: list[tuple[LogFile, int, list[bytes]]] = []  # file, offset, parts
+        self._parts: list[bytes] = []  # of the last one
+        self._touched: dict[int, int] = {}  # seq of the groups with records since the last census; 0: removed
+        self._census_number = 0  # of that census
+        self._census_due_at = 0  # offset
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing waits."""
+        return not self._chunks
+
+    def reserve(self, size: int) -> LogFile:
+        """Make room for the records of a change; return their file."""
+        file = self._shelf.newest
+        if self.at + size > file.end:
+            return self.begin_file(size, file.number + 1)
+        if self.at >= self._census_due_at:
+            census = encode_census(self._census_number, self._touched.items())
+            if self.at + size + RECORD_SIZE_MIN + len(census) <= file.end:
+                self._stage_census(census)
+        return file
+
+    def begin_file(self, size: int, number: int) -> LogFile:
+        """Begin another file with room for `size` bytes."""
+        files = self._shelf.files
+        seal = Seal(self.number - 1, self.at, number, self.boot) if files else None
+        needed = (
+            FIRST_AT
+            + RECORD_SIZE_MIN
+            + CHECK.size
+            + PAIR.size * len(self._groups)
+            + size
+            + GUARD_SIZE
+            + TAIL_SIZE
+        )
+        size = max(self._file_size, needed)
+        header = Header(size, file_id(self._incarnation, number), number, self.boot, self.number, self.synced)
+        file = LogFile(header, f"{self._shelf.directory}/{log_name(number)}")
+        self._shelf.add(file, seal)
+        self._parts = [header.encode()]
+        self._chunks.append((file, 0, self._parts))
+        self.at = FIRST_AT
+        self._stage_census(encode_census(0, [(group.number, group.seq) for group in self._groups.values()]))
+        return file
+
+    def stage_census(self) -> None:
+        """Stage a list of the groups with records since the last one, which says how much is durable."""
+        size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._touched)
+        if self.at + size > self._shelf.newest.end:
+            self.begin_file(0, self._shelf.newest.number + 1)
+        else:
+            self._stage_census(encode_census(self._census_number, self._touched.items()))
+
+    def _stage_census(self, body: bytes) -> None:
+        self._put(CENSUS, 0, 0, 0, 0, NO_HARD, 0, 0, body, b"")
+        self._touched = {}
+        self._census_number = self.number - 1
+        self._census_due_at = self.at + CENSUS_EVERY
+
+    def stage(
+        self,
+        group: StoredGroup,
+        kind: int,
+        flags: int,
+        index: int,
+        body: bytes = b"",
+        payload: bytes = b"",
+        entry_term: int = 0,
+        entry_kind: int = 0,
+    ) -> None:
+        """Stage a record, for which `reserve` made room."""
+        seq = group.seq = group.seq + 1
+        self._touched[group.number] = seq
+        self._put(kind, flags, entry_kind, group.number, seq, group.hard, index, entry_term, body, payload)
+
+    def forget(self, group: int) -> None:
+        """Note that a group is gone."""
+        self._touched[group] = 0
+
+    def _put(
+        self,
+        kind: int,
+        flags: int,
+        entry_kind: int,
+        group: int,
+        seq: int,
+        hard: tuple[int, int, int],
+        index: int,
+        entry_term: int,
+        body: bytes,
+        payload: bytes,
+    ) -> None:
+        file = self._shelf.newest
+        number, synced, file_id, body_size = self.number, self.synced, file.id, len(body)
+        size = RECORD_SIZE_MIN + body_size + len(payload)
+        assert synced < number
+        assert self.at + size <= file.end
+        if not self._chunks:
+            self._parts = []
+            self._chunks.append((file, self.at, self._parts))
+        checked = (
+            HEAD.pack(
+                file_id & MARK_BITS, size, kind, flags, entry_kind, body_size, number, synced, self._before,
+                group, seq,                 *hard, index, entry_term, hash_of(payload),
+            )
+            + body
+        )  # fmt: skip
+        self._parts += (checked, CHECK.pack(hash_of(checked, file_id)), payload)
+        self.number = number + 1
+        self._before = group
+        self.claimed = synced
+        self.at += size
+
+    def write(self) -> None:
+        """Write everything that waits.
+
+        Raises:
+            OSError: it is not written, or a part of it is.
+        """
+        chunks, self._chunks = self._chunks, []
+        for file, offset, parts in chunks:
+            if parts:
+                self._shelf.write(file, offset, b"".join(parts))

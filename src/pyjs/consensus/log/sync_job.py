@@ -1,0 +1,64 @@
+"""Work of the node log for another thread: a sync, and the making of a file in advance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.disk import closing
+from pyjs.consensus.log.files import FRESH, TAIL_SIZE, TEMPORARY
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+    from pyjs.consensus.log.files import LogFile
+
+ZEROS = bytes(1 << 20)
+
+
+class SyncJob:
+    """A sync of everything that is written; it uses the disk only."""
+
+    def __init__(self, disk: Disk, files: list[LogFile], directory: str, mark: int) -> None:
+        self.disk = disk
+        self.files = files  # in the order of their records
+        self.directory = directory  # ""; no names changed
+        self.mark = mark  # records up to this number are durable after it
+        self.seals: list[tuple[LogFile, bytes]] = []  # of files whose successors are durable after it
+        self.spares: list[tuple[str, int]] = []  # path and size of files whose new names it makes durable
+
+    def __call__(self) -> Exception | None:
+        """Sync bytes, then names, then seal; return the first error, None if all is durable."""
+        try:
+            for file in self.files:
+                self.disk.sync_file(file.fd)
+            if self.directory:
+                self.disk.sync_dir(self.directory)
+            for file, seal in self.seals:
+                self.disk.write_at(file.fd, seal, file.size - TAIL_SIZE)
+                self.disk.sync_file(file.fd)
+        except OSError as error:
+            return error
+        return None
+
+
+class FreshFileJob:
+    """The making of a file of zeros: a sync of records that go into it later writes no metadata."""
+
+    def __init__(self, disk: Disk, directory: str, size: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.size = size
+        self.path = f"{directory}/{FRESH}"
+
+    def __call__(self) -> Exception | None:
+        """Write the file; return the error, None if it is durable."""
+        temporary = f"{self._directory}/{TEMPORARY}"
+        try:
+            with closing(self._disk, self._disk.open_file(temporary, create=True)) as fd:
+                for at in range(0, self.size, len(ZEROS)):
+                    self._disk.write_at(fd, ZEROS[: self.size - at], at)
+                self._disk.sync_file(fd)
+            self._disk.rename(temporary, self.path)
+            self._disk.sync_dir(self._directory)
+        except OSError as error:
+            return error
+        return None

@@ -1,0 +1,319 @@
+"""Node logs for tests: a log on a disk in memory, a model of what it must hold, and chance that drives both.
+
+A log gives back what the model was after some number of operations: all of them after the process ends, at least the
+synced ones after a power cut, and never a mixture.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, TypeAlias
+
+from tests.sim.disk import SimDisk
+from tests.support.disk import Crash
+
+from pyjs.base.errors import StoreFailed
+from pyjs.base.log import ListLog
+from pyjs.consensus.log.node_log import NodeLog
+from pyjs.consensus.log.records import Membership
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+
+DIRECTORY = "/store/jetstream/.raft"
+CONF = Membership([1, 2, 3])
+Entry: TypeAlias = tuple[int, int, bytes]
+
+
+@dataclass(frozen=True)
+class Write:
+    """What the engine gives to write."""
+
+    group: int
+    hard: tuple[int, int, int] | None = None
+    first: int = 0
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True)
+class Model:
+    """One group as it must be."""
+
+    name: str
+    peer: int
+    conf: Membership
+    start: int
+    start_term: int
+    state: bytes = b""
+    hard: tuple[int, int, int] = (0, 0, 0)
+    entries: tuple[Entry, ...] = ()
+    payloads: tuple[bytes, ...] = ()
+
+    @property
+    def last(self) -> int:
+        return self.start + len(self.entries)
+
+    def term_at(self, index: int) -> int:
+        return self.start_term if index == self.start else self.entries[index - self.start - 1][0]
+
+
+def opened(disk: Disk, incarnation: int = 1, *, file_size: int = 4096, log: ListLog | None = None) -> NodeLog:
+    """Return a log that has recovered."""
+    node_log = NodeLog(disk, DIRECTORY, log or ListLog(), incarnation, file_size=file_size)
+    for _ in node_log.recover_steps():
+        pass
+    return node_log
+
+
+def synced(log: NodeLog) -> None:
+    """Flush and sync."""
+    log.flush()
+    job = log.begin_sync()
+    if job is not None:
+        log.finish_sync(job, job())
+    if log.error is not None:
+        raise log.error
+
+
+def content(log: NodeLog) -> dict[int, Model]:
+    """Return what a log holds of its intact groups."""
+    return {
+        number: Model(
+            group.name,
+            group.peer,
+            group.conf,
+            group.start,
+            group.start_term,
+            group.state,
+            group.hard,
+            tuple(log.entries(number)),
+            tuple(log.payload(number, index) for index in range(group.start + 1, group.last + 1)),
+        )
+        for number, group in log.groups.items()
+        if not group.is_damaged
+    }
+
+
+@dataclass
+class Driver:
+    """A log under random operations; `history[n]` is the model after n operations."""
+
+    rng: Random
+    disk: SimDisk
+    file_size: int = 4096
+    incarnation: int = 0
+    history: list[dict[int, Model]] = field(default_factory=lambda: [{}])
+    durable: int = 0  # operations that must survive a power cut
+    flushed: int = 0  # that must survive the end of the process
+    boots: list[int] = field(default_factory=list)
+    body: int = 0
+
+    def open(self) -> None:
+        """Begin a process, and compare what it finds."""
+        self.incarnation += 1
+        lines = ListLog()
+        self.log = opened(self.disk, self.incarnation, file_size=self.file_size, log=lines)
+        assert lines.lines == [], lines.lines
+        assert not self.boots or self.log.boot > self.boots[-1], (self.log.boot, self.boots)
+        self.boots.append(self.log.boot)
+        found = content(self.log)
+        may_be = range(len(self.history) - 1, self.flushed - 1, -1)
+        at = next((n for n in may_be if self.history[n] == found), -1)
+        assert at >= 0, (found, self.history[self.durable :])
+        del self.history[at + 1 :]
+        self.durable = self.flushed = at
+
+    @property
+    def models(self) -> dict[int, Model]:
+        return self.history[-1]
+
+    def step(self) -> None:
+        """Do something."""
+        kind = self.rng.random()
+        if kind < 0.45:
+            self._change()
+        elif kind < 0.7:
+            self.log.flush()
+            self.flushed = len(self.history) - 1
+        elif kind < 0.93:
+            synced(self.log)
+            self.durable = self.flushed = len(self.history) - 1
+            for group in self.log.crowding():
+                self._compact(group)
+        elif kind < 0.97:
+            self.log.witness()
+            self.flushed = len(self.history) - 1 if self.log._end.is_empty else self.flushed
+        else:
+            job = self.log.begin_fresh_file()
+            if job is not None:
+                self.log.finish_fresh_file(job, job())
+
+    def _change(self) -> None:
+        models, rng = self.models, self.rng
+        if not models or (len(models) < 5 and rng.random() < 0.15):
+            return self._create(rng.randrange(1, 8))
+        group = rng.choice(sorted(models))
+        kind = rng.random()
+        if kind < 0.04:
+            self.log.remove(group)
+            return self._done({n: model for n, model in models.items() if n != group})
+        if kind < 0.15:
+            return self._compact(group)
+        if kind < 0.2:
+            return self._install(group)
+        return self._write(group)
+
+    def _done(self, models: dict[int, Model]) -> None:
+        self.history.append(models)
+
+    def _set(self, group: int, model: Model) -> None:
+        self._done({**self.models, group: model})
+
+    def _create(self, group: int) -> None:
+        peer = len(self.history) + 1000 * self.incarnation
+        model = Model(f"g{group} é", peer, CONF if self.rng.random() < 0.7 else Membership(), 1, 1)
+        self.log.create(group, model.name, model.peer, model.conf, model.start, model.start_term)
+        self._set(group, model)
+
+    def _compact(self, group: int) -> None:
+        model = self.models[group]
+        index = self.rng.randint(model.start, model.last)
+        cut = index - model.start
+        after = replace(
+            model,
+            start=index,
+            start_term=model.term_at(index),
+            conf=Membership([1, 2], [3], [4], [5], True),
+            state=self.rng.randbytes(self.rng.randrange(40)),
+            entries=model.entries[cut:],
+            payloads=model.payloads[cut:],
+        )
+        self.log.point(group, index, after.start_term, after.conf, after.state)
+        self._set(group, after)
+
+    def _install(self, group: int) -> None:
+        model = self.models[group]
+        index, term = model.last + self.rng.randrange(1, 5), max(model.hard[0], model.term_at(model.last)) + 1
+        after = replace(model, start=index, start_term=term, conf=CONF, state=b"S", entries=(), payloads=())
+        self.log.point(group, index, term, CONF, b"S")
+        self._set(group, after)
+
+    def _write(self, group: int) -> None:
+        model, rng = self.models[group], self.rng
+        term = max(model.hard[0], model.term_at(model.last))
+        first = model.last + 1
+        if rng.random() < 0.2:  # another leader replaces a suffix
+            term += 1
+            first = max(model.start + 1, model.hard[2] + 1, rng.randint(model.start + 1, model.last + 1))
+        entries, payloads = [], []
+        for _ in range(rng.choice((0, 1, 1, 1, 2, 5))):
+            self.body += 1
+            entries.append((term, 1, self.body.to_bytes(40, "little")))
+            payloads.append(rng.randbytes(rng.choice((0, 8, 60, 300))))
+        kept = first - model.start - 1 if entries else len(model.entries)
+        after = replace(
+            model,
+            entries=(*model.entries[:kept], *entries),
+            payloads=(*model.payloads[:kept], *payloads),
+        )
+        hard = None
+        if not entries or rng.random() < 0.6:
+            vote = model.hard[1] if term == model.hard[0] and model.hard[1] else rng.randrange(3)
+            hard = (term, vote, rng.randint(min(model.hard[2], after.last), after.last))
+            hard = (term, vote, max(hard[2], model.hard[2]))
+            after = replace(after, hard=hard)
+        if after.hard[2] > after.last:
+            return
+        self.log.write(Write(group, hard, first if entries else 0, tuple(entries)), payloads)
+        self._set(group, after)
+
+    # -- troubles ------------------------------------------------------------------------------------------
+
+    def trouble(self) -> None:
+        """Let the process, the machine or the disk fail somewhere in the next calls, and begin again."""
+        rng = self.rng
+        how = rng.choice(("kill", "power", "EIO", "ENOSPC", "close"))
+        if how in ("kill", "power"):
+            self.disk.crash_in = rng.randrange(12)
+        elif how != "close":
+            self.disk.fail_in, self.disk.failure = rng.randrange(12), getattr(errno, how)
+        try:
+            for _ in range(30):
+                self.step()
+            self.log.close()
+            if self.log.error is None:
+                self.durable = self.flushed = len(self.history) - 1
+        except (Crash, StoreFailed):
+            pass
+        self._end(power=rng.random() < 0.5 and how != "kill")
+        self._reopen()
+
+    def _end(self, *, power: bool) -> None:
+        """Let the process end, or the machine."""
+        if power:
+            self.disk.lose_power()
+            self.flushed = self.durable
+        else:
+            self.disk.end_process()
+
+    def _reopen(self) -> None:
+        """Open the log; sometimes that start fails too."""
+        while self.rng.random() < 0.3:
+            kind = self.rng.random()
+            if kind < 0.6:
+                self.disk.crash_in = self.rng.randrange(25)
+            else:
+                self.disk.fail_in, self.disk.failure = self.rng.randrange(25), errno.EIO
+            try:
+                self.open()
+            except (Crash, StoreFailed):
+                pass
+            self._end(power=self.rng.random() < 0.5)
+        self.open()
+
+
+def play(seed: int, troubles: int = 12) -> Driver:
+    """Play one seed."""
+    rng = Random(seed)
+    driver = Driver(rng, SimDisk(Random(seed + 1)), file_size=rng.choice((1024, 4096, 16384)))
+    driver.open()
+    for _ in range(troubles):
+        for _ in range(rng.randrange(40)):
+            driver.step()
+        driver.trouble()
+    return driver
+
+
+def files_of(disk: SimDisk) -> dict[str, bytes]:
+    """Return the files of a log."""
+    return {name: disk.read_file(f"{DIRECTORY}/{name}") for name in disk.list_dir(DIRECTORY)}
+
+
+def disk_with(files: dict[str, bytes]) -> SimDisk:
+    """Return a disk with the files of a log, all of them durable."""
+    disk = SimDisk(Random(0))
+    disk.make_dirs(DIRECTORY)
+    for name, data in files.items():
+        fd = disk.open_file(f"{DIRECTORY}/{name}", create=True)
+        disk.write_at(fd, data, 0)
+        disk.sync_file(fd)
+        disk.close_file(fd)
+    return disk
+
+
+def wrong_after(files: dict[str, bytes], histories: list[dict[int, Model]]) -> str:
+    """Open damaged files; return what is wrong: a group that never was so, or is missing without a word.
+
+    `histories` are the states that may be found, the last one is the newest.
+    """
+    log = opened(disk_with(files), 99)
+    found = content(log)
+    for number in histories[-1].keys() | found.keys():
+        is_reported = number in log.groups and log.groups[number].is_damaged
+        if is_reported or (number not in found and log.lost_unknown):
+            continue
+        if all(history.get(number) != found.get(number) for history in histories):
+            return f"group {number} is {found.get(number)}"
+    return ""
