@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from raft.tests.sim.net import SimNet, Weather
 from tests.sim.consensus.judge import Judge
+from tests.sim.consensus.log import MemoryLog
 from tests.sim.consensus.node import STEP_NS, SimNode, voters
 
 from pyjs.consensus.consensus import Tuning
@@ -28,6 +29,12 @@ class Calm(Random):
         return 0.99
 
 
+class MemoryNode(SimNode):
+    """A node whose log is in memory."""
+
+    store_class = staticmethod(lambda seed: MemoryLog())
+
+
 class Hosts:
     """Some nodes with the same groups."""
 
@@ -37,7 +44,7 @@ class Hosts:
         *,
         groups: tuple[int, ...] = (GROUP,),
         tuning: Tuning | None = None,
-        node_class: type[SimNode] = SimNode,
+        node_class: type[SimNode] = MemoryNode,
     ) -> None:
         self.net = SimNet(Calm(7), Weather(delay_max=0))
         self.judge = Judge()

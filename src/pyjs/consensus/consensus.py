@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
-from pyjs.base.errors import NotNow, StoreFailed
+from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Part
 from pyjs.consensus.durability import Due, Durability, Waits
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
     from pyjs.base.timers import Timer
     from pyjs.consensus.engine import Point, Ready, Write
-    from pyjs.consensus.seams import Machine, NodeLog, Peers
+    from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.seams import Machine, Peers
     from pyjs.core.host import Host
 
 TICK_NS = 10 * NS_PER_MS
@@ -174,7 +175,7 @@ class Consensus:
             member.group,
             member.name,
             member.peer,
-            _conf_of(stored.conf),
+            Conf(*stored.conf),
             term=term,
             vote=vote,
             commit=commit,
@@ -376,7 +377,11 @@ class Consensus:
             group, payloads = write.group, []
             for index, (term, kind, _) in enumerate(write.entries, write.first):
                 payloads.append(self._payloads.take((group, index, term)) if kind == EntryKind.DATA else b"")
-            self._log.write(write, payloads)
+            try:
+                self._log.write(write, payloads)
+            except CorruptRecord as error:
+                self._lose(member, f"its log is damaged: {error}")
+                continue
             self._is_staged = True
             if write.hard is not None and write.hard[:2] != member.vote:
                 member.vote = write.hard[:2]
@@ -393,18 +398,22 @@ class Consensus:
     def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
         """Note what the engine has found."""
         for group, term, role, leader in ready.roles:
-            member = self._members[group]
+            member = self._members.get(group)
+            if member is None:  # closed in this turn
+                continue
             self._guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
         for group, index, term, kind, body in ready.committed:
-            member = self._members[group]
+            member = self._members.get(group)
+            if member is None:
+                continue
             member.take((index, term, kind, body))
             if not member.in_backlog and member.queue:
                 member.in_backlog = True
                 self._backlog.append(member)
         for group, number, index in ready.reads:
             _, done = self._reads.pop((group, number), (0, None))
-            if done is not None:
-                member = self._members[group]
+            member = self._members.get(group)
+            if done is not None and member is not None:
                 self._guard(member, partial(member.wants_read, index, done))
         for write in writes:
             if write.snapshot is not None:
@@ -443,6 +452,9 @@ class Consensus:
                 done, used = member.apply_some(self._payloads, min(count, FAIR_APPLIES), size)
             except NotNow:
                 self._waiting.append(member)
+                continue
+            except CorruptRecord as error:
+                self._lose(member, f"its log is damaged: {error}")
                 continue
             except Exception as error:  # of a machine: others go on
                 self._stop_member(member, error)
@@ -500,7 +512,9 @@ class Consensus:
     def _cut(self, member: Member) -> None:
         """Move the start of a full log to what has been applied, unless another replica soon needs what is there."""
         member.compact_at = member.log_size + self._log_size_max // 4
-        if member.applied <= self._log.groups[member.group].start or self._is_behind(member):
+        stored = self._log.groups[member.group]
+        is_urgent = member.group in self._log.crowding()
+        if member.applied <= stored.start or (self._is_behind(member) and not is_urgent):
             return
         state = self._snapshot(member)
         if state is None:
@@ -523,7 +537,9 @@ class Consensus:
 
     def _fetch(self, group: int, point: Point) -> None:
         """Fetch the data of a snapshot from the leader."""
-        member = self._members[group]
+        member = self._members.get(group)
+        if member is None:
+            return
         try:
             self._snapshots.fetch(group, member.leader, point, self._turn.now)
         except descriptor.BadDescriptor as error:
@@ -594,13 +610,19 @@ class Consensus:
     def _find_quarantined(self) -> None:
         """Close groups that have panicked, and name them once."""
         for group, text in self._engine.quarantined():
-            self._engine.close(group)
             member = self._members.get(group)
-            if member is None:
-                continue
-            self._host.log.error(f"{text}: it is closed on this server until a restart; other groups go on")
-            self._guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
-            self._forget(group)
+            if member is not None:
+                self._lose(member, text)
+
+    def _lose(self, member: Member, cause: str) -> None:
+        """Close a group that nothing more can be believed of; nothing of this turn is acknowledged for it."""
+        self._host.log.error(
+            f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
+        )
+        self._guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
+        with suppress(UnknownGroup):
+            self._engine.close(member.group)
+        self._forget(member.group)
 
     def _fail(self, cause: str) -> None:
         """Take part no more, because what is promised could be lost."""
@@ -650,6 +672,16 @@ class Consensus:
         if self.condition is Condition.RUNNING:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
+    def _tend_log(self) -> None:
+        """Let the log have its next file, and use old ones again."""
+        try:
+            self._durability.look_ahead()
+            if self._rests and self._durability.is_idle and not self._is_staged:
+                self._log.witness()
+        except StoreFailed as error:
+            self._fail(f"the log of replicated groups cannot be written: {error}")
+        self._full.update(dict.fromkeys(self._log.crowding()))
+
     def _tick(self) -> None:
         """Let time pass for groups that are awake; all others are looked after from time to time."""
         self._timer = None
@@ -664,18 +696,8 @@ class Consensus:
         self._waiting.clear()
         if self._reads:
             self._reads = {key: read for key, read in self._reads.items() if read[0] > now_ns}
+        self._tend_log()
         _, awake = self._engine.counts()
         is_busy = awake or has_waited or self._reads or self._snapshots.is_busy
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
-
-
-def _conf_of(stored: Conf) -> Conf:
-    """Return a membership as the engine has it."""
-    return Conf(
-        list(stored.voters),
-        list(stored.learners),
-        list(stored.outgoing),
-        list(stored.next_learners),
-        stored.auto_leave,
-    )

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyjs.base.timers import Timer, Timers
-    from pyjs.consensus.seams import NodeLog, SyncJob
+    from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
     from pyjs.core.sink import Turn
 
 
@@ -60,6 +61,25 @@ class LogSync(Job):
     def finish(self, failure: Exception | None) -> None:
         """Report the result, in a turn."""
         self._done(self, self._error if failure is None else failure)
+
+
+class FreshFile(Job):
+    """The making of a file that the log will need."""
+
+    lane = Lane.REMOVALS
+
+    def __init__(self, job: FreshFileJob, log: NodeLog) -> None:
+        self._job = job
+        self._log = log
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Write and sync it, in a thread."""
+        self._error = self._job()
+
+    def finish(self, failure: Exception | None) -> None:
+        """Give it to the log."""
+        self._log.finish_fresh_file(self._job, self._error if failure is None else failure)
 
 
 class Durability:
@@ -114,6 +134,12 @@ class Durability:
         """Start a sync if something waits for one."""
         if self._running is None and self._wanted > self._durable:
             self._sync()
+
+    def look_ahead(self) -> None:
+        """Have a file made that the log will need; without it a sync of a new file takes longer."""
+        job = self._log.begin_fresh_file()
+        if job is not None:
+            self._turn.jobs.append(FreshFile(job, self._log))
 
     def stop(self) -> None:
         """Start no more syncs, and forget what waits."""

@@ -4,8 +4,8 @@ The order of effects:
 
 1. deadlines, then results of threads;
 2. input left from earlier turns; sessions count that work themselves (`Turn.input_left`);
-3. streams commit and their PubAcks leave, replicated groups agree and apply, requests are answered, consumers deliver,
-   streams apply retention; repeated while one of them creates work for another;
+3. streams commit and their PubAcks leave, replicated groups agree and apply, requests are answered, consumers
+   deliver, streams apply retention; repeated while one of them creates work for another;
 4. chores do their steps;
 5. every connection with output writes once.
 

@@ -1,4 +1,7 @@
-"""A log in memory for the simulation: a power cut takes what was not synced, but for a prefix."""
+"""The disks of the simulation: the real log on a file system in memory, or a log in memory without a disk.
+
+The log in memory is quick, and its flaws are easy to make: a power cut takes what was not synced, but for a prefix.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,15 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeAlias
 
-from pyjs.base.errors import StoreFailed
-from pyjs.consensus.engine import Conf, Write
+from tests.sim.disk import SimDisk
 
+from pyjs.base.errors import StoreFailed
+from pyjs.base.log import ListLog
+from pyjs.consensus.engine import Write
+from pyjs.consensus.log.node_log import NodeLog
+from pyjs.consensus.log.records import Members, Membership
+
+FILE_SIZES = (16384, 65536)  # so small that files are used again all the time
 Entry: TypeAlias = tuple[int, int, bytes, bytes]  # term, kind, body, payload
 
 
@@ -19,13 +28,18 @@ class Files:
 
     name: str
     peer: int
-    conf: Conf
+    conf: Membership
     start: int
     start_term: int
     state: bytes = b""
     hard: tuple[int, int, int] = (0, 0, 0)
     rows: tuple[Entry, ...] = ()
     is_damaged: bool = False
+
+    @property
+    def damage(self) -> str:
+        """Return what was lost."""
+        return "lost" if self.is_damaged else ""
 
     def written(self, write: Write, payloads: Sequence[bytes]) -> Files:
         """Return the files with a vote, and entries in place of those from their index on."""
@@ -36,10 +50,10 @@ class Files:
             rows = (*rows[: write.first - self.start - 1], *new)
         return replace(self, hard=write.hard or self.hard, rows=rows)
 
-    def beginning(self, index: int, term: int, conf: Conf, state: bytes) -> Files:
+    def beginning(self, index: int, term: int, conf: Members, state: bytes) -> Files:
         """Return the files with another start; entries after it stay, if they follow it."""
         kept = self.rows[index - self.start :] if self._has(index, term) else ()
-        return replace(self, start=index, start_term=term, conf=conf, state=state, rows=kept)
+        return replace(self, start=index, start_term=term, conf=Membership.of(conf), state=state, rows=kept)
 
     def _has(self, index: int, term: int) -> bool:
         if index == self.start:
@@ -78,9 +92,13 @@ class MemoryLog:
 
     # -- the interface -----------------------------------------------------------------------------------------
 
-    def create(self, group: int, name: str, peer: int, conf: Conf, start: int, start_term: int) -> None:
+    def create(self, group: int, name: str, peer: int, conf: Members, start: int, start_term: int) -> None:
         """Stage a birth."""
-        self._stage(lambda groups: groups.__setitem__(group, Files(name, peer, conf, start, start_term)))
+        self._stage(
+            lambda groups: groups.__setitem__(
+                group, Files(name, peer, Membership.of(conf), start, start_term)
+            )
+        )
 
     def remove(self, group: int) -> None:
         """Stage an end."""
@@ -91,7 +109,7 @@ class MemoryLog:
         group = write.group
         self._stage(lambda groups: groups.__setitem__(group, groups[group].written(write, payloads)))
 
-    def point(self, group: int, index: int, term: int, conf: Conf, state: bytes) -> None:
+    def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
         """Stage another start."""
         self._stage(
             lambda groups: groups.__setitem__(group, groups[group].beginning(index, term, conf, state))
@@ -127,6 +145,12 @@ class MemoryLog:
         """Return no group: nothing is used again here."""
         return []
 
+    def witness(self) -> None:
+        """Write nothing."""
+
+    def begin_fresh_file(self) -> None:
+        """Need no file."""
+
     def payload(self, group: int, index: int) -> bytes:
         """Return the payload of an entry."""
         files = self._written[group]
@@ -142,6 +166,14 @@ class MemoryLog:
         for operation in self._unsynced[:count]:
             operation(self._durable)
         del self._unsynced[:count]
+
+    def begin(self) -> MemoryLog:
+        """Begin a process."""
+        return self
+
+    def fail(self, rng: Random) -> None:
+        """Let every write fail."""
+        self.is_broken = True
 
     def end(self) -> None:
         """End the process: the kernel writes in its time."""
@@ -161,3 +193,39 @@ class MemoryLog:
         self._is_syncing = False
         self.is_broken = False
         self.boot += 1
+
+
+class Store:
+    """The real log on a file system in memory that forgets as real ones do."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = Random(seed)
+        self._files = SimDisk(self._rng)
+        self._processes = 0
+        self.is_broken = False
+
+    def begin(self) -> NodeLog:
+        """Begin a process."""
+        self._processes += 1
+        lines = ListLog()
+        size = self._rng.choice(FILE_SIZES)
+        log = NodeLog(self._files, "/store/.raft", lines, self._processes, file_size=size)
+        for _ in log.recover_steps():
+            pass
+        assert lines.lines == [], lines.lines
+        return log
+
+    def fail(self, rng: Random) -> None:
+        """Let one of the next calls fail."""
+        self.is_broken = True
+        self._files.fail_in = rng.randrange(4)
+
+    def end(self) -> None:
+        """End the process: the kernel writes in its time."""
+        self.is_broken = False
+        self._files.end_process()
+
+    def lose_power(self, rng: Random) -> None:
+        """Lose what was not synced, as the file system does."""
+        self.is_broken = False
+        self._files.lose_power()

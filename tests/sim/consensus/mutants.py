@@ -11,7 +11,8 @@ from tests.sim.consensus.world import World
 
 from pyjs.consensus.consensus import Consensus
 from pyjs.consensus.durability import Due, Durability
-from pyjs.consensus.engine import Conf, Point, Write
+from pyjs.consensus.engine import Point, Write
+from pyjs.consensus.log.records import Members
 from pyjs.consensus.member import Member
 
 
@@ -45,7 +46,7 @@ class ForgetfulLog(MemoryLog):
 class PointlessLog(MemoryLog):
     """Cuts the log, and does not write the state there."""
 
-    def point(self, group: int, index: int, term: int, conf: Conf, state: bytes) -> None:
+    def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
         super().point(group, index, term, conf, self.groups[group].state)
 
 
@@ -100,7 +101,7 @@ def with_member(member: type[Member]) -> type[SimNode]:
 
 def with_log(log: type[MemoryLog]) -> type[SimNode]:
     """Return a node whose log has that flaw."""
-    return type("MutantNode", (SimNode,), {"log_class": log})
+    return type("MutantNode", (SimNode,), {"store_class": staticmethod(lambda seed: log())})
 
 
 MUTANTS: dict[str, type[SimNode]] = {

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
 from raft.tests.sim.net import SimNet
 from tests.sim.consensus.judge import Judge, State
-from tests.sim.consensus.log import MemoryLog
+from tests.sim.consensus.log import Store
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.base.log import ListLog
@@ -95,7 +95,7 @@ class SimNode:
     """A node with its disk, and its process if it is up."""
 
     consensus_class: type[Consensus] = Consensus
-    log_class: type[MemoryLog] = MemoryLog
+    store_class: Callable[[int], Any] = Store
 
     def __init__(
         self, number: int, rng: Random, net: SimNet, judge: Judge, others: Sequence[int], tuning: Tuning
@@ -106,7 +106,8 @@ class SimNode:
         self.judge = judge
         self.others = others
         self.tuning = tuning
-        self.log = self.log_class()
+        self.store = self.store_class(rng.getrandbits(60))
+        self.log: Any = None  # of the process
         self.is_up = False
         self.paused_until = 0
         self.now = 0
@@ -133,6 +134,7 @@ class SimNode:
     def start(self, now: int, confs: dict[int, Conf]) -> None:
         """Begin a process with what is on the disk, and groups that are new."""
         self.is_up, self.stopped, self.now = True, "", now
+        self.log = self.store.begin()
         self.host = SimHost(self.rng.getrandbits(60))
         self.host.turn_state.now = now * STEP_NS
         self.jobs: list[tuple[int, Any]] = []
@@ -151,9 +153,9 @@ class SimNode:
         """End the process, by a kill or a power cut."""
         self.is_up = False
         if power:
-            self.log.lose_power(self.rng)
+            self.store.lose_power(self.rng)
         else:
-            self.log.end()
+            self.store.end()
 
     def is_running(self, now: int) -> bool:
         """Whether the process does anything now."""
@@ -211,7 +213,7 @@ class SimNode:
 
     def _expects(self, text: str) -> bool:
         """Whether an error in the log is no surprise: of a broken disk, or a damaged snapshot."""
-        return self.log.is_broken or "the digest of the payload" in text
+        return self.store.is_broken or "the digest of the payload" in text
 
     def _watch(self) -> None:
         if self.now % PULSE_STEPS == 0 and not self.stopped:

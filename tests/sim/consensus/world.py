@@ -157,7 +157,7 @@ class World:
         elif what == 7:
             node.deaf = {other}
         elif what == 8 and node.is_up and self.rng.random() < 0.3:
-            node.log.is_broken = True
+            node.store.fail(self.rng)
             self.down[node.number] = self.now + self.rng.randrange(20, 60)
         else:
             self.net.cuts.clear()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import xxhash
 from tests.sim.consensus.node import STEP_NS, SimNode
-from tests.support.consensus import GROUP, Hosts
+from tests.support.consensus import GROUP, Hosts, MemoryNode
 
 from pyjs.base.errors import NotNow
 from pyjs.consensus import batch, outbox
@@ -263,7 +263,7 @@ def test_a_new_node_joins_by_a_snapshot() -> None:
     hosts = Hosts(4)
     conf = Conf([peer_id(number) for number in (1, 2, 3)])
     for node in hosts.nodes.values():
-        node.log = type(node.log)()
+        node.store = type(node.store)()
         node.start(0, {GROUP: conf if node.number < 4 else Conf()})
     hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values()))
     leader = hosts.leader()
@@ -278,7 +278,7 @@ def test_a_new_node_joins_by_a_snapshot() -> None:
 # -- troubles ----------------------------------------------------------------------------------------------------
 
 
-class Failing(SimNode):
+class Failing(MemoryNode):
     """A node whose machines can fail."""
 
     fails = ""
@@ -340,13 +340,13 @@ def test_a_group_that_panics_is_named_once_and_closed_and_others_go_on() -> None
     bad.consensus.receive(leader.number, b"".join(batch.of_frames(frames, ())))
     hosts.step(3)
 
-    assert [text for text in bad.seen if "group 5 (g5)" in text and "closed on this server" in text]
+    assert [text for text in bad.seen if "(g5)" in text and 'group 5 ("g5") is closed on this server' in text]
     assert len(bad.seen) == 1
     assert 5 not in bad.consensus._members
     hosts.publish(3, 6)
 
 
-class Forgiving(SimNode):
+class Forgiving(MemoryNode):
     """A node that may log errors."""
 
     def start(self, now: int, confs: dict[int, Conf]) -> None:
