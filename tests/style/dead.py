@@ -44,7 +44,10 @@ FOR_TESTS = {
     ),
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
-KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS
+NEXT = dict.fromkeys(
+    "Consensus is_stopped damages".split(), "replicated streams, which come next, begin with it"
+)
+KNOWN: dict[str, str] = CALLED | NEXT | LAYOUT | FOR_TESTS
 
 BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum)\b\s*(\w*)")
 DECLARED = re.compile(r"(?:cdef|cpdef)\s[^=(]*?\b(\w+)\s*\([^:]*$")  # a function in a .pxd

@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("--mutant", choices=MUTANTS, help="a flaw that must be found")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
-    world = world_of(MUTANTS[options.mutant]) if options.mutant else World
+    world = world_of(options.mutant) if options.mutant else World
     began = time.process_time()
     failed = 0
     seeds = range(int(first), int(last or first) + 1)

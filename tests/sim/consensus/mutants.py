@@ -115,6 +115,11 @@ MUTANTS: dict[str, type[SimNode]] = {
 }
 
 
-def world_of(node: type[SimNode]) -> type[World]:
-    """Return a world of such nodes, in which the power fails again and again."""
-    return type("MutantWorld", (World,), {"node_class": node, "is_always": True, "storms": 0.6})
+def world_of(name: str) -> type[World]:
+    """Return a world in which the power fails, of nodes with that flaw: stormy, or with many reads."""
+    settings = {
+        "is_always": True,
+        "storms": 1.0 if name in ("tells before durable", "forgets its vote") else 0.0,
+        "reads": 1.0 if name.startswith("reads") else 0.2,
+    }
+    return type("MutantWorld", (World,), {"node_class": MUTANTS[name], **settings})

@@ -46,7 +46,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_flaw_is_found_out(name: str) -> None:
-    world = world_of(MUTANTS[name])
+    world = world_of(name)
     found = (play(seed, world) for seed in range(MUTANT_SEEDS))
 
     assert any(text and not text.startswith(CRASHED) for text in found)

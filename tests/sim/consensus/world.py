@@ -27,6 +27,7 @@ class World:
 
     node_class: type[SimNode] = SimNode
     storms = 0.2  # share of seeds with elections that last long, and nodes that are back at once
+    reads = 0.2  # share of steps in which clients read
     is_always: bool | None = None  # sync mode; None: by chance, an interval without power cuts
 
     def __init__(self, seed: int) -> None:
@@ -113,7 +114,7 @@ class World:
             for _ in range(self.rng.choice((1, 1, 5))):
                 self._publish(self.rng.choice(GROUPS))
         nodes = self._running()
-        if self.rng.random() < 0.2:
+        if self.rng.random() < self.reads:
             group = self.rng.choice(GROUPS)
             for node in nodes:
                 node.read(group)
