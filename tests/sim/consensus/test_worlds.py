@@ -11,26 +11,19 @@ from tests.sim.consensus.world import CRASHED, World, parts, play
 
 SEEDS = int(os.environ.get("PYJS_CONSENSUS_SEEDS", "30"))
 MUTANT_SEEDS = 60
+FIRST_SEEDS = {"gives proposals back by index alone": 15}  # it is seen from about here on
 
 
-def test_nothing_is_violated() -> None:
-    assert {seed: text for seed in range(SEEDS) if (text := play(seed))} == {}
-
-
-def test_the_simulation_meets_what_it_is_for() -> None:
+def test_nothing_is_violated_and_everything_is_met() -> None:
     found: Counter[str] = Counter()
-    with parts():
-        for seed in range(6):
-            world = World(seed)
-            world.run()
-            found += world.judge.counts
+    assert {seed: text for seed in range(SEEDS) if (text := play(seed, counts=found))} == {}
 
-    assert found["applied"] > 5000
-    assert found["acked"] > 1000
-    assert found["reads"] > 150
-    assert found["installed"] > 20
-    assert found["leaders"] > 25
-    assert found["refused"] > 0
+    assert found["applied"] > 500 * SEEDS
+    assert found["acked"] > 100 * SEEDS
+    assert found["reads"] > 50 * SEEDS
+    assert found["installed"] > 4 * SEEDS
+    assert found["leaders"] > 3 * SEEDS
+    assert found["refused"] > SEEDS
 
 
 def test_a_seed_gives_the_same_run_again() -> None:
@@ -47,6 +40,6 @@ def test_a_seed_gives_the_same_run_again() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_flaw_is_found_out(name: str) -> None:
     world = world_of(name)
-    found = (play(seed, world) for seed in range(MUTANT_SEEDS))
+    found = (play(seed, world) for seed in range(FIRST_SEEDS.get(name, 0), MUTANT_SEEDS))
 
     assert any(text and not text.startswith(CRASHED) for text in found)

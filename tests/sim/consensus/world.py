@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from random import Random
@@ -197,11 +198,14 @@ def parts() -> Iterator[None]:
         batch.PART_MAX = part_max
 
 
-def play(seed: int, world: type[World] = World) -> str:
-    """Play one seed; return what was violated, "" for nothing."""
+def play(seed: int, world: type[World] = World, counts: Counter[str] | None = None) -> str:
+    """Play one seed; return what was violated, "" for nothing. `counts` gets what happened."""
     try:
         with parts():
-            world(seed).run()
+            played = world(seed)
+            played.run()
+            if counts is not None:
+                counts += played.judge.counts
     except Violation as error:
         return str(error)
     except Exception as error:  # whatever it is, the seed must be named

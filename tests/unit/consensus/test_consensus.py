@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import xxhash
 from tests.sim.consensus.node import STEP_NS, SimNode
 from tests.support.consensus import GROUP, Hosts, MemoryNode
 
-from pyjs.base.errors import NotNow
+from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
 from pyjs.consensus.consensus import Condition, Tuning
-from pyjs.consensus.engine import Change, Conf, Refused, Role, peer_id
+from pyjs.consensus.engine import Change, Conf, Refused, Role, Write, peer_id
 
 
 def errors(node: SimNode) -> list[str]:
@@ -406,6 +406,68 @@ def test_a_replica_that_lost_a_part_of_its_log_begins_again_as_another_one() -> 
     hosts.step(20)
     leader.consensus.change(GROUP, [(int(Change.ADD_VOTER), peer_id(lost.number, 2))])
     hosts.until(lambda: lost.machines[GROUP].state.count == 3)
+
+
+def test_a_damaged_log_closes_its_group_and_acknowledges_nothing_of_it() -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.leader(5)
+    write = bad.log.write
+
+    def refuse(given: Write, payloads: Sequence[bytes]) -> None:
+        if given.group == 5:
+            raise CorruptRecord("/consensus/1", 4096, "the record of index 7 is damaged")
+        write(given, payloads)
+
+    bad.log.write = refuse
+    bad.publish(5, b"x")
+    hosts.step(3)
+
+    assert bad.seen == [  # type: ignore[attr-defined]
+        'The replica of group 5 ("g5") is closed on this server until a restart, other groups go on: its log is'
+        " damaged: /consensus/1 at 4096: the record of index 7 is damaged"
+    ]
+    assert hosts.judge.outcomes[b"x"] == 1
+    hosts.publish(3, 6)
+
+
+def test_an_entry_that_is_damaged_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(3)
+    bad = hosts.followers()[0]
+
+    def get(key: object) -> bytes:
+        raise CorruptRecord("/consensus/1", 4096, "the payload of index 7 is damaged")
+
+    monkeypatch.setattr(bad.consensus._payloads, "get", get)
+    hosts.leader().publish(GROUP, b"x")
+    hosts.until(lambda: bad.consensus._members == {})
+
+    assert "the payload of index 7 is damaged" in bad.seen[0]  # type: ignore[attr-defined]
+    assert bad.machines[GROUP].state.count == 3
+
+
+def test_a_log_whose_file_is_needed_again_is_cut(hosts: Hosts) -> None:
+    hosts.publish(30)
+    leader = hosts.leader()
+    leader.log.crowding = lambda: [GROUP]
+    leader.deaf = {hosts.followers()[0].number}
+
+    hosts.until(lambda: leader.log.groups[GROUP].start > 30)
+
+
+def test_a_group_that_is_closed_while_it_waits_to_begin_again_stays_closed(hosts: Hosts) -> None:
+    hosts.publish(3)
+    node = hosts.followers()[0]
+    hosts.leader().publish(GROUP, b"x")
+    hosts.step()
+    node.consensus.close(GROUP)
+    node.consensus.open(GROUP, "g5", node.machines[GROUP])
+    node.consensus.close(GROUP)
+    hosts.step(5)
+
+    assert node.consensus._engine.counts() == (0, 0)
 
 
 def test_a_peer_that_does_not_read_gets_its_entries_later(hosts: Hosts) -> None:
