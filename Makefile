@@ -24,7 +24,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
 .PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
-.PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench
+.PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -111,6 +111,9 @@ lag: dev ## callbacks of the event loop over 20 ms, by name, with a million subj
 
 raft-bench: build ## the consensus engine alone: an entry, a group asleep and awake, a group's memory
 	$(PY) raft/bench.py $(ARGS)
+
+node-log-bench: build ## the node log: an entry on its way to the disk, and the reading of 256 MiB at a start
+	$(PY) benchmarks/node_log.py $(ARGS)
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
 	$(PY) benchmarks/run.py $(ARGS)

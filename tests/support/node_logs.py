@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
 DIRECTORY = "/store/jetstream/.raft"
-CONF = Membership([1, 2, 3])
+CONF = Membership((1, 2, 3))
 Entry: TypeAlias = tuple[int, int, bytes]
 
 
@@ -185,7 +185,7 @@ class Driver:
             model,
             start=index,
             start_term=model.term_at(index),
-            conf=Membership([1, 2], [3], [4], [5], True),
+            conf=Membership((1, 2), (3,), (4,), (5,), True),
             state=self.rng.randbytes(self.rng.randrange(40)),
             entries=model.entries[cut:],
             payloads=model.payloads[cut:],

@@ -36,7 +36,9 @@ class StoredFiles:
 
     @property
     def conf(self) -> Conf:
-        return Conf(*self._group.conf)
+        conf = self._group.conf
+        lists = (list(conf.voters), list(conf.learners), list(conf.outgoing), list(conf.next_learners))
+        return Conf(*lists, conf.auto_leave)
 
     @property
     def state(self) -> State:

@@ -3,7 +3,7 @@
     file   = header | record* | unused | seal | header
     header = "PYJSRLOG" | version u16 | needs u8 u8 | 0 u32 | size u64 | id u64 | number u64 | boot u64 | first u64
              | synced u64 | check u64
-    seal   = "PYJSSEAL" | last u64 | end u64 | next u64 | boot u64 | check u64
+    seal   = "PYJSSEAL" | last u64 | end u64 | group u64 | next u64 | boot u64 | check u64
 
 Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be used
 again, `fresh.tmp` one that is being made. Unused bytes may be anything: records of another file do not fit, since the
@@ -13,20 +13,17 @@ id, which never comes again, is the seed of every check.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyjs.base.errors import PyjsError
 from pyjs.consensus.log.records import CHECK, MARK_SET, hash_of
-
-if TYPE_CHECKING:
-    from pyjs.base.disk import Disk
 
 MAGIC = b"PYJSRLOG"
 SEAL_MAGIC = b"PYJSSEAL"
 VERSION = 1
 NEEDS = (0, 1)  # the first pyjs-server that reads VERSION
 HEADER = Struct("<8sHBBI7Q")
-SEAL = Struct("<8s5Q")
+SEAL = Struct("<8s6Q")
 FIRST_AT = HEADER.size  # of the first record
 TAIL_SIZE = 128  # the seal and the second header, at the end of the file
 GUARD_SIZE = 512  # between records and seal, so that no sector has both
@@ -64,6 +61,7 @@ class Seal(NamedTuple):
 
     last: int  # number of the last record
     end: int  # offset behind it
+    group: int  # of the last record, 0 for a census
     next: int  # number of the next file, 0: the log was closed
     boot: int  # of the next file, or of this one
 
@@ -136,8 +134,3 @@ def is_nothing(data: bytes, number: int, path: str) -> bool:
     """Return whether these bytes were there before a header was written: zeros, or that of an older file."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)
-
-
-def read_tail(disk: Disk, fd: int, size: int) -> bytes:
-    """Return the bytes of seal and second header."""
-    return disk.read_at(fd, TAIL_SIZE, max(0, size - TAIL_SIZE))

@@ -24,6 +24,28 @@ FILE_SHIFT = 40  # a place is the number of its file, and the offset in it
 class StoredGroup:
     """One group: what the engine needs to open it, and where its entries are."""
 
+    __slots__ = (
+        "_base_size",
+        "_first",
+        "_is_based",
+        "_places",
+        "_sizes",
+        "_terms",
+        "base_place",
+        "conf",
+        "damage",
+        "hard",
+        "name",
+        "number",
+        "peer",
+        "seen",
+        "seq",
+        "size",
+        "start",
+        "start_term",
+        "state",
+    )
+
     def __init__(self, number: int) -> None:
         self.number = number
         self.name = ""

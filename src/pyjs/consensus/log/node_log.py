@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed, reason_of
-from pyjs.consensus.log.files import FIRST_AT, LogFile, Seal
+from pyjs.consensus.log.files import FIRST_AT, LogFile
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
 from pyjs.consensus.log.records import (
     DAMAGED_FLAG,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
 
 FILE_SIZE = 64 << 20
-FILES_FEW = 2  # with more files than these, the oldest one is emptied
+FILES_FEW = 2  # files more than twice of what all groups have; with more, the oldest one is emptied
 CARRY_SHARE = 64  # a flush writes again at most this part of a file, and at least one group
 CARRY_GROUP_SHARE = 4  # a group with more than this part of a file is left to its owner
 STEP_SIZE = 1 << 20
@@ -107,6 +107,8 @@ class NodeLog:
         self.error: StoreFailed | None = None  # why the log refuses everything
         self._shelf = Shelf(disk, directory, file_size)
         self._end = Staging(self._shelf, self.groups, incarnation, file_size)
+        self._files_max = FILES_FEW
+        self._counted_at = 0  # the newest file when that was computed
         self._written = 0
         self._job: SyncJob | None = None
 
@@ -133,6 +135,7 @@ class NodeLog:
             yield from self._write_again(replay)
             self._begin_boot(replay)
         except OSError as error:
+            self._shelf.close()
             raise self._fail(error) from error
 
     def _report(self, replay: Replay) -> None:
@@ -155,7 +158,7 @@ class NodeLog:
         for file in replay.files:
             self._shelf.adopt(file, replay.ends[file.number])
             end.at = file.written
-        end.number = replay.next_number
+        end.number, end.before = replay.next_number, replay.last_group
         self._written = end.number - 1
 
     def _write_again(self, replay: Replay) -> Iterator[None]:
@@ -328,7 +331,7 @@ class NodeLog:
         try:
             self._end.write()
             self._written = self._end.number - 1
-            if len(self._shelf.files) > FILES_FEW:
+            if self._has_many_files():
                 self._carry(self._shelf.oldest)
                 self._end.write()
                 self._written = self._end.number - 1
@@ -411,8 +414,7 @@ class NodeLog:
                 self._sync_rest()
                 self._end.stage_census()
                 self._sync_rest()
-                last = Seal(self._written, self._end.at, 0, self.boot)
-                self._sync_now(self._shelf.closing_job(last))
+                self._sync_now(self._shelf.closing_job(self._end.seal(0)))
             except (OSError, StoreFailed) as error:
                 self._fail(error)
         self._shelf.close()
@@ -476,7 +478,7 @@ class NodeLog:
             raise self._damaged(group, file, at, reason_of(error)) from error
         view = memoryview(data)
         head = head_at(view, 0, size, file.id) if _body_end(data) <= len(data) else None
-        if head is None or (head.group, head.index, head.size) != (group.number, index, size):
+        if head is None or (head.group, head.last, head.size) != (group.number, index, size):
             raise self._damaged(group, file, at, f"the record of index {index} is damaged")
         if whole and payload_of(view, 0, head) is None:
             raise self._damaged(group, file, at, f"the payload of index {index} is damaged")
@@ -496,7 +498,18 @@ class NodeLog:
 
     def crowding(self) -> list[int]:
         """Return the groups that hold the oldest file with more than is written again: compact them."""
-        return sorted(self._shelf.oldest.crowded) if len(self._shelf.files) > FILES_FEW else []
+        return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
+
+    def _has_many_files(self) -> bool:
+        """Return whether more than half of the log is not needed: at most as much is written again as is written."""
+        files = self._shelf.files
+        if len(files) <= FILES_FEW:
+            return False
+        if self._shelf.newest.number != self._counted_at:
+            self._counted_at = self._shelf.newest.number
+            needed = sum(group.size for group in self.groups.values())
+            self._files_max = FILES_FEW + 2 * needed // self._file_size
+        return len(files) > self._files_max
 
     def _carry(self, oldest: LogFile) -> None:
         """Write again some of what groups have in the oldest file."""

@@ -2,7 +2,7 @@
 
     record = head | body | check u64 | payload
     head   = mark u32 | size u32 | kind u8 | flags u8 | entry_kind u16 | body_size u32 | number u64 | synced u64
-             | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | index u64 | entry_term u64
+             | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | last u64 | entry_term u64
              | payload_check u64
 
 Little-endian. `check` is the XXH3-64 of head and body, its seed is the id of the file; `payload_check` that of the
@@ -10,8 +10,8 @@ payload, with seed 0. docs/node-log-format.md is the specification. Invariants o
 
 - number(next record) = number + 1, through all files; synced < number.
 - seq(next record of a group) = seq + 1; term, vote and commit are the group's hard state after the record.
-- index is the last index of the group after the record; an entry's record has the entry's index.
-- term never decreases, vote changes only from 0 or with a higher term, start <= commit <= index once it is not 0.
+- last is the last index of the group after the record, with an entry that one's.
+- term never decreases, vote changes only from 0 or with a higher term, commit <= last.
 
 Knows nothing of files and of what an entry means.
 """
@@ -84,7 +84,7 @@ class Head(NamedTuple):
     term: int
     vote: int
     commit: int
-    index: int
+    last: int
     entry_term: int
     payload_check: int
 
@@ -93,19 +93,19 @@ class Members(Protocol):
     """A membership, as the engine has it."""
 
     @property
-    def voters(self) -> list[int]:
+    def voters(self) -> Sequence[int]:
         """Return the peers that vote."""
 
     @property
-    def learners(self) -> list[int]:
+    def learners(self) -> Sequence[int]:
         """Return the peers that do not."""
 
     @property
-    def outgoing(self) -> list[int]:
+    def outgoing(self) -> Sequence[int]:
         """Return the voters of the membership before."""
 
     @property
-    def next_learners(self) -> list[int]:
+    def next_learners(self) -> Sequence[int]:
         """Return the voters that will be learners."""
 
     @property
@@ -114,19 +114,24 @@ class Members(Protocol):
 
 
 class Membership(NamedTuple):
-    """A stored membership; its fields are the arguments of the engine's `Conf`."""
+    """A stored membership; its fields are the arguments of the engine's `Conf`, which wants lists."""
 
-    voters: list[int] = []
-    learners: list[int] = []
-    outgoing: list[int] = []
-    next_learners: list[int] = []
+    voters: tuple[int, ...] = ()
+    learners: tuple[int, ...] = ()
+    outgoing: tuple[int, ...] = ()
+    next_learners: tuple[int, ...] = ()
     auto_leave: bool = False
 
     @classmethod
     def of(cls, members: Members) -> Membership:
         """Return the copy of a membership."""
-        lists = (members.voters, members.learners, members.outgoing, members.next_learners)
-        return cls(*(list(each) for each in lists), members.auto_leave)
+        return cls(
+            tuple(members.voters),
+            tuple(members.learners),
+            tuple(members.outgoing),
+            tuple(members.next_learners),
+            members.auto_leave,
+        )
 
 
 class Base(NamedTuple):
@@ -174,7 +179,8 @@ def encode_base(base: Base) -> bytes:
     """Return the body of a GROUP record."""
     name = base.name.encode()
     assert len(name) <= NAME_SIZE_MAX
-    lists = base.conf[:4]
+    conf = base.conf
+    lists = (conf.voters, conf.learners, conf.outgoing, conf.next_learners)
     sizes = [len(each) for each in lists]
     head = BASE.pack(base.peer, base.start, base.start_term, *sizes, base.conf.auto_leave, 0, len(name))
     return head + b"".join(CHECK.pack(peer) for each in lists for peer in each) + name
@@ -188,13 +194,15 @@ def decode_base(body: bytes) -> Base:
     """
     peer, start, start_term, *sizes, auto_leave, _, name_size = BASE.unpack_from(body)
     at = BASE.size
-    lists: list[list[int]] = []
+    lists: list[tuple[int, ...]] = []
     for count in sizes:
-        lists.append([CHECK.unpack_from(body, at + i * CHECK.size)[0] for i in range(count)])
+        lists.append(tuple(CHECK.unpack_from(body, at + i * CHECK.size)[0] for i in range(count)))
         at += count * CHECK.size
     if len(body) != at + name_size:
         raise ValueError(f"a body of {len(body)} bytes, its fields make {at + name_size}")
-    return Base(peer, start, start_term, Membership(*lists, bool(auto_leave)), body[at:].decode())
+    voters, learners, outgoing, next_learners = lists
+    conf = Membership(voters, learners, outgoing, next_learners, bool(auto_leave))
+    return Base(peer, start, start_term, conf, body[at:].decode())
 
 
 def encode_census(since: int, seqs: Iterable[tuple[int, int]]) -> bytes:

@@ -27,7 +27,6 @@ from pyjs.consensus.log.files import (
     header_in,
     is_nothing,
     number_in,
-    read_tail,
     seal_in,
 )
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
@@ -51,7 +50,7 @@ from pyjs.consensus.log.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyjs.base.disk import Disk
 
@@ -104,6 +103,7 @@ class Replay:
         self.broken: list[str] = []  # paths of files without a readable header
         self.ends: dict[int, int] = {}  # by number of file: the offset behind its last record
         self.next_number = 1  # number of the next record
+        self.last_group = 0  # of the last record, 0 for a census
         self.last_file = 0  # the highest number in a name
         self.boot = 0  # the highest
         self.synced = 0  # records up to this number are known to be durable
@@ -174,9 +174,9 @@ class Replay:
 
     def _read_ends(self, fd: int, size: int) -> tuple[bytes, bytes]:
         ends = []
-        for read in (lambda: self._disk.read_at(fd, HEADER.size, 0), lambda: read_tail(self._disk, fd, size)):
+        for length, at in ((HEADER.size, 0), (TAIL_SIZE, max(0, size - TAIL_SIZE))):
             try:
-                ends.append(read())
+                ends.append(self._disk.read_at(fd, length, at))
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
@@ -301,6 +301,7 @@ class Replay:
             self._is_over = True
             return False
         self.next_number = head.number + 1
+        self.last_group = head.group
         self._saw_synced(head.synced)
         self.unsynced.append((head.number, file.number, at))
         self.records += 1
@@ -309,21 +310,24 @@ class Replay:
             self._take_census(head, *decode_census(body))
             return True
         group = self._group_of(head)
+        file.groups.add(group.number)
         if payload is None:
-            what = f"the payload of index {head.index} is damaged"
-            loss = Loss(file.path, at, head.size, what, head.number, groups={group.number})
-            self.losses.append(loss)
-            self._changes = []
-            group.lose(str(loss))
+            self._lose_of(group, file, at, head, f"the payload of index {head.last} is damaged")
             return True
         base = decode_base(body) if head.kind == GROUP else None
-        file.groups.add(group.number)
         self._changes.append(Change(head, file, at, base, bytes(payload) if base else b""))
         if not head.flags & MORE:
             changes, self._changes = self._changes, []
             for change in changes:
                 self._apply(group, change)
         return True
+
+    def _lose_of(self, group: StoredGroup, file: LogFile, at: int, head: Head, what: str) -> None:
+        """Note that a record of a group is of no use."""
+        loss = Loss(file.path, at, head.size, what, head.number, groups={group.number})
+        self.losses.append(loss)
+        self._changes = []
+        group.lose(str(loss))
 
     def _group_of(self, head: Head) -> StoredGroup:
         """Return the group of a record; note which of its records are missing."""
@@ -351,18 +355,21 @@ class Replay:
     def _apply(self, group: StoredGroup, change: Change) -> None:
         head = change.head
         place = change.file.number << FILE_SHIFT | change.at
+        if not _follows(group, change):
+            self._lose_of(group, change.file, change.at, head, "it does not follow the records before it")
+            return
         group.hard = (head.term, head.vote, head.commit)
         if head.kind == REMOVE:
             del self.groups[group.number]
         elif change.base is not None:
-            group.begin_at(change.base, head.index, place, head.size, reset=bool(head.flags & RESET))
+            group.begin_at(change.base, head.last, place, head.size, reset=bool(head.flags & RESET))
             group.state = change.state
             if head.flags & DAMAGED_FLAG:
                 group.lose(SET_APART)
         elif head.kind == WRITE and head.flags & ENTRY:
-            group.append(head.index, head.entry_term, place, head.size)
+            group.append(head.last, head.entry_term, place, head.size)
 
-    def _take_census(self, head: Head, since: int, seqs: list[tuple[int, int]]) -> None:
+    def _take_census(self, head: Head, since: int, seqs: Sequence[tuple[int, int]]) -> None:
         is_first = self.records == 1
         for number, seq in seqs:
             group = self.groups.get(number)
@@ -393,6 +400,7 @@ class Replay:
         group.seq -= len(self._changes)
         group.seen = first.head.number - 1
         self.next_number = first.head.number
+        self.last_group = first.head.before
         self.ends[first.file.number] = first.at
         while self.unsynced and self.unsynced[-1][0] >= self.next_number:
             self.unsynced.pop()
@@ -411,6 +419,8 @@ class Replay:
             elif seal is not None and seal.last >= self.next_number:
                 count = seal.last - self.next_number + 1
                 self._lose(newest.path, end, max(0, seal.end - end), seal.last + 1, count)
+                if count == 1:
+                    self._lose_one(seal.group)
             if seal is not None:
                 self.boot = max(self.boot, seal.boot)
                 self.last_file = max(self.last_file, seal.next)
@@ -441,6 +451,20 @@ class Replay:
             if group.is_damaged and group.number not in named and group.damage != SET_APART:
                 path = self.files[0].path
                 self.losses.append(Loss(path, 0, 0, group.damage, 0, groups={group.number}))
+
+
+def _follows(group: StoredGroup, change: Change) -> bool:
+    """Return whether a record can be the next one of its group, which a writer makes sure of."""
+    head, base = change.head, change.base
+    if base is not None and head.flags & RESET:
+        return base.start <= head.last
+    if base is not None:
+        is_whole = head.last in (base.start, group.last) or group.is_damaged
+        return group.start <= base.start <= head.last and is_whole
+    if head.kind == WRITE and head.flags & ENTRY and not group.is_damaged:
+        before = group.term_at(head.last - 1)
+        return group.start < head.last <= group.last + 1 and before <= head.entry_term
+    return True
 
 
 def _heads_after(data: bytes, at: int, file: LogFile) -> Iterator[tuple[int, Head]]:

@@ -43,7 +43,7 @@ class Staging:
         self.number = 1  # of the next record
         self.synced = 0  # records up to this number are durable
         self.claimed = 0  # the last staged record says so of these
-        self._before = 0  # group of the last record, 0: a census
+        self.before = 0  # group of the last record, 0: a census
         self.at = 0  # where the next record goes in the newest file
         self._chunks: list[tuple[LogFile, int, list[bytes]]] = []  # file, offset, parts
         self._parts: list[bytes] = []  # of the last one
@@ -70,7 +70,7 @@ class Staging:
     def begin_file(self, size: int, number: int) -> LogFile:
         """Begin another file with room for `size` bytes."""
         files = self._shelf.files
-        seal = Seal(self.number - 1, self.at, number, self.boot) if files else None
+        seal = self.seal(number) if files else None
         needed = (
             FIRST_AT
             + RECORD_SIZE_MIN
@@ -89,6 +89,10 @@ class Staging:
         self.at = FIRST_AT
         self._stage_census(encode_census(0, [(group.number, group.seq) for group in self._groups.values()]))
         return file
+
+    def seal(self, next_file: int) -> Seal:
+        """Return the seal of the newest file as it is now; `next_file` is 0 if the log is closed."""
+        return Seal(self.number - 1, self.at, self.before, next_file, self.boot)
 
     def stage_census(self) -> None:
         """Stage a list of the groups with records since the last one, which says how much is durable."""
@@ -147,14 +151,14 @@ class Staging:
             self._chunks.append((file, self.at, self._parts))
         checked = (
             HEAD.pack(
-                file_id & MARK_BITS, size, kind, flags, entry_kind, body_size, number, synced, self._before,
+                file_id & MARK_BITS, size, kind, flags, entry_kind, body_size, number, synced, self.before,
                 group, seq,                 *hard, index, entry_term, hash_of(payload),
             )
             + body
         )  # fmt: skip
         self._parts += (checked, CHECK.pack(hash_of(checked, file_id)), payload)
         self.number = number + 1
-        self._before = group
+        self.before = group
         self.claimed = synced
         self.at += size
 

@@ -9,7 +9,7 @@ from pyjs.consensus.log.records import Base, Membership
 
 
 def base(start: int, term: int = 1) -> Base:
-    return Base(9, start, term, Membership([9]), "g")
+    return Base(9, start, term, Membership((9,)), "g")
 
 
 def place(file: int, at: int = 0) -> int:

@@ -40,7 +40,7 @@ def example() -> bytes:
 def test_the_log_writes_the_example_of_the_document() -> None:
     disk = SimDisk(Random(1))
     log = opened(disk, 7)
-    log.create(5, "S", 1 << 32 | 1, Membership([1, 2, 3]), 1, 1)
+    log.create(5, "S", 1 << 32 | 1, Membership((1, 2, 3)), 1, 1)
     log.write(Write(5, (2, 1, 1), 2, ((2, 1, b"\x02\x00"),)), [b"hi"])
     synced(log)
 
@@ -103,7 +103,7 @@ def test_a_payload_that_changed_is_none() -> None:
 
 
 def test_what_a_group_is_comes_back() -> None:
-    base = Base(2**64 - 1, 7, 3, Membership([1, 2], [3], [4], [5, 6], True), "ünï")
+    base = Base(2**64 - 1, 7, 3, Membership((1, 2), (3,), (4,), (5, 6), True), "ünï")
     assert decode_base(encode_base(base)) == base
     with pytest.raises(ValueError, match="a body of 90 bytes, its fields make 89"):
         decode_base(encode_base(base) + b"x")

@@ -1,0 +1,67 @@
+"""Jobs of the node log for other threads: they do their calls in order, and return an error."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+from tests.sim.disk import SimDisk
+
+from pyjs.consensus.log.files import Header, LogFile
+from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
+
+
+def disk_with_calls() -> tuple[SimDisk, list[str]]:
+    disk, kinds = SimDisk(Random(1)), []
+    call = disk._due
+
+    def due(kind: str, path: str, size: int = 0) -> bool:
+        kinds.append(kind)
+        return call(kind, path, size)
+
+    disk._due = due  # type: ignore[method-assign]
+    disk.make_dirs("/log")
+    kinds.clear()
+    return disk, kinds
+
+
+def opened(disk: SimDisk, number: int) -> LogFile:
+    file = LogFile(Header(4096, 1, number, 1, 1, 0), f"/log/{number}")
+    file.fd = disk.open_file(file.path, create=True)
+    return file
+
+
+def test_bytes_are_durable_before_names_and_names_before_seals() -> None:
+    disk, kinds = disk_with_calls()
+    job = SyncJob(disk, [opened(disk, 1), opened(disk, 2)], "/log", 9)
+    job.seals = [(job.files[0], b"seal")]
+    kinds.clear()
+    assert job() is None
+    assert kinds == ["sync", "sync", "sync_dir", "write", "sync"]
+
+
+def test_an_error_ends_a_sync() -> None:
+    disk, kinds = disk_with_calls()
+    job = SyncJob(disk, [opened(disk, 1), opened(disk, 2)], "/log", 9)
+    kinds.clear()
+    disk.fail_in = 0
+    error = job()
+    assert isinstance(error, OSError)
+    assert error.errno == errno.EIO
+    assert kinds == ["sync"]
+
+
+def test_a_file_in_advance_has_its_name_when_it_is_durable() -> None:
+    disk, kinds = disk_with_calls()
+    assert FreshFileJob(disk, "/log", (1 << 20) + 100)() is None
+    assert kinds == ["open", "write", "write", "sync", "rename", "sync_dir"]
+    assert disk.read_file("/log/fresh.spare") == bytes((1 << 20) + 100)
+
+
+def test_a_file_in_advance_that_fails_returns_the_error() -> None:
+    disk, _ = disk_with_calls()
+    disk.fail_in, disk.failure = 1, errno.ENOSPC
+    error = FreshFileJob(disk, "/log", 4096)()
+    assert isinstance(error, OSError)
+    assert error.errno == errno.ENOSPC
+    assert disk.list_dir("/log") == ["fresh.tmp"]
