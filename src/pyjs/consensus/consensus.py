@@ -64,6 +64,7 @@ APPLIES = 64  # entries applied in one turn, and
 APPLY_SIZE = 256 << 10  # bytes of payloads
 FAIR_APPLIES = 16  # entries of one group before another one has its turn
 PATIENCE = 4  # a log may grow to so many times its size for a replica that is behind
+DATA = int(EntryKind.DATA)
 READ_NS = 10 * NS_PER_S  # after which an unanswered read is forgotten
 
 
@@ -371,22 +372,25 @@ class Consensus:
         """Give the log what it must write; return whether a vote or a term is among it."""
         has_vote = False
         for write in writes:
-            if not write.entries and write.hard is None:
+            group, hard, entries = write.group, write.hard, write.entries
+            if not entries and hard is None:
                 continue
-            member = self._members[write.group]
-            group, payloads = write.group, []
-            for index, (term, kind, _) in enumerate(write.entries, write.first):
-                payloads.append(self._payloads.take((group, index, term)) if kind == EntryKind.DATA else b"")
+            member = self._members[group]
+            payloads = [
+                self._payloads.take((group, index, term)) if kind == DATA else b""
+                for index, (term, kind, _) in enumerate(entries, write.first)
+            ]
             try:
                 self._log.write(write, payloads)
             except CorruptRecord as error:
                 self._lose(member, f"its log is damaged: {error}")
                 continue
             self._is_staged = True
-            if write.hard is not None and write.hard[:2] != member.vote:
-                member.vote = write.hard[:2]
+            if hard is not None and hard[:2] != member.vote:
+                member.vote = hard[:2]
                 has_vote = True
-            member.note_entries(write.entries)
+            if entries:
+                member.note_entries(entries)
         return has_vote
 
     def _flush(self) -> None:

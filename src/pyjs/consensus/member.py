@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Committed: TypeAlias = tuple[int, int, int, bytes]  # index, term, kind, body
 
+DATA, EMPTY = int(EntryKind.DATA), int(EntryKind.EMPTY)  # an int compares faster than a member of an enum
 ENTRY_COST = 64  # bytes of an entry in the log, beside its payload
 
 
@@ -111,11 +112,11 @@ class Member:
         queue = self.queue
         while queue and done < count and used < size:
             index, term, kind, body = queue[0]
-            if kind == EntryKind.DATA:
+            if kind == DATA:
                 used += self._apply(payloads, index, term, body)
             else:
                 queue.popleft()
-                if kind == EntryKind.EMPTY and term == self.term and self.role == Role.LEADER:
+                if kind == EMPTY and term == self.term and self.role == Role.LEADER:
                     self._lead()
             self.applied = index
             done += 1
@@ -168,7 +169,7 @@ class Member:
         """Count entries that the log has got."""
         size = len(entries) * ENTRY_COST
         for _, kind, body in entries:
-            if kind == EntryKind.DATA:
+            if kind == DATA:
                 payload_size, time_ns = size_and_time(body)
                 size += payload_size
                 self.time_ns = max(self.time_ns, time_ns)
