@@ -146,6 +146,9 @@ class Node:
         while self.turn_state.consensus:
             for consensus in self.turn_state.take("consensus"):
                 consensus.turn()
+            for job in self.turn_state.take("jobs"):
+                job.run()
+                job.finish(None)
         self.seconds += time.perf_counter() - began
         return has_work
 

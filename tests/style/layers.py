@@ -62,8 +62,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("info", "replay", "reset"),
     ),
     "consensus": (
-        ("descriptor", "engine", "names", "payloads"),
-        ("batch", "log", "seams"),
+        ("descriptor", "engine", "names"),
+        ("log", "payloads", "seams"),
+        ("batch",),
         ("durability", "member"),
         ("outbox", "snapshots", "status"),
         ("consensus",),

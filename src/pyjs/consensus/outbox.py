@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError
 from pyjs.consensus import batch
+from pyjs.consensus.payloads import Gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,6 +87,8 @@ class Outbox:
         """Return the payloads of one frame; None if one of them cannot be read."""
         try:
             return [self._payloads.get(key) for key in keys]
+        except Gone:  # the engine sends what its log has now
+            return None
         except (PyjsError, OSError) as error:
             group = keys[0][0]
             if group not in self._unreadable:

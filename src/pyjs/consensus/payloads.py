@@ -8,10 +8,14 @@ payload to the log, `forget_staged` drops the others at the end of the engine's 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyjs.base.errors import PyjsError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyjs.consensus.log.node_log import NodeLog
 
 Key: TypeAlias = tuple[int, int, int]  # group, index, term
 
@@ -19,18 +23,15 @@ MEMORY_MAX = 32 << 20  # bytes of recent payloads
 COST = 256  # bytes of memory of an entry beside its payload
 
 
-class Source(Protocol):
-    """Where older payloads are: the log."""
-
-    def payload(self, group: int, index: int) -> bytes:
-        """Return the payload of an entry, checked."""
+class Gone(PyjsError):
+    """The log no longer has an entry: it was cut, or another leader's entry took its place."""
 
 
 class Payloads:
     """The payloads of all groups of one node."""
 
-    def __init__(self, source: Source, memory_max: int = MEMORY_MAX) -> None:
-        self._source = source
+    def __init__(self, log: NodeLog, memory_max: int = MEMORY_MAX) -> None:
+        self._log = log
         self._memory_max = memory_max
         self._staged: dict[Key, bytes] = {}
         self._recent: dict[Key, bytes] = {}  # oldest first
@@ -58,15 +59,22 @@ class Payloads:
         self._staged.clear()
 
     def get(self, key: Key) -> bytes:
-        """Return the payload of an entry that the engine's log has.
+        """Return the payload of an entry.
 
         Raises:
-            what the log raises: its record is damaged, or cannot be read now.
+            Gone: the engine wanted to send it, and has changed its log since.
+            NotNow, CorruptRecord: it cannot be read now, or is damaged.
         """
         payload = self._recent.get(key)
         if payload is None:
             payload = self._staged.get(key)
-        return self._source.payload(key[0], key[1]) if payload is None else payload
+        return self._read(*key) if payload is None else payload
+
+    def _read(self, group: int, index: int, term: int) -> bytes:
+        stored = self._log.groups.get(group)
+        if stored is None or index <= stored.start or stored.term_at(index) != term:
+            raise Gone(f"the log of group {group} has no entry {index} of term {term}")
+        return self._log.payload(group, index)
 
     def recent_of(self, keys: Sequence[Key], size_max: int) -> list[bytes] | None:
         """Return the payloads of entries if all are in memory and have at most `size_max` bytes; else None."""

@@ -52,14 +52,15 @@ class Files:
 
     def beginning(self, index: int, term: int, conf: Members, state: bytes) -> Files:
         """Return the files with another start; entries after it stay, if they follow it."""
-        kept = self.rows[index - self.start :] if self._has(index, term) else ()
+        kept = self.rows[index - self.start :] if self.term_at(index) == term else ()
         return replace(self, start=index, start_term=term, conf=Membership.of(conf), state=state, rows=kept)
 
-    def _has(self, index: int, term: int) -> bool:
-        if index == self.start:
-            return term == self.start_term
+    def term_at(self, index: int) -> int:
+        """Return the term of an index, 0 if it is not here."""
         at = index - self.start - 1
-        return 0 <= at < len(self.rows) and self.rows[at][0] == term
+        if at == -1:
+            return self.start_term
+        return self.rows[at][0] if 0 <= at < len(self.rows) else 0
 
 
 Groups: TypeAlias = dict[int, Files]

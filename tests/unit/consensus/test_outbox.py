@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from raft.tests.cluster import GROUP, Cluster
@@ -39,7 +40,16 @@ class Sent:
 
 
 class Unreadable:
-    """A log that has nothing to read."""
+    """A log whose entries cannot be read."""
+
+    start = 1
+
+    def __init__(self) -> None:
+        self.groups = {GROUP: self}
+        self.term = 2
+
+    def term_at(self, index: int) -> int:
+        return self.term
 
     def payload(self, group: int, index: int) -> bytes:
         raise NotNow("too many open files")
@@ -66,7 +76,8 @@ class Bench:
         self.frames, self.keys = frames_of(self.payloads)
         self.sent = Sent()
         self.log = ListLog()
-        self.held = Payloads(Unreadable())
+        self.files = Unreadable()
+        self.held = Payloads(cast("Any", self.files))
         for key, payload in zip(self.keys, self.payloads, strict=True):
             self.held.stage(key, payload)
         self.outbox = Outbox(self.sent, self.held, self.log)
@@ -120,6 +131,14 @@ def test_an_entry_larger_than_a_batch_is_not_sent(bench: Bench, monkeypatch: pyt
     monkeypatch.setattr(batch, "PAYLOAD_MAX", 99)
 
     assert bench.send() == []
+
+
+def test_an_entry_that_the_log_no_longer_has_is_left_out_silently(bench: Bench) -> None:
+    bench.held.forget_staged()
+    bench.files.term = 3
+
+    assert bench.send() == []
+    assert bench.log.lines == []
 
 
 def test_an_entry_that_cannot_be_read_is_named_once(bench: Bench) -> None:
