@@ -12,7 +12,7 @@ import pytest
 from tests.sim.disk import SimDisk
 from tests.support.node_logs import Driver, Model, files_of, play, synced, wrong_after
 
-SEEDS = int(os.environ.get("PYJS_NODE_LOG_CASES", "60"))
+SEEDS = int(os.environ.get("PYJS_NODE_LOG_CASES", "24"))
 STRIDE = max(1, 1_200 // SEEDS)  # every so many bytes one is damaged
 Files = dict[str, bytes]
 SECTOR = 512

@@ -304,16 +304,24 @@ def disk_with(files: dict[str, bytes]) -> SimDisk:
 
 
 def wrong_after(files: dict[str, bytes], histories: list[dict[int, Model]]) -> str:
-    """Open damaged files; return what is wrong: a group that never was so, or is missing without a word.
+    """Open damaged files, twice; return what is wrong: a group that never was so, or is missing without a word.
 
     `histories` are the states that may be found, the last one is the newest.
     """
-    log = opened(disk_with(files), 99)
+    disk = disk_with(files)
+    log = opened(disk, 99)
     found = content(log)
-    for number in histories[-1].keys() | found.keys():
-        is_reported = number in log.groups and log.groups[number].is_damaged
-        if is_reported or (number not in found and log.lost_unknown):
-            continue
-        if all(history.get(number) != found.get(number) for history in histories):
+    lost = {number for number, group in log.groups.items() if group.is_damaged}
+    for number in (histories[-1].keys() | found.keys()) - lost:
+        is_known = any(history.get(number) == found.get(number) for history in histories)
+        if not is_known and (number in found or not log.lost_unknown):
             return f"group {number} is {found.get(number)}"
+    in_doubt = log.lost_unknown
+    disk.lose_power()
+    log = opened(disk, 100)
+    again = {number for number, group in log.groups.items() if group.is_damaged}
+    if (content(log), again, log.lost_unknown) != (found, lost, in_doubt):
+        return (
+            f"damaged are {sorted(again)} after {sorted(lost)}, in doubt {log.lost_unknown} after {in_doubt}"
+        )
     return ""

@@ -103,7 +103,6 @@ class NodeLog:
         self._file_size = file_size
         self.groups: dict[int, StoredGroup] = {}
         self.damages = 0  # damaged places found since the start
-        self.lost_unknown = False  # a group that is not here may have been: it too comes back as another peer
         self.error: StoreFailed | None = None  # why the log refuses everything
         self._shelf = Shelf(disk, directory, file_size)
         self._end = Staging(self._shelf, self.groups, incarnation, file_size)
@@ -116,6 +115,11 @@ class NodeLog:
     def boot(self) -> int:
         """Return the number of this start of the node, durable when `recover_steps` has ended."""
         return self._end.boot
+
+    @property
+    def lost_unknown(self) -> bool:
+        """Return whether a group that is not here may have been, now or at an earlier start: see `end_doubt`."""
+        return self._end.is_in_doubt
 
     # -- start ---------------------------------------------------------------------------------------------
 
@@ -145,14 +149,12 @@ class NodeLog:
             self.damages += 1
             names = ", ".join(f"{number} {replay.groups[number].name!r}" for number in sorted(loss.groups))
             self._log.error(f"  {loss}; groups that must come back as new replicas: {names or 'none'}")
-        for path in replay.broken:
-            self._log.error(f"  {path} is set aside as {set_aside(self._disk, path)}")
 
     def _adopt(self, replay: Replay) -> None:
         self.groups.update(replay.groups)
-        self.lost_unknown = replay.lost_unknown
         end = self._end
-        end.boot = replay.boot + (BOOT_JUMP if replay.lost_unknown or replay.broken else 1)
+        end.is_in_doubt = replay.lost_unknown or replay.is_in_doubt
+        end.boot = replay.boot + (BOOT_JUMP if replay.lost_unknown else 1)
         if end.boot >= BOOTS_MAX:
             raise OSError(errno.EOVERFLOW, f"the node has started {end.boot} times")
         for file in replay.files:
@@ -193,6 +195,8 @@ class NodeLog:
         self.finish_sync(job, job())
         if self.error is not None:
             raise self.error
+        for path in replay.broken:  # not before: without this start's file, it alone tells of a loss
+            self._log.error(f"  {path} is set aside as {set_aside(self._disk, path)}")
         for path, size in replay.stale:
             self._shelf.retire(path, size)
 
@@ -359,6 +363,8 @@ class NodeLog:
             return
         assert self._end.synced <= job.mark
         self._end.synced = job.mark
+        if self.error is not None:
+            return  # a write has failed meanwhile
         try:
             self._shelf.synced(job)
         except OSError as failure:
@@ -378,6 +384,11 @@ class NodeLog:
     def files(self) -> list[str]:
         """Return the names of the files with records, oldest first."""
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
+
+    def end_doubt(self) -> None:
+        """Stage that all groups are known: those that may have been lost are here again, as other peers, or gone."""
+        self._check_working()
+        self._end.end_doubt()
 
     def witness(self) -> None:
         """Write that the last records are durable, if no later one does; call it in quiet moments.
@@ -525,7 +536,11 @@ class NodeLog:
                 oldest.crowded.add(number)
                 continue
             left -= group.size
-            self._carry_group(group)
+            try:
+                self._carry_group(group)
+            except NotNow:  # memory is short: another write tries it again
+                oldest.groups.add(number)
+                return
         for number in list(oldest.crowded):
             group = self.groups.get(number)
             if group is None or group.oldest_file != oldest.number:

@@ -59,7 +59,9 @@ class Flag(IntFlag):
     ENTRY = 1  # an entry of WRITE: it replaces those from its index on
     MORE = 2  # the next record belongs to the same change: both count, or none
     RESET = 4  # GROUP: nothing before it is part of the group
-    DAMAGED = 8  # GROUP: the log of this replica lost something
+    DAMAGED = (
+        8  # GROUP: the log of this replica lost something; CENSUS: groups that it does not name may be lost
+    )
 
 
 ENTRY, MORE, RESET, DAMAGED_FLAG = int(Flag.ENTRY), int(Flag.MORE), int(Flag.RESET), int(Flag.DAMAGED)

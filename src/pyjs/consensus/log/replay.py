@@ -108,6 +108,7 @@ class Replay:
         self.boot = 0  # the highest
         self.synced = 0  # records up to this number are known to be durable
         self.records = 0
+        self.is_in_doubt = False  # an earlier start found that groups may be missing
         self.unsynced: deque[tuple[int, int, int]] = deque()  # number, file, offset of records after `synced`
         self._headers: list[LogFile] = []
         self._changes: list[Change] = []
@@ -116,7 +117,7 @@ class Replay:
     @property
     def lost_unknown(self) -> bool:
         """Return whether records are lost whose groups are unknown: a group that is not here may have been."""
-        return any(loss.left for loss in self.losses)
+        return bool(self.broken) or any(loss.left for loss in self.losses)
 
     def steps(self) -> Iterator[None]:
         """Read everything, in steps.
@@ -382,6 +383,8 @@ class Replay:
             if group.seq != seq and not is_first:
                 self._miss(group, seq - group.seq)
             group.seq, group.seen = seq, head.number
+        if since == 0:
+            self.is_in_doubt = bool(head.flags & DAMAGED_FLAG)
         if since == 0 and not is_first:
             listed = {number for number, _ in seqs}
             self.groups = {number: group for number, group in self.groups.items() if number in listed}

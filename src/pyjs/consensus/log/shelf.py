@@ -27,17 +27,13 @@ class Shelf:
         self.directory = directory
         self._file_size = file_size
         self.files: dict[int, LogFile] = {}  # by number
+        self.newest: LogFile  # the last one of them, which is being filled
         self._spares: list[tuple[str, int]] = []  # path and size, their names are durable
         self._renamed: list[tuple[str, int]] = []  # the same, but the next sync makes their names durable
         self._dirty: dict[int, LogFile] = {}  # written since the last sync began
         self._names_changed = False
         self._unsealed: list[tuple[LogFile, Seal]] = []
         self._making: FreshFileJob | None = None
-
-    @property
-    def newest(self) -> LogFile:
-        """Return the file that is being filled."""
-        return next(reversed(self.files.values()))
 
     @property
     def oldest(self) -> LogFile:
@@ -48,13 +44,13 @@ class Shelf:
         """Add the next file, which is created by its first write; `seal` is for the one before it."""
         if seal is not None:
             self._unsealed.append((self.newest, seal))
-        self.files[file.number] = file
+        self.files[file.number] = self.newest = file
 
     def adopt(self, file: LogFile, end: int) -> None:
         """Add a file of an earlier process, with records up to the offset `end`."""
         file.fd = self._disk.open_file(file.path)
         file.written = end
-        self.files[file.number] = file
+        self.files[file.number] = self.newest = file
 
     def find_spares(self) -> None:
         """Find spares that earlier processes left; remove a file that was being made."""

@@ -13,6 +13,7 @@ from pyjs.consensus.log.files import FIRST_AT, GUARD_SIZE, TAIL_SIZE, Header, Lo
 from pyjs.consensus.log.records import (
     CENSUS,
     CHECK,
+    DAMAGED_FLAG,
     HEAD,
     MARK_BITS,
     PAIR,
@@ -40,6 +41,7 @@ class Staging:
         self._incarnation = incarnation
         self._file_size = file_size
         self.boot = 0
+        self.is_in_doubt = False  # groups that are not here may have been lost
         self.number = 1  # of the next record
         self.synced = 0  # records up to this number are durable
         self.claimed = 0  # the last staged record says so of these
@@ -87,8 +89,21 @@ class Staging:
         self._parts = [header.encode()]
         self._chunks.append((file, 0, self._parts))
         self.at = FIRST_AT
-        self._stage_census(encode_census(0, [(group.number, group.seq) for group in self._groups.values()]))
+        self._stage_all()
         return file
+
+    def _stage_all(self) -> None:
+        body = encode_census(0, [(group.number, group.seq) for group in self._groups.values()])
+        self._stage_census(body, DAMAGED_FLAG if self.is_in_doubt else 0)
+
+    def end_doubt(self) -> None:
+        """Stage a census of all groups, which are all that there are."""
+        self.is_in_doubt = False
+        size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._groups)
+        if self.at + size > self._shelf.newest.end:
+            self.begin_file(0, self._shelf.newest.number + 1)
+        else:
+            self._stage_all()
 
     def seal(self, next_file: int) -> Seal:
         """Return the seal of the newest file as it is now; `next_file` is 0 if the log is closed."""
@@ -102,8 +117,8 @@ class Staging:
         else:
             self._stage_census(encode_census(self._census_number, self._touched.items()))
 
-    def _stage_census(self, body: bytes) -> None:
-        self._put(CENSUS, 0, 0, 0, 0, NO_HARD, 0, 0, body, b"")
+    def _stage_census(self, body: bytes, flags: int = 0) -> None:
+        self._put(CENSUS, flags, 0, 0, 0, NO_HARD, 0, 0, body, b"")
         self._touched = {}
         self._census_number = self.number - 1
         self._census_due_at = self.at + CENSUS_EVERY

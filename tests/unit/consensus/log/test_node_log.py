@@ -46,6 +46,12 @@ class Node:
         commit = self.log.groups[group].hard[2]
         self.log.write(Write(group, (term, 0, commit), index, ((term, 1, BODY),)), [payload])
 
+    def entry_in_many_files(self) -> None:
+        self.create(9)
+        for index in range(2, 60):
+            self.entry(9, index, bytes(200))
+            synced(self.log)
+
     def change(self, name: str, at: int) -> None:
         """Change a byte of a file that nobody has open."""
         data = bytearray(self.disk.read_file(f"{DIRECTORY}/{name}"))
@@ -426,7 +432,43 @@ def test_a_file_without_a_header_is_set_aside(node: Node) -> None:
     assert "is set aside as" in node.lines[1][1]
     assert node.log.lost_unknown
     assert ".damaged-0-00000001.log" in files_of(node.disk)
+
+
+def test_a_doubt_about_missing_groups_stays_until_its_end_is_told(node: Node) -> None:
+    node.create(1)
+    synced(node.log)
+    node.log.close()
+    node.disk.end_process()
+    for at in (0, 4096 - 72):
+        node.change(node.log.files[0], at)
+    for calls in range(25):  # a start that ends anywhere leaves the doubt
+        node.disk.end_process()
+        node.disk.crash_in = calls
+        try:
+            node.open()
+        except Crash:
+            node.disk.end_process()
+            node.disk.lose_power()
+            node.open()
+        assert node.log.lost_unknown
+
+    boot = node.log.boot
+    node.log.end_doubt()
+    synced(node.log)
     assert node.killed().lost_unknown is False
+    assert node.log.boot == boot + 1
+    node.entry_in_many_files()
+    assert node.killed().lost_unknown is False
+
+
+def test_an_end_of_doubt_that_does_not_fit_begins_a_file(node: Node) -> None:
+    node.create(1)
+    room = node.log._shelf.newest.end - node.log._end.at
+    node.entry(1, 2, bytes(room - 200))
+    files = len(node.log.files)
+    node.log.end_doubt()
+    synced(node.log)
+    assert len(node.log.files) == files + 1
 
 
 def test_one_damaged_copy_of_a_header_costs_nothing(node: Node) -> None:
@@ -486,6 +528,36 @@ def test_a_damaged_group_is_carried_as_damaged(node: Node) -> None:
     assert node.log.groups[1].is_damaged  # found when it was to be written again
     assert node.log.files[0] > "00000001.log"
     assert node.killed().groups[1].damage == "it lost a part of its log earlier"
+
+
+def test_a_group_that_cannot_be_read_for_lack_of_memory_is_carried_later(node: Node) -> None:
+    node.create(1, "rest")
+    node.entry(1, 2, b"rests")
+    node.create(2)
+    synced(node.log)
+    node.disk.fail_in, node.disk.failing, node.disk.failure = 0, "read", errno.ENOMEM
+    for index in range(2, 120):
+        node.entry(2, index, b"x" * 100)
+        node.log.point(2, index, 1, CONF, b"")
+        synced(node.log)
+    assert node.disk.failed_calls[0][0] == "read"
+    assert node.log.files[0] > "00000001.log"
+    assert node.killed().payload(1, 2) == b"rests"
+
+
+def test_a_sync_that_ends_after_a_failed_write_frees_no_file(node: Node) -> None:
+    node.create(1)
+    node.log.flush()
+    job = node.log.begin_sync()
+    assert job is not None
+    error = job()
+    node.disk.fail_in, node.disk.failing = 0, "write"
+    node.entry(1, 2)
+    with pytest.raises(StoreFailed):
+        node.log.flush()
+    node.log.finish_sync(job, error)
+    assert node.log.synced == job.mark
+    assert node.log.error is not None
 
 
 def test_a_closed_log_says_so_and_a_close_that_fails_is_logged(node: Node) -> None:

@@ -590,6 +590,7 @@ def test_a_second_server_is_refused(tmp_path: Path) -> None:
 
 def test_streams_of_an_account_that_is_gone_are_named(tmp_path: Path) -> None:
     Files(tmp_path).fill()
+    (tmp_path / ".raft").mkdir()  # the node log is of no account
     js = Restarting(tmp_path)
     warnings = [text for level, text in js.log.lines if level == "WRN"]
     assert warnings == [f"  {tmp_path}/A is of no account with JetStream; its streams are not served"]
