@@ -22,8 +22,8 @@ from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
     FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_AFTER, FRAME_CLIENTS, FRAME_CONSENSUS, FRAME_ERROR, FRAME_INFO,
-    FRAME_INTEREST, FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_SENDER, FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader,
-    InterestFixed, MsgFixed,
+    FRAME_INTEREST, FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_SENDER, FRAME_SYNCED, INTEREST_FIXED_SIZE,
+    MSG_FIXED_SIZE, FrameReader, InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting

@@ -92,7 +92,8 @@ cdef class Turn:
     def idle(self) -> bool:
         """Whether no list has work for a turn; syncs do not count."""
         return not (self.sessions or self.streams or self.consumers or self.inboxes or self.consensus
-                    or self.expired or self.held or self.requests or self.chores or self.finished or self.faulted or self.inputs)
+                    or self.expired or self.held or self.requests or self.chores or self.finished
+                    or self.faulted or self.inputs)
 
     def begin(self, int64_t now, int copies) -> None:
         """Start a turn in which mirrors and sources may copy `copies` batches."""
