@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timer
     from pyjs.consensus.engine import Point, Ready, Write
     from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.log.records import Membership
     from pyjs.consensus.seams import Machine, Peers
     from pyjs.core.host import Host
 
@@ -76,6 +77,16 @@ class Tuning:
     election_ticks: int = 20
     heartbeat_ticks: int = 5
     log_size_max: int = 8 << 20  # bytes of one group's log, about, after which it is cut
+
+
+@dataclass(frozen=True, slots=True)
+class PartialWrite:
+    """A part of what the engine wants to have written of a group."""
+
+    group: int
+    hard: tuple[int, int, int] | None = None
+    first: int = 0
+    entries: Sequence[tuple[int, int, bytes]] = ()
 
 
 class Condition(Enum):
@@ -123,6 +134,8 @@ class Consensus:
         self._reads: dict[
             tuple[int, int], tuple[int, Callable[[], None]]
         ] = {}  # -> when it is forgotten, done
+        # Entries that came with a snapshot, and their payloads, by group: written when its data is here.
+        self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
         self._silent: set[int] = set()  # nodes
         self._is_staged = False  # the log has something that is not written
@@ -176,7 +189,7 @@ class Consensus:
             member.group,
             member.name,
             member.peer,
-            Conf(*stored.conf),
+            _conf_of(stored.conf),
             term=term,
             vote=vote,
             commit=commit,
@@ -199,6 +212,7 @@ class Consensus:
         with suppress(UnknownGroup):
             self._engine.close(member.group)
         self._snapshots.finish(member.group)
+        self._after_snapshot.pop(member.group, None)
         self._begin(member)
 
     def _forget(self, group: int) -> None:
@@ -206,6 +220,7 @@ class Consensus:
         member.stop()
         self._payloads.forget(group)
         self._snapshots.forget(group)
+        self._after_snapshot.pop(group, None)
         self._reads = {key: read for key, read in self._reads.items() if key[0] != group}
         if member in self._waiting:
             self._waiting.remove(member)
@@ -380,8 +395,13 @@ class Consensus:
                 self._payloads.take((group, index, term)) if kind == DATA else b""
                 for index, (term, kind, _) in enumerate(entries, write.first)
             ]
+            part: Write | PartialWrite = write
+            if write.snapshot is not None and entries:
+                self._after_snapshot[group] = PartialWrite(group, None, write.first, entries), payloads
+                part, payloads = PartialWrite(group, hard), []
+                entries = []
             try:
-                self._log.write(write, payloads)
+                self._log.write(part, payloads)
             except CorruptRecord as error:
                 self._lose(member, f"its log is damaged: {error}")
                 continue
@@ -568,6 +588,8 @@ class Consensus:
                 self._give_up(group)
                 continue
             self._log.point(group, point.index, point.term, point.conf, point.descriptor + data)
+            if group in self._after_snapshot:
+                self._log.write(*self._after_snapshot.pop(group))
             self._is_staged = True
             dues.append(Due(Waits.INSTALLED, group=group, index=point.index))
         return dues
@@ -705,3 +727,9 @@ class Consensus:
         is_busy = awake or has_waited or self._reads or self._snapshots.is_busy
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
+
+
+def _conf_of(stored: Membership) -> Conf:
+    """Return a membership as the engine has it."""
+    voters, learners, outgoing, next_learners, auto_leave = stored
+    return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)
