@@ -259,6 +259,49 @@ def test_a_log_waits_for_a_replica_that_is_a_little_behind() -> None:
     assert hosts.judge.counts["installed"] == 0
 
 
+APPEND, SNAPSHOT = 1, 9  # kinds of frames
+
+
+def kinds(data: bytes) -> set[int]:
+    """Return the kinds of the frames in a batch."""
+    frames = data[8 : 8 + int.from_bytes(data[4:8], "little")]
+    return {frame[9] for frame, _ in outbox.split(frames, ())}
+
+
+def test_entries_that_come_with_a_snapshot_are_written_after_it() -> None:
+    hosts = Hosts(tuning=Tuning(log_size_max=2000))
+    hosts.publish(5)
+    leader, away = hosts.leader(), hosts.followers()[0]
+    away.end(power=False)
+    hosts.publish(200)
+    hosts.step(5)
+    hosts.start(away.number)
+    held: list[tuple[int, bytes]] = []
+    receive = away.receive
+
+    def hold(source: int, data: bytes, *, is_damaged: bool) -> None:
+        """Hold what is for the log, from the snapshot on."""
+        if SNAPSHOT in kinds(data) or (held and APPEND in kinds(data)):
+            held.append((source, data))
+        else:
+            receive(source, data, is_damaged=is_damaged)
+
+    away.receive = hold  # type: ignore[method-assign]
+    hosts.until(lambda: held)
+    leader.consensus._engine.report_snapshot(GROUP, peer_id(away.number), True)
+    leader.publish(GROUP, b"later")
+    hosts.until(lambda: len(held) > 1)
+
+    away.receive = receive  # type: ignore[method-assign]
+    for source, data in held:
+        away.receive(source, data, is_damaged=False)
+    away.step(hosts.now)
+
+    assert list(away.consensus._after_snapshot) == [GROUP]
+    hosts.until(lambda: away.machines[GROUP].state.count == 206)
+    assert away.consensus._after_snapshot == {}
+
+
 def test_a_new_node_joins_by_a_snapshot() -> None:
     hosts = Hosts(4)
     conf = Conf([peer_id(number) for number in (1, 2, 3)])
