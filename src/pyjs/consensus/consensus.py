@@ -152,6 +152,8 @@ class Consensus:
         """Open a group: a new one with `conf` (empty: it waits for a snapshot), or the one that the log has.
 
         The machine of a stored group gets `install` with the state of the log's start, then the entries after it.
+        `incarnation` is higher than that of any replica of the group that was here before: where the log does not
+        know (`lost_unknown`), the caller must.
         """
         assert group not in self._members
         stored = self._log.groups.get(group)
