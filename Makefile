@@ -24,7 +24,7 @@ WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
 .PHONY: help serve test cluster-faults spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
-.PHONY: cluster raft-wheel raft-check sim-raft raft-bench node-log-bench
+.PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
 help: ## list the targets
@@ -78,7 +78,7 @@ declarations: dev ## tables of options and JSON schemas in docs/, from the decla
 	$(PY) -m tests.support.declarations
 
 fuzz: dev ## a million mutated protocol sequences, a million requests with values at the border, a million cases at the doors, configuration files
-	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_DOOR_CASES=$(or $(CASES),1000000) PYJS_JWT_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) PYJS_RAFT_CASES=$(or $(CASES),1000000) PYJS_ARCHIVE_CASES=$(or $(CASES),1000000) PYJS_IMPORT_CASES=$(or $(CASES),5000) PYJS_NODE_LOG_CASES=$(shell expr $(or $(CASES),1000000) / 200) $(PY) -m pytest --timeout 0 tests/fuzz raft/tests/test_fuzz.py $(ARGS)
+	PYJS_FUZZ_CASES=$(or $(CASES),1000000) PYJS_BORDER_CASES=$(or $(CASES),1000000) PYJS_CONFIG_CASES=$(or $(CASES),1000000) PYJS_FUZZ_SOCKET_CASES=$(or $(CASES),200000) PYJS_DOOR_CASES=$(or $(CASES),1000000) PYJS_JWT_CASES=$(or $(CASES),200000) PYJS_ROUTE_CASES=$(or $(CASES),200000) PYJS_RAFT_CASES=$(or $(CASES),1000000) PYJS_BATCH_CASES=$(or $(CASES),1000000) PYJS_ARCHIVE_CASES=$(or $(CASES),1000000) PYJS_IMPORT_CASES=$(or $(CASES),5000) PYJS_NODE_LOG_CASES=$(shell expr $(or $(CASES),1000000) / 200) $(PY) -m pytest --timeout 0 tests/fuzz raft/tests/test_fuzz.py $(ARGS)
 
 fuzz-doors: dev ## a million damaged CONNECTs, signatures of proxies, tokens, TLS records, WebSocket frames and PROXY headers in all (CASES=100000)
 	PYJS_FUZZ_CASES=$(shell expr $(or $(CASES),1000000) / 4) PYJS_JWT_CASES=$(shell expr $(or $(CASES),1000000) / 10) PYJS_DOOR_CASES=$(shell expr $(or $(CASES),1000000) / 4) $(PY) -m pytest --timeout 0 tests/fuzz/test_websocket.py tests/fuzz/test_doors.py tests/fuzz/test_jwt.py $(ARGS)
@@ -95,9 +95,10 @@ sim: dev ## ten thousand seeds of the simulation with a crashing disk (SEEDS=0-9
 	$(PY) -m tests.sim --seeds $(or $(SEEDS),0-9999) --jobs $(or $(JOBS),1) $(ARGS)
 	$(PY) -m tests.sim.net --seeds $(or $(SEEDS),0-9999)
 
-sim-raft: dev ## ten thousand seeds of the bare consensus engine, then on the node log: networks, disks, crashes (SEEDS=0-9999, ARGS='--mutant "forgets its vote"')
+sim-raft: dev ## ten thousand seeds of the bare consensus engine, on the node log, and of a node's use of both: networks, disks, crashes (SEEDS=0-9999, ARGS='--mutant "forgets its vote"')
 	$(PY) -m raft.tests.sim --seeds $(or $(SEEDS),0-9999) $(ARGS)
 	$(PY) -m raft.tests.sim --seeds $(or $(SEEDS),0-9999) --log
+	$(PY) -m tests.sim.consensus --seeds $(or $(SEEDS),0-9999) $(ARGS)
 
 asan: dev ## unit tests, fuzzers and some conformance tests of a copy compiled with AddressSanitizer and UBSan, in build/asan
 	PYTHON=$(CURDIR)/$(PY) .ci/asan $(ARGS)
@@ -116,6 +117,9 @@ node-log-bench: build ## the node log: an entry on its way to the disk, and the 
 
 bench: build ## this server and nats-server, interleaved, under the native load driver
 	$(PY) benchmarks/run.py $(ARGS)
+
+consensus-bench: build ## three nodes of a replicated group in one process: processor time of an entry on leader and follower
+	$(PY) benchmarks/consensus.py $(ARGS)
 
 cluster-bench: build ## three servers of a cluster beside three nats-servers (ARGS="--rounds 5 --only reqrep")
 	$(PY) benchmarks/cluster.py $(ARGS)

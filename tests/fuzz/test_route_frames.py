@@ -13,7 +13,7 @@ from pyjs.core.link import Peer
 from pyjs.testing import MemoryLink, RawClient
 
 CASES = int(os.environ.get("PYJS_ROUTE_CASES", "5000"))
-HELLO = {"pyjs_route": 2, "server_id": "NS", "server_name": "s", "cluster": "SIM", "host": "", "port": 1}
+HELLO = {"pyjs_route": 3, "server_id": "NS", "server_name": "s", "cluster": "SIM", "host": "", "port": 1}
 NUMBERS = (0, 1, 2, 7, 255, 65535, 2**31 - 1, 2**31, 2**32 - 1)
 
 

@@ -50,11 +50,10 @@ FOR_TESTS = {
     ),
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
-FOR_CONSENSUS = dict.fromkeys(
-    "NodeLog begin_fresh_file crowding damages finish_fresh_file point witness".split(),
-    "the node log, before consensus uses it",
+NEXT = dict.fromkeys(
+    "Consensus is_stopped damages".split(), "replicated streams, which come next, begin with it"
 )
-KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS | FOR_CONSENSUS
+KNOWN: dict[str, str] = CALLED | NEXT | LAYOUT | FOR_TESTS
 
 BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum)\b\s*(\w*)")
 DECLARED = re.compile(r"(?:cdef|cpdef)\s[^=(]*?\b(\w+)\s*\([^:]*$")  # a function in a .pxd

@@ -72,6 +72,14 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("consumer",),
         ("info", "replay", "reset"),
     ),
+    "consensus": (
+        ("descriptor", "engine", "names"),
+        ("log", "payloads", "seams"),
+        ("batch",),
+        ("durability", "member"),
+        ("outbox", "snapshots", "status"),
+        ("consensus",),
+    ),
     "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),
     "server": (
         ("failures",),

@@ -18,7 +18,7 @@ import orjson
 
 from pyjs import __version__
 from pyjs.cluster.headcount import Headcount
-from pyjs.cluster.hello import BULK, MESSAGES, PULSE, BadHello, PeerInfo, read_urls
+from pyjs.cluster.hello import BULK, CONSENSUS, MESSAGES, PULSE, BadHello, PeerInfo, read_urls
 from pyjs.cluster.interest import Interest
 from pyjs.cluster.mesh import Dial, Mesh
 from pyjs.cluster.pulse import Pulse
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from pyjs.cluster.replication import Replication
     from pyjs.config.options import ClusterOptions
     from pyjs.core.account import Account
     from pyjs.core.host import Host
@@ -63,6 +64,7 @@ class Cluster:
         self._ids = count(1)
         self.pulse = Pulse(self)
         self.headcount = Headcount(self.routes)
+        self.replication: Replication | None = None  # set before the first route; None: no replicated groups
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
@@ -142,6 +144,7 @@ class Cluster:
             bool(options.authorization.user),
             __version__,
             rid=route.rid,
+            replicates=self.replication is not None,
         )
         dial = route.dial
         if dial is None:
@@ -164,7 +167,14 @@ class Cluster:
             self.host.log.error(f"{route} - Authorization Violation: the route has another user or password")
             return Refusal("Authentication Failure", "Authorization Violation")
         existing = self.routes.get(info.server_id)
-        if _purpose(route, info) != MESSAGES:
+        purpose = _purpose(route, info)
+        clash = self.replication.clash(info) if self.replication is not None else ""
+        if clash:
+            self.host.log.error(f"{route} - {clash}")
+            return Refusal("Duplicate Server Name", clash)
+        if purpose == CONSENSUS and (self.replication is None or not self.replication.lacks(info)):
+            return Refusal("No Route", "no connection for replicated groups is missing")
+        if purpose != MESSAGES:
             return (
                 None
                 if self._main_of(route, info) is not None
@@ -202,7 +212,8 @@ class Cluster:
                 self._mesh.connected(route.dial, info.server_id)
             route.close("Duplicate Route")
             return
-        log = self.host.log.debug if route.dial is None else self.host.log.error
+        is_known = route.dial is None or route.dial.purpose != MESSAGES  # it is tried again
+        log = self.host.log.debug if is_known else self.host.log.error
         log(f"{route} - the other side refuses: {text}")
         route.close("Refused")
 
@@ -218,8 +229,10 @@ class Cluster:
             route.open(info, 0)
             if purpose == PULSE:
                 self.pulse.opened(route)
-            else:
+            elif purpose == BULK:
                 route.serve(main)
+            elif self.replication is not None:
+                self.replication.opened(route)
             return
         if self.dials_made.get(info.server_id) is route:
             del self.dials_made[info.server_id]
@@ -228,6 +241,8 @@ class Cluster:
         if route.dial is not None:
             self._mesh.connected(route.dial, info.server_id)
             self._mesh.beside(route.dial, info.rid)
+            if self.replication is not None and info.replicates:
+                self._mesh.beside(route.dial, info.rid, (CONSENSUS,))
         self._log(f'{route} - Route to the server "{info.server_name}" is open')
         self._peers[info.server_id] = info.client_urls
         self.host.turn_state.go_on(self._sync_steps(route))
@@ -260,6 +275,8 @@ class Cluster:
         """Forget a closed route; connect again if the configuration or a peer named the address."""
         self.greeting.discard(route)
         self.pulse.closed(route)
+        if self.replication is not None:
+            self.replication.closed(route)
         info = route.info
         main = None if info is None else self.routes.get(info.server_id)
         if main is not None and main.aside is route:
@@ -272,7 +289,8 @@ class Cluster:
             return
         del self.routes[info.server_id]
         self._closed_counters = _added(self._closed_counters, route)
-        for beside in (self.pulse.connections.get(info.server_id), route.aside):
+        replicas = None if self.replication is None else self.replication.connection_to(info)
+        for beside in (self.pulse.connections.get(info.server_id), route.aside, replicas):
             if beside is not None:
                 beside.close("Route Closed")
         self._peers.pop(info.server_id, None)
@@ -297,6 +315,12 @@ class Cluster:
         """Return the number of subscriptions that other servers have in an account."""
         remotes = (route.remote.get(account.name) for route in self.routes.values())
         return sum(len(remote.subscriptions) for remote in remotes if remote is not None)
+
+    def note_silence(self, route: Route, silent: bool) -> None:
+        """Note whether the server at the other end of a route has been silent for a while."""
+        route.set_silent(silent)
+        if self.replication is not None:
+            self.replication.note_silence(route, silent)
 
     # -- interest ----------------------------------------------------------------------------------------------
 
@@ -406,6 +430,16 @@ class Cluster:
         text = orjson.dumps({"connect_urls": list(self._own_urls()), "peers": peers})
         for route in self.routes.values():
             route.send_info(text)
+
+    def batch_came(self, route: Route, body: bytes) -> None:
+        """Give a batch to the replicated groups.
+
+        Raises:
+            BadHello: it is damaged, or came on a connection for something else.
+        """
+        if self.replication is None:
+            raise BadHello("a batch of replicated groups, which this server does not have")
+        self.replication.receive(route, body)
 
     def peer_says(self, route: Route, body: bytes) -> None:
         """Apply the other side's description of itself and its peers.

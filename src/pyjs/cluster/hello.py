@@ -17,10 +17,11 @@ from pyjs.core.auth.identity import Sender
 if TYPE_CHECKING:
     from typing import Any
 
-ROUTE_VERSION = 2
+ROUTE_VERSION = 3
 MESSAGES = "messages"
 PULSE = "pulse"
 BULK = "bulk"
+CONSENSUS = "consensus"
 LINE_MAX = 65536  # bytes
 URLS_MAX = 128
 URL_MAX = 300  # characters
@@ -47,7 +48,8 @@ class PeerInfo:
     password: str = ""
     purpose: str = MESSAGES  # of the connection, in CONNECT
     rid: int = 0  # the number of the connection at that server
-    beside: int = 0  # in CONNECT: the other side's number of the route that a connection for bulk belongs to
+    beside: int = 0  # in CONNECT: the other side's number of the route that another connection belongs to
+    replicates: bool = False  # the server has replicated groups, or may have
 
     def fields(self) -> dict[str, object]:
         """Return the JSON fields, without the login."""
@@ -64,6 +66,7 @@ class PeerInfo:
             "purpose": self.purpose,
             "rid": self.rid,
             "beside": self.beside,
+            "replicates": self.replicates,
         }
 
 
@@ -130,8 +133,9 @@ def _peer_from(given: dict[str, Any]) -> PeerInfo:
         _text(given, "purpose") or MESSAGES,
         _number(given, "rid"),
         _number(given, "beside"),
+        given.get("replicates") is True,
     )
-    if info.purpose not in (MESSAGES, PULSE, BULK):
+    if info.purpose not in (MESSAGES, PULSE, BULK, CONSENSUS):
         raise BadHello(f"a connection for {shown(info.purpose)} is not known here")
     if not info.server_id:
         raise BadHello("the field server_id is missing")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.base.clock import NS_PER_S
-from pyjs.cluster.hello import BULK, MESSAGES, PULSE
+from pyjs.cluster.hello import BULK, CONSENSUS, MESSAGES, PULSE
 
 if TYPE_CHECKING:
     from pyjs.base.timers import Timer
@@ -53,7 +53,7 @@ class Dial:
     lost_ns: int = 0  # time of the first failure
     server_id: str = ""  # of the last server that answered
     timer: Timer | None = None
-    purpose: str = MESSAGES  # PULSE and BULK are beside a route
+    purpose: str = MESSAGES  # the others are beside a route
     beside: int = 0  # the other side's number of that route
 
     def __str__(self) -> str:
@@ -100,9 +100,9 @@ class Mesh:
             return
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
-    def beside(self, dial: Dial, rid: int) -> None:
-        """Connect for heartbeats and for bulk too, as long as there is the route that the other side calls `rid`."""
-        for purpose in (PULSE, BULK):
+    def beside(self, dial: Dial, rid: int, purposes: tuple[str, ...] = (PULSE, BULK)) -> None:
+        """Connect for other purposes too, as long as there is the route that the other side calls `rid`."""
+        for purpose in purposes:
             before = self._beside.get((dial.server_id, purpose))
             if before is not None:
                 self._drop(before)
@@ -153,7 +153,7 @@ class Mesh:
         for dial in list(self._dials.values()):
             if dial.server_id == server_id and dial.state in (DialState.CONNECTED, DialState.DIALING):
                 self._wait(dial)
-        for purpose in (PULSE, BULK):
+        for purpose in (PULSE, BULK, CONSENSUS):
             beside = self._beside.pop((server_id, purpose), None)
             if beside is not None:
                 self._drop(beside)

@@ -79,8 +79,8 @@ class Pulse:
             self._host.log.warn(f"{route} - no heartbeat for {quiet_ns / 1e9:.1f} s: the route is closed")
             route.close("Stale Connection")
         elif quiet_ns >= SILENT_NS and not route.silent:
-            route.set_silent(True)
+            self._cluster.note_silence(route, True)
             self._host.log.warn(f"{route} - no heartbeat for {quiet_ns // NS_PER_MS} ms")
         elif quiet_ns < SILENT_NS and route.silent:
-            route.set_silent(False)
+            self._cluster.note_silence(route, False)
             self._host.log.info(f"{route} - the heartbeat is back")

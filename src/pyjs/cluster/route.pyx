@@ -21,9 +21,9 @@ from pyjs.core.tracing.scan cimport asks_for_trace
 from pyjs.subjects.tokens cimport valid_subject
 from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport (
-    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_AFTER, FRAME_CLIENTS, FRAME_ERROR, FRAME_INFO, FRAME_INTEREST,
-    FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_SENDER, FRAME_SYNCED, INTEREST_FIXED_SIZE, MSG_FIXED_SIZE, FrameReader,
-    InterestFixed, MsgFixed,
+    FLAG_ALIASED, FLAG_PLAIN, FRAME_ACCOUNT, FRAME_AFTER, FRAME_CLIENTS, FRAME_CONSENSUS, FRAME_ERROR, FRAME_INFO,
+    FRAME_INTEREST, FRAME_MSG, FRAME_PING, FRAME_PONG, FRAME_SENDER, FRAME_SYNCED, INTEREST_FIXED_SIZE,
+    MSG_FIXED_SIZE, FrameReader, InterestFixed, MsgFixed,
 )
 
 from pyjs.cluster.greeting import Greeting
@@ -242,7 +242,7 @@ cdef class Route:
                     if self.turn.pressure:
                         left = 0
             else:
-                left -= FRAME_WORK
+                left -= FRAME_WORK + (self.reader.header.size >> COPIED_BITS)
                 self.take_frame()
             if self.state == CLOSED or self.must_wait():
                 return left
@@ -343,6 +343,8 @@ cdef class Route:
                 self.main.writer.note_taken(number_of(body))
             elif kind == FRAME_PONG:
                 self.cluster.pong(self, body)
+            elif kind == FRAME_CONSENSUS:
+                self.cluster.batch_came(self, body)
             elif kind == FRAME_AFTER:
                 self.awaited = number_of(body)
             elif kind == FRAME_INFO:
@@ -452,6 +454,14 @@ cdef class Route:
     def send_ping(self, bytes body) -> None:
         """Ask the other side to return these bytes."""
         self.writer.send_frame(FRAME_PING, body)
+
+    def send_batch(self, parts) -> None:
+        """Send a batch for the replicated groups."""
+        self.writer.send_parts(FRAME_CONSENSUS, parts)
+
+    def allow(self, size_t pending_max) -> None:
+        """Let so many bytes wait for the other side."""
+        self.writer.allow(pending_max)
 
     def send_synced(self) -> None:
         """Send the mark that follows all interest."""

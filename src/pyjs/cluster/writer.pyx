@@ -184,6 +184,23 @@ cdef class RouteWriter:
         self.out.add(body, len(body))
         self.mark_dirty()
 
+    def send_parts(self, int kind, parts) -> None:
+        """Queue a frame whose body is in parts."""
+        cdef FrameHeader header
+        cdef bytes part
+        header.size, header.account, header.kind = <uint32_t> sum(map(len, parts)), 0, kind
+        header.flags = header.reserved = 0
+        self.last = NULL
+        self.frames += 1
+        self.out.add(<const char*> &header, HEADER_SIZE)
+        for part in parts:
+            self.out.add(part, len(part))
+        self.mark_dirty()
+
+    def allow(self, size_t pending_max) -> None:
+        """Let more bytes wait than for a client."""
+        self.out.set_limit(pending_max)
+
     def send_line(self, bytes line) -> None:
         """Queue a line of the greeting."""
         self.out.add(line, len(line))

@@ -1,1 +1,1 @@
-"""Replication of groups between the nodes of a cluster."""
+"""Consensus of the replicated groups of this node: one engine, one log, one turn for all of them."""

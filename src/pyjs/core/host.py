@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyjs.config.exchange.declared import Exchange
     from pyjs.config.options import AccountOptions
     from pyjs.core.account import Account
+    from pyjs.core.faults import Faults
     from pyjs.core.link import Peer
     from pyjs.core.session import ClientSession
     from pyjs.core.tracing.trace import Trace
@@ -82,6 +83,7 @@ class Host(ABC):
     log: Log
     timers: Timers
     turn_state: Turn
+    faults: Faults
     settings: SessionSettings
     authenticator: Authenticator
     accounts: dict[str, Account]

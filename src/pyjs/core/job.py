@@ -22,6 +22,7 @@ class JobQueue(Enum):
     """
 
     FILES = "files"  # metadata: waits for the disk, and a client waits for it
+    LOG = "log"  # syncs of the log of replicated groups: every publish to one waits for it
     REMOVALS = "removals"  # retired files and unused memory: no client waits for it
     COMPUTE = "compute"  # uses a processor without the GIL: bcrypt, signatures
     ACCOUNTS = "accounts"  # tokens of accounts in a directory

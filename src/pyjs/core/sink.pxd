@@ -26,6 +26,7 @@ cdef class Turn:
     cdef readonly list streams          # Streams with records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump
     cdef readonly list inboxes          # Streams whose consumers acknowledged messages
+    cdef readonly list consensus        # the Consensus of the node, if its groups have work
     cdef readonly list expired          # Consumers unused for their inactive_threshold
     cdef readonly list held             # copiers without a share of `copies_left`: first in the next turn
     cdef readonly list requests         # core.sink.Request, for PySinks

@@ -31,6 +31,7 @@ cdef class Turn:
         self.streams = []
         self.consumers = []
         self.inboxes = []
+        self.consensus = []
         self.expired = []
         self.held = []
         self.requests = []
@@ -66,6 +67,8 @@ cdef class Turn:
             out, self.consumers = self.consumers, []
         elif name == "inboxes":
             out, self.inboxes = self.inboxes, []
+        elif name == "consensus":
+            out, self.consensus = self.consensus, []
         elif name == "expired":
             out, self.expired = self.expired, []
         elif name == "chores":
@@ -88,8 +91,9 @@ cdef class Turn:
     @property
     def idle(self) -> bool:
         """Whether no list has work for a turn; syncs do not count."""
-        return not (self.sessions or self.streams or self.consumers or self.inboxes or self.expired or self.held
-                    or self.requests or self.chores or self.finished or self.faulted or self.inputs)
+        return not (self.sessions or self.streams or self.consumers or self.inboxes or self.consensus
+                    or self.expired or self.held or self.requests or self.chores or self.finished
+                    or self.faulted or self.inputs)
 
     def begin(self, int64_t now, int copies) -> None:
         """Start a turn in which mirrors and sources may copy `copies` batches."""

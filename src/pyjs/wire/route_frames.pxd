@@ -13,6 +13,7 @@ cdef enum FrameKind:
     FRAME_SENDER = 9            # JSON: the client of the next message; between workers
     FRAME_CLIENTS = 10          # the number of the sender's clients in an account, 4 bytes
     FRAME_AFTER = 11            # of a bulk connection: the number of frames that the route has before what follows
+    FRAME_CONSENSUS = 12        # a batch for the replicated groups (consensus/batch.py); on a connection of its own
 
 cdef enum FrameFlag:
     FLAG_PLAIN = 1              # FRAME_MSG: for plain subscriptions
@@ -23,7 +24,7 @@ cdef enum:
     MSG_FIXED_SIZE = 24
     INTEREST_FIXED_SIZE = 8
     FRAME_MAX = 67108864 + 1048576      # bytes of a body: the largest max_payload, and its subjects
-    CONTROL_MAX = 1048576       # bytes of any body except that of a message
+    CONTROL_MAX = 1048576       # bytes of any other body
 
 cdef struct FrameHeader:
     uint32_t size               # of the body

@@ -14,9 +14,11 @@ cdef enum:
 
 
 cdef inline bint is_valid(FrameHeader* header) noexcept nogil:
-    if header.kind < FRAME_ACCOUNT or header.kind > FRAME_AFTER or header.reserved:
+    if header.kind < FRAME_ACCOUNT or header.kind > FRAME_CONSENSUS or header.reserved:
         return False
-    return header.size <= (<uint32_t> FRAME_MAX if header.kind == FRAME_MSG else <uint32_t> CONTROL_MAX)
+    if header.kind == FRAME_MSG or header.kind == FRAME_CONSENSUS:
+        return header.size <= <uint32_t> FRAME_MAX
+    return header.size <= <uint32_t> CONTROL_MAX
 
 
 cdef class FrameReader:

@@ -352,7 +352,7 @@ class Stranger:
 
     def enter(self) -> None:
         hello = {
-            "pyjs_route": 2,
+            "pyjs_route": 3,
             "server_id": "NSTRANGER",
             "server_name": "s",
             "cluster": "SIM",
@@ -377,7 +377,7 @@ def test_a_nats_server_is_refused_by_name_on_both_sides(net: SimNet) -> None:
 def test_an_older_version_of_the_route_protocol_is_refused(net: SimNet) -> None:
     a = net.start("a")
     answer = Stranger(net, a).send(b'CONNECT {"pyjs_route":1,"server_id":"N"}\r\n')
-    assert b"route protocol '1' instead of 2: use one version of pyjs-server" in answer
+    assert b"route protocol '1' instead of 3: use one version of pyjs-server" in answer
 
 
 @pytest.mark.parametrize(
@@ -387,10 +387,10 @@ def test_an_older_version_of_the_route_protocol_is_refused(net: SimNet) -> None:
         b"CONNECT []\r\n",
         b"PING\r\n",
         b"\x00\xff\x00\r\n",
-        b'CONNECT {"pyjs_route":2,"server_id":"","port":1}\r\n',
-        b'CONNECT {"pyjs_route":2,"server_id":"N","port":99999999999999999999}\r\n',
-        b'CONNECT {"pyjs_route":2,"server_id":"N","port":1,"connect_urls":[1]}\r\n',
-        b'CONNECT {"pyjs_route":2,"server_id":7,"port":1}\r\n',
+        b'CONNECT {"pyjs_route":3,"server_id":"","port":1}\r\n',
+        b'CONNECT {"pyjs_route":3,"server_id":"N","port":99999999999999999999}\r\n',
+        b'CONNECT {"pyjs_route":3,"server_id":"N","port":1,"connect_urls":[1]}\r\n',
+        b'CONNECT {"pyjs_route":3,"server_id":7,"port":1}\r\n',
         b"CONNECT " + b"[" * 60_000 + b"\r\n",
         b"x" * 70_000,
     ],

@@ -33,6 +33,9 @@ class Worker:
     def commit(self) -> None:
         self._do("commit")
 
+    def turn(self) -> None:
+        self._do("agree")
+
     def pump(self) -> None:
         self._do("pump")
 
@@ -118,13 +121,24 @@ def test_the_order_of_effects() -> None:
     state.inboxes.append(fixture.worker("i"))
     state.requests.append(fixture.request("r"))
     state.streams.append(fixture.worker("s"))
+    state.consensus.append(fixture.worker("g"))
     state.finished.append((NotedJob(fixture.done), None))
     state.go_on(once(lambda: fixture.done.append("chore")))
     fixture.timers.at(1, lambda: fixture.done.append("timer"))
 
     done = fixture.turn()
 
-    assert done == ["timer", "finish", "commit s", "answer r", "pump d", "read i", "chore", "flush c"]
+    assert done == [
+        "timer",
+        "finish",
+        "commit s",
+        "agree g",
+        "answer r",
+        "pump d",
+        "read i",
+        "chore",
+        "flush c",
+    ]
     assert not fixture.scheduler.has_work
 
 
@@ -153,7 +167,7 @@ def test_work_that_never_ends_leaves_time_for_others() -> None:
 
 
 def test_every_kind_gives_way_after_its_share() -> None:
-    fixture = TurnFixture(Shares(*[ONE] * 8))
+    fixture = TurnFixture(Shares(*[ONE] * 9))
     state = fixture.state
     for number in range(2):
         state.streams.append(fixture.worker(f"s{number}"))

@@ -1,0 +1,223 @@
+"""The consensus of three nodes in one process: what an entry costs on the leader and on a follower.
+
+    python benchmarks/consensus.py [--entries N] [--rounds N] [--directory DIR] [--json FILE]
+
+An entry is a batch of 100 messages of 168 B. Batches travel by a call. Each node has a log that forgets, or with
+--directory the real one, written and not synced. Processor time, the lowest of the rounds: other programs only add.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
+from pyjs.base.rng import SeededRng
+from pyjs.base.timers import Timers
+from pyjs.consensus.consensus import Consensus, Tuning
+from pyjs.consensus.engine import Conf, Role, Write, peer_id
+from pyjs.consensus.log.node_log import NodeLog
+from pyjs.consensus.log.records import Membership
+from pyjs.core.faults import Faults
+from pyjs.core.sink import Turn
+
+NODES = (1, 2, 3)
+GROUP = 1
+MESSAGES = 100
+PAYLOAD = bytes(MESSAGES * 168)
+STEP_NS = 10_000_000
+
+
+class NoLog:
+    """A log that forgets."""
+
+    boot = 1
+
+    def __init__(self) -> None:
+        self.groups: dict[int, Any] = {}
+
+    def create(self, group: int, name: str, peer: int, conf: Conf, start: int, start_term: int) -> None:
+        """Note a group."""
+        self.groups[group] = SimpleNamespace(
+            name=name, peer=peer, conf=Membership.of(conf), hard=(0, 0, 0), start=start, start_term=start_term,
+            state=b"", is_damaged=False,
+        )  # fmt: skip
+
+    def entries(self, group: int) -> list[tuple[int, int, bytes]]:
+        """Return none."""
+        return []
+
+    def write(self, write: Write, payloads: Sequence[bytes]) -> None:
+        """Forget."""
+
+    def point(self, group: int, index: int, term: int, conf: Conf, state: bytes) -> None:
+        """Note the start."""
+        self.groups[group].start = index
+
+    def flush(self) -> None:
+        """Write nothing."""
+
+    def begin_sync(self) -> None:
+        """Sync nothing."""
+
+    def begin_fresh_file(self) -> None:
+        """Make no file."""
+
+    def witness(self) -> None:
+        """Write nothing."""
+
+    def crowding(self) -> tuple[int, ...]:
+        """Return no group."""
+        return ()
+
+
+def log_in(directory: Path | None, number: int) -> Any:
+    """Return the log of a node."""
+    if directory is None:
+        return NoLog()
+    log = NodeLog(OsDisk(), str(directory / str(number)), ListLog(), time.time_ns())
+    for _ in log.recover_steps():
+        pass
+    return log
+
+
+class Node:
+    """A node with a machine that counts."""
+
+    def __init__(self, number: int, directory: Path | None) -> None:
+        self.number = number
+        self.turn_state = Turn()
+        self.timers, self.log, self.rng = Timers(), ListLog(), SeededRng(number)
+        self.faults = Faults(self.log)
+        self.inbox: list[tuple[int, bytes]] = []
+        self.nodes: dict[int, Node] = {}
+        self.count = 0
+        self.leads = False
+        self.seconds = 0.0
+        tuning = Tuning(sync_interval_ns=1 << 60)
+        self.consensus = Consensus(cast("Any", self), number, log_in(directory, number), self, tuning)
+        self.consensus.open(GROUP, "orders", self, Conf([peer_id(node) for node in NODES]))
+
+    def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
+        """Count."""
+        self.count += 1
+
+    def role(self, term: int, role: Role, leader: int) -> None:
+        """Note who leads."""
+        self.leads = role == Role.LEADER
+
+    def dropped(self, proposal: object) -> None:
+        """Never happens."""
+        raise AssertionError(proposal)
+
+    def snapshot(self) -> bytes:
+        """Return the state."""
+        return b"x"
+
+    def install(self, index: int, data: bytes) -> None:
+        """Never happens."""
+        raise AssertionError(index)
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send by a call."""
+        self.nodes[node].inbox.append((self.number, b"".join(parts)))
+
+    def pending_size(self, node: int) -> int:
+        """Return that all read."""
+        return 0
+
+    def stop(self, reason: str) -> None:
+        """Never happens."""
+        raise AssertionError(reason)
+
+    def work(self) -> bool:
+        """Take what came, and run turns; return whether there was something."""
+        began = time.perf_counter()
+        inbox, self.inbox = self.inbox, []
+        for source, data in inbox:
+            self.consensus.receive(source, data)
+        has_work = bool(inbox or self.turn_state.consensus)
+        while self.turn_state.consensus:
+            for consensus in self.turn_state.take("consensus"):
+                consensus.turn()
+            for job in self.turn_state.take("jobs"):
+                job.run()
+                job.finish(None)
+        self.seconds += time.perf_counter() - began
+        return has_work
+
+
+class Trio:
+    """Three nodes."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.nodes = {number: Node(number, directory) for number in NODES}
+        for node in self.nodes.values():
+            node.nodes = self.nodes
+        self.until(lambda: any(node.leads for node in self.nodes.values()))
+        self.leader = next(node for node in self.nodes.values() if node.leads)
+
+    def settle(self) -> None:
+        """Work until there is nothing left."""
+        while sum(node.work() for node in self.nodes.values()):
+            pass
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Let time pass."""
+        while not reached():
+            for node in self.nodes.values():
+                node.turn_state.now += STEP_NS
+                while node.timers.due(node.turn_state.now) is not None:
+                    node.timers.pop()()
+            self.settle()
+
+    def measure(self, count: int, per_turn: int) -> tuple[float, float]:
+        """Return the microseconds of an entry on the leader and on a follower."""
+        for node in self.nodes.values():
+            node.seconds = 0.0
+        before = self.leader.count
+        start = time.process_time()
+        for _ in range(count // per_turn):
+            began = time.perf_counter()
+            for _ in range(per_turn):
+                assert self.leader.consensus.propose(GROUP, PAYLOAD, self)
+            self.leader.seconds += time.perf_counter() - began
+            self.settle()
+        used = time.process_time() - start
+        done = count // per_turn * per_turn
+        assert self.leader.count - before == done
+        wall = sum(node.seconds for node in self.nodes.values())
+        leader = used * self.leader.seconds / wall  # its part of the time, of the processor's time
+        followers = len(self.nodes) - 1
+        return leader * 1e6 / done, (used - leader) * 1e6 / done / followers
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entries", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--directory", type=Path, help="an empty one, for real logs")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    found: dict[str, float] = {}
+    trio = Trio(given.directory)
+    for per_turn in (1, 16):
+        rounds = [trio.measure(given.entries, per_turn) for _ in range(given.rounds)]
+        for who, values in zip(("leader", "follower"), zip(*rounds, strict=True), strict=True):
+            found[f"{who}_entry_us_{per_turn}_per_turn"] = min(values)
+            found[f"{who}_message_us_{per_turn}_per_turn"] = min(values) / MESSAGES
+    for name, value in found.items():
+        print(f"{name:32} {value:10.3f}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The connections that carry the batches of replicated groups: one to each server that has such groups.
+
+They are apart from the routes, so that a large batch delays no message of a client and no message delays a vote. The
+end of a connection, and silence on the pulse, say at once that the other node does not answer.
+
+The consensus knows servers by numbers made from their names; two servers with one number refuse each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.cluster.hello import BadHello
+from pyjs.consensus.names import number_of, same_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyjs.cluster.cluster import Cluster
+    from pyjs.cluster.hello import PeerInfo
+    from pyjs.cluster.route import Route
+
+PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and what is small
+
+
+class Replicas(Protocol):
+    """What takes the batches: consensus.Consensus."""
+
+    def receive(self, node: int, data: bytes) -> None:
+        """Take a batch; raises ValueError if it is damaged."""
+
+    def node_silent(self, node: int) -> None:
+        """Note that a node does not answer."""
+
+    def node_heard(self, node: int) -> None:
+        """Note that a node answers again."""
+
+
+class Replication:
+    """The way from the consensus of this server to those of the others: its Peers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._consensus: Replicas | None = None
+        self._connections: dict[int, Route] = {}  # by the number of the other server
+        self._is_stopped = False  # this server takes part no more
+        self.dropped = 0  # batches for a server without a connection
+
+    def begin(self, consensus: Replicas) -> None:
+        """Give batches to `consensus` from now on; called before the first route."""
+        self._consensus = consensus
+        self._cluster.replication = self
+
+    def clash(self, info: PeerInfo) -> str:
+        """Return why this server and that one cannot be in one cluster, or "" if they can."""
+        if not info.replicates:
+            return ""
+        others = [route.info for route in self._cluster.routes.values() if route.info is not None]
+        names = {each.server_name for each in others if each.replicates and each.server_id != info.server_id}
+        names.add(self._cluster.host.server_name)
+        return next((why for name in sorted(names) if (why := same_number(info.server_name, name))), "")
+
+    def lacks(self, info: PeerInfo) -> bool:
+        """Return whether a connection to that server is missing."""
+        return not self._is_stopped and number_of(info.server_name) not in self._connections
+
+    def opened(self, route: Route) -> None:
+        """Use a new connection."""
+        assert route.info is not None
+        node = number_of(route.info.server_name)
+        route.allow(PENDING_MAX)
+        self._connections[node] = route
+        if self._consensus is not None:
+            self._consensus.node_heard(node)
+
+    def closed(self, route: Route) -> None:
+        """Note the end of a connection: the node at its other end is lost."""
+        if route.info is None:
+            return
+        node = number_of(route.info.server_name)
+        if self._connections.get(node) is route:
+            del self._connections[node]
+            if self._consensus is not None:
+                self._consensus.node_silent(node)
+
+    def connection_to(self, info: PeerInfo) -> Route | None:
+        """Return the connection to a server."""
+        return self._connections.get(number_of(info.server_name))
+
+    def note_silence(self, route: Route, silent: bool) -> None:
+        """Note whether the server at the other end of a route is silent."""
+        if self._consensus is None or route.info is None:
+            return
+        node = number_of(route.info.server_name)
+        if silent:
+            self._consensus.node_silent(node)
+        elif node in self._connections:
+            self._consensus.node_heard(node)
+
+    def receive(self, route: Route, data: bytes) -> None:
+        """Take a batch.
+
+        Raises:
+            BadHello: it is damaged, or came on a connection for something else.
+        """
+        assert route.info is not None
+        node = number_of(route.info.server_name)
+        if self._connections.get(node) is not route or self._consensus is None:
+            raise BadHello("a batch of replicated groups on a connection for something else")
+        try:
+            self._consensus.receive(node, data)
+        except ValueError as error:
+            raise BadHello(f"a batch of replicated groups: {error}") from None
+
+    # -- Peers -------------------------------------------------------------------------------------------------
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch, or drop it if there is no connection."""
+        route = self._connections.get(node)
+        if route is None:
+            self.dropped += 1
+        else:
+            route.send_batch(parts)
+
+    def pending_size(self, node: int) -> int:
+        """Return the bytes that wait for that node."""
+        route = self._connections.get(node)
+        return 0 if route is None else route.pending_size
+
+    def stop(self, reason: str) -> None:
+        """End all connections, and accept no more: the others must not count on this node."""
+        self._is_stopped = True
+        for route in list(self._connections.values()):
+            route.close(reason)

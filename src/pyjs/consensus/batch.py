@@ -1,0 +1,180 @@
+"""Batches: what one node sends to another one at once. Everything that comes from the network is checked here.
+
+A batch, little-endian:
+
+    offset  size
+    0       1     version, 1
+    1       1     kind, see below
+    2       2     0
+    4       4     bytes of the frames (kind 1), else 0
+    8             the body
+
+| kind | body |
+|---|---|
+| 1 frames | frames of the engine (docs/raft-frames.md), then the payloads of their entries in the same order |
+| 2 fetch | group, index, offset (u64 each): send that part of the snapshot |
+| 3 part | group, index, offset (u64 each), then bytes of the snapshot's data |
+| 4 done | group, index (u64 each): the snapshot is durable here |
+| 5 gone | group, index (u64 each): that snapshot is no longer offered |
+
+Sizes and digests of payloads are in the descriptors of their entries, so nothing else is sent for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyjs.consensus import descriptor
+from pyjs.consensus.engine import FrameError, payloads_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyjs.consensus.payloads import Key
+
+VERSION = 1
+SIZE_MAX = (64 << 20) + (1 << 20)  # bytes of a batch: one entry with the largest message fits
+PAYLOAD_MAX = SIZE_MAX - (1 << 16)  # bytes of a payload, so that its frame fits beside it
+PART_MAX = 1 << 18  # bytes of a snapshot in one batch
+_HEADER = Struct("<BBHI")
+_PLACE = Struct("<QQQ")
+_NAME = Struct("<QQ")
+
+
+class Kind(IntEnum):
+    """What a batch is."""
+
+    FRAMES = 1
+    FETCH = 2
+    PART = 3
+    DONE = 4
+    GONE = 5
+
+
+class BadBatch(ValueError):
+    """A batch is damaged, and was refused as a whole; the text names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Frames for the engine, and the payloads that it must find staged."""
+
+    frames: bytes
+    payloads: list[tuple[Key, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A question for a part of a snapshot."""
+
+    group: int
+    index: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a snapshot."""
+
+    group: int
+    index: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a snapshot: durable at the receiver, or no longer offered by the sender."""
+
+    group: int
+    index: int
+    done: bool
+
+
+Batch: TypeAlias = Frames | Fetch | Part | Outcome
+
+
+def of_frames(frames: bytes, payloads: Sequence[bytes]) -> list[bytes]:
+    """Return the parts of a batch of frames."""
+    return [_HEADER.pack(VERSION, Kind.FRAMES, 0, len(frames)), frames, *payloads]
+
+
+def of_fetch(group: int, index: int, offset: int) -> list[bytes]:
+    """Return a question for a part of a snapshot."""
+    return [_HEADER.pack(VERSION, Kind.FETCH, 0, 0), _PLACE.pack(group, index, offset)]
+
+
+def of_part(group: int, index: int, offset: int, data: bytes) -> list[bytes]:
+    """Return a part of a snapshot."""
+    return [_HEADER.pack(VERSION, Kind.PART, 0, 0), _PLACE.pack(group, index, offset), data]
+
+
+def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
+    """Return the end of a snapshot."""
+    kind = Kind.DONE if done else Kind.GONE
+    return [_HEADER.pack(VERSION, kind, 0, 0), _NAME.pack(group, index)]
+
+
+def read(data: bytes) -> Batch:
+    """Return what a batch says; payloads are the ones that were described.
+
+    Raises:
+        BadBatch: it is damaged; nothing of it may be used.
+    """
+    if not _HEADER.size <= len(data) <= SIZE_MAX:
+        raise BadBatch(f"size: a batch of {len(data)} bytes, not {_HEADER.size} to {SIZE_MAX}")
+    version, kind, spare, frames_size = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise BadBatch(f"version: {version}, {VERSION} is known")
+    if spare:
+        raise BadBatch(f"spare bytes: {spare}, not 0")
+    if kind == Kind.FRAMES:
+        return _read_frames(data, frames_size)
+    if frames_size:
+        raise BadBatch(f"bytes of the frames: {frames_size} in a batch of kind {kind}")
+    if kind in (Kind.FETCH, Kind.PART):
+        return _read_place(data, kind)
+    if kind not in (Kind.DONE, Kind.GONE):
+        raise BadBatch(f"kind: {kind} is not known")
+    if len(data) != _HEADER.size + _NAME.size:
+        raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
+    group, index = _NAME.unpack_from(data, _HEADER.size)
+    return Outcome(group, index, kind == Kind.DONE)
+
+
+def _read_place(data: bytes, kind: int) -> Fetch | Part:
+    body = _HEADER.size + _PLACE.size
+    size = len(data) - body
+    if size < 0 or (kind == Kind.FETCH and size) or size > PART_MAX or (kind == Kind.PART and not size):
+        raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
+    group, index, offset = _PLACE.unpack_from(data, _HEADER.size)
+    if kind == Kind.FETCH:
+        return Fetch(group, index, offset)
+    return Part(group, index, offset, data[body:])
+
+
+def _read_frames(data: bytes, frames_size: int) -> Frames:
+    at = _HEADER.size + frames_size
+    if not 0 < frames_size <= len(data) - _HEADER.size:
+        raise BadBatch(f"bytes of the frames: {frames_size} in a batch of {len(data)}")
+    frames = data[_HEADER.size : at]
+    try:
+        entries = payloads_of(frames)
+    except FrameError as error:
+        raise BadBatch(f"frames: {error}") from None
+    payloads: list[tuple[Key, bytes]] = []
+    for group, index, term, body in entries:
+        try:
+            found = descriptor.read(body)
+            payload = data[at : at + found.size]
+            descriptor.check(found, payload)
+        except descriptor.BadDescriptor as error:
+            raise BadBatch(f"entry {index} of group {group}: {error}") from None
+        at += found.size
+        payloads.append(((group, index, term), payload))
+    if at != len(data):
+        raise BadBatch(f"size: {len(data) - at} bytes after the last payload")
+    return Frames(frames, payloads)

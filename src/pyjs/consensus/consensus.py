@@ -1,0 +1,737 @@
+"""The consensus of one node: the engine of all its replicated groups, their log, payloads and state machines.
+
+A turn, in the order of its effects:
+
+1. what became durable is reported to the engine, and the frames that waited for it leave;
+2. the engine hands out what its groups have ready: frames leave, writes go into the log by one write, a sync begins;
+3. committed entries are applied, some in each turn, in fair order over the groups;
+4. reads whose index has been applied are answered, full logs are cut, snapshots go on.
+
+A group whose machine raises stops here; one whose engine panics is closed and named. If the log fails, the whole node
+takes no part any more: it sends nothing, so that nothing it cannot keep is counted on.
+
+Knows no sockets, disks and clocks: the log and the peers are seams, the time is that of the node's turn. Long because
+everything that calls the engine is here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
+from pyjs.consensus import batch, descriptor
+from pyjs.consensus.batch import Fetch, Frames, Part
+from pyjs.consensus.durability import Due, Durability, Waits
+from pyjs.consensus.engine import (
+    Conf,
+    EntryKind,
+    Groups,
+    Quarantined,
+    RaftError,
+    Refused,
+    Role,
+    UnknownGroup,
+    incarnation_of,
+    node_of,
+    peer_id,
+)
+from pyjs.consensus.member import ENTRY_COST, Member, State
+from pyjs.consensus.outbox import Outbox
+from pyjs.consensus.payloads import Payloads
+from pyjs.consensus.snapshots import Snapshots
+from pyjs.consensus.status import GroupStatus, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyjs.base.timers import Timer
+    from pyjs.consensus.engine import Point, Ready, Write
+    from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.log.records import Membership
+    from pyjs.consensus.seams import Machine, Peers
+    from pyjs.core.host import Host
+
+TICK_NS = 10 * NS_PER_MS
+LATE_TICKS = 3  # a node that was stopped does not make up for more ticks at once
+REST_NS = NS_PER_S  # between two looks at groups that all sleep
+ROUNDS = 2  # of the engine in one turn: what is stored at once may be committed at once
+APPLIES = 64  # entries applied in one turn, and
+APPLY_SIZE = 256 << 10  # bytes of payloads
+FAIR_APPLIES = 16  # entries of one group before another one has its turn
+PATIENCE = 4  # a log may grow to so many times its size for a replica that is behind
+DATA = int(EntryKind.DATA)
+READ_NS = 10 * NS_PER_S  # after which an unanswered read is forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What a configuration may change."""
+
+    sync_interval_ns: int = 0  # 0: always
+    election_ticks: int = 20
+    heartbeat_ticks: int = 5
+    log_size_max: int = 8 << 20  # bytes of one group's log, about, after which it is cut
+
+
+@dataclass(frozen=True, slots=True)
+class PartialWrite:
+    """A part of what the engine wants to have written of a group."""
+
+    group: int
+    hard: tuple[int, int, int] | None = None
+    first: int = 0
+    entries: Sequence[tuple[int, int, bytes]] = ()
+
+
+class Condition(Enum):
+    """RUNNING -> STOPPED by `stop`, or -> FAILED by the log or a fault in here."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class Consensus:
+    """All replicated groups of one node."""
+
+    durability_class: type[Durability] = Durability  # tests put flaws in
+    member_class: type[Member] = Member
+
+    def __init__(
+        self, host: Host, node: int, log: NodeLog, peers: Peers, tuning: Tuning | None = None
+    ) -> None:
+        tuning = tuning or Tuning()
+        self.node = node
+        self.condition = Condition.RUNNING
+        self._host = host
+        self._turn = host.turn_state
+        self._log = log
+        self._peers = peers
+        self._log_size_max = tuning.log_size_max
+        self._engine = Groups(
+            node,
+            seed=int.from_bytes(host.rng.randbytes(7), "little"),
+            boot=log.boot,
+            heartbeat_ticks=tuning.heartbeat_ticks,
+            election_ticks=tuning.election_ticks,
+        )
+        self._payloads = Payloads(log)
+        self._outbox = Outbox(peers, self._payloads, host.log)
+        self._durability = self.durability_class(
+            log, host.turn_state, host.timers, tuning.sync_interval_ns, self._sync_ended
+        )
+        self._snapshots = Snapshots(peers)
+        self._members: dict[int, Member] = {}
+        self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
+        self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
+        self._full: dict[int, None] = {}  # groups whose log has grown too large
+        self._reads: dict[
+            tuple[int, int], tuple[int, Callable[[], None]]
+        ] = {}  # -> when it is forgotten, done
+        # Entries that came with a snapshot, and their payloads, by group: written when its data is here.
+        self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
+        self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
+        self._silent: set[int] = set()  # nodes
+        self._is_staged = False  # the log has something that is not written
+        self._queued = False  # in Turn.consensus
+        self._timer: Timer | None = None
+        self._rests = False  # the timer is for groups that all sleep
+        self._ticked_ns = host.turn_state.now
+
+    # -- groups ------------------------------------------------------------------------------------------------
+
+    def open(
+        self, group: int, name: str, machine: Machine, conf: Conf | None = None, incarnation: int = 1
+    ) -> None:
+        """Open a group: a new one with `conf` (empty: it waits for a snapshot), or the one that the log has.
+
+        The machine of a stored group gets `install` with the state of the log's start, then the entries after it.
+        `incarnation` is higher than that of any replica of the group that was here before: where the log does not
+        know (`lost_unknown`), the caller must.
+        """
+        assert group not in self._members
+        stored = self._log.groups.get(group)
+        if conf is None and stored is not None and stored.is_damaged:
+            conf, incarnation = Conf(), incarnation_of(stored.peer) + 1
+            self._host.log.error(
+                f'The replica of group {group} ("{name}") has lost a part of its log: it begins again empty,'
+                f" as replica {incarnation} of this server, and never votes with what is left"
+            )
+        if conf is not None:
+            start = 1 if conf.voters else 0
+            self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
+            self._is_staged = True
+        member = self.member_class(group, name, self._log.groups[group].peer, machine)
+        member.compact_at = self._log_size_max
+        self._members[group] = member
+        if self._durability.is_idle or conf is not None:
+            self._begin(member)
+        else:  # its last life may have written what is not durable yet
+            self._durability.add(Due(Waits.REOPEN, group=group), needs_sync=self._durability.is_always)
+        self._mark()
+
+    def _begin(self, member: Member) -> None:
+        """Give a group to the engine, with what is written of it."""
+        stored = self._log.groups[member.group]
+        term, vote, commit = stored.hard
+        entries = list(self._log.entries(member.group))
+        if stored.start > member.applied:
+            member.note_start(stored.start)
+            if stored.state:
+                state = descriptor.read(stored.state[: descriptor.SIZE])
+                data = stored.state[descriptor.SIZE :]
+                self._guard(member, partial(member.install, stored.start, state.time_ns, data))
+        self._engine.open(
+            member.group,
+            member.name,
+            member.peer,
+            _conf_of(stored.conf),
+            term=term,
+            vote=vote,
+            commit=commit,
+            start=stored.start,
+            start_term=stored.start_term,
+            entries=entries,
+        )
+        member.vote = (term, vote)
+        member.take_role(term, Role.FOLLOWER, 0)
+        member.note_entries(entries)
+
+    def close(self, group: int) -> None:
+        """Close a group; its log stays."""
+        self._forget(group)
+        with suppress(UnknownGroup):  # it waits to begin again
+            self._engine.close(group)
+
+    def _reopen(self, member: Member) -> None:
+        """Begin again with what is written, as after a restart."""
+        with suppress(UnknownGroup):
+            self._engine.close(member.group)
+        self._snapshots.finish(member.group)
+        self._after_snapshot.pop(member.group, None)
+        self._begin(member)
+
+    def _forget(self, group: int) -> None:
+        member = self._members.pop(group)
+        member.stop()
+        self._payloads.forget(group)
+        self._snapshots.forget(group)
+        self._after_snapshot.pop(group, None)
+        self._reads = {key: read for key, read in self._reads.items() if key[0] != group}
+        if member in self._waiting:
+            self._waiting.remove(member)
+
+    def remove(self, group: int) -> None:
+        """Close a group, and remove its log."""
+        self.close(group)
+        self._log.remove(group)
+        self._is_staged = True
+        self._mark()
+
+    def stop(self) -> None:
+        """Take part no more; everything written stays."""
+        if self.condition is Condition.RUNNING:
+            self._end(Condition.STOPPED, "Server Shutdown")
+
+    # -- what the owner of a group asks for --------------------------------------------------------------------
+
+    def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
+        """Propose an entry; return False if this node does not lead the group.
+
+        The machine gets `proposal` back with the entry, or by `dropped`.
+        """
+        member = self._members.get(group)
+        if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
+            return False
+        time_ns = member.next_time_ns(self._turn.now + self._turn.skew)
+        (place,) = self._engine.propose([(group, descriptor.describe(payload, time_ns))])
+        if place is None:
+            return False
+        self._payloads.stage((group, *place), payload)
+        member.proposed(*place, time_ns, proposal)
+        self._mark()
+        return True
+
+    def read_index(self, group: int, done: Callable[[], None]) -> bool:
+        """Call `done` when everything that was committed before this call has been applied here.
+
+        Returns False if no leader is known. `done` is never called if the leader changes meanwhile.
+        """
+        if group not in self._members:
+            return False
+        try:
+            number = self._engine.read_index(group)
+        except (Refused, UnknownGroup, Quarantined):
+            return False
+        self._reads[group, number] = (self._turn.now + READ_NS, done)
+        self._mark()
+        return True
+
+    def transfer(self, group: int, node: int) -> None:
+        """Hand the lead over to the replica on another node.
+
+        Raises:
+            Refused: this node does not lead, or there is no voter on that node.
+        """
+        conf = self._engine.status(group).conf
+        peer = next((peer for peer in conf.voters if node_of(peer) == node), 0)
+        self._engine.transfer(group, peer)
+        self._mark()
+
+    def change(self, group: int, changes: Sequence[tuple[int, int]]) -> None:
+        """Propose changes of the membership: (Change, peer), several of them by joint consensus.
+
+        Raises:
+            Refused: this node does not lead, or another change is under way.
+        """
+        self._engine.change(group, list(changes))
+        self._mark()
+
+    def campaign(self, group: int) -> None:
+        """Stand for election now.
+
+        Raises:
+            Refused: what this node has is not durable yet.
+        """
+        self._engine.campaign(group)
+        self._mark()
+
+    def status(self, group: int) -> GroupStatus:
+        """Return a group as it is now."""
+        return status_of(self._members[group], self._engine.status(group))
+
+    # -- other nodes -------------------------------------------------------------------------------------------
+
+    def receive(self, node: int, data: bytes) -> None:
+        """Take a batch from another node.
+
+        Raises:
+            BadBatch: nothing of it was taken.
+        """
+        if self.condition is not Condition.RUNNING:
+            return
+        found = batch.read(data)
+        if isinstance(found, Frames):
+            for key, payload in found.payloads:
+                self._payloads.stage(key, payload)
+            self._engine.step(found.frames)
+        elif isinstance(found, Fetch):
+            self._snapshots.asked(node, found, self._turn.now)
+        elif isinstance(found, Part):
+            self._snapshots.came(node, found, self._turn.now)
+        else:
+            self._snapshots.ends(node, found)
+        self._mark()
+
+    def node_silent(self, node: int) -> None:
+        """Note that a node does not answer, or that the connection to it has ended: its groups elect at once."""
+        self._silent.add(node)
+        self._engine.node_silent(node)
+        self._snapshots.lost(node)
+        self._mark()
+
+    def node_heard(self, node: int) -> None:
+        """Note that a node answers again."""
+        self._silent.discard(node)
+        self._engine.node_heard(node)
+        self._mark()
+
+    # -- the turn ----------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Do what is ready; what is left is done in the next turn."""
+        self._queued = False
+        if self.condition is not Condition.RUNNING:
+            return
+        try:
+            self._agree()
+            self._apply_some()
+            self._go_on()
+        except StoreFailed as error:
+            self._fail(f"the log of replicated groups cannot be written: {error}")
+        except Exception:
+            self._fail("of an unexpected failure")
+            raise
+        if self._backlog:
+            self._queue()
+
+    def _agree(self) -> None:
+        """Report what is durable, and take what the engine has, until it has nothing more for now."""
+        self._report_durable()
+        installs = self._stage_installs()
+        for _ in range(ROUNDS):
+            ready = self._engine.ready()
+            self._outbox.send(ready.frames)
+            writes = ready.writes
+            has_vote = bool(writes) and self._stage(writes)
+            self._payloads.forget_staged()
+            self._flush()
+            if ready.token:
+                needs_sync = has_vote or self._durability.is_always
+                self._durability.add(Due(Waits.STORED, ready.token), needs_sync=needs_sync)
+            for due in installs:
+                self._durability.add(due, needs_sync=True)
+            installs = []
+            self._take(ready, writes)
+            self._report_durable()
+            if not ready.token:
+                break  # nothing was stored, so nothing new can be ready
+        self._durability.begin()
+        self._find_quarantined()
+
+    def _stage(self, writes: Sequence[Write]) -> bool:
+        """Give the log what it must write; return whether a vote or a term is among it."""
+        has_vote = False
+        for write in writes:
+            group, hard, entries = write.group, write.hard, write.entries
+            if not entries and hard is None:
+                continue
+            member = self._members[group]
+            payloads = [
+                self._payloads.take((group, index, term)) if kind == DATA else b""
+                for index, (term, kind, _) in enumerate(entries, write.first)
+            ]
+            part: Write | PartialWrite = write
+            if write.snapshot is not None and entries:
+                self._after_snapshot[group] = PartialWrite(group, None, write.first, entries), payloads
+                part, payloads = PartialWrite(group, hard), []
+                entries = []
+            try:
+                self._log.write(part, payloads)
+            except CorruptRecord as error:
+                self._lose(member, f"its log is damaged: {error}")
+                continue
+            self._is_staged = True
+            if hard is not None and hard[:2] != member.vote:
+                member.vote = hard[:2]
+                has_vote = True
+            if entries:
+                member.note_entries(entries)
+        return has_vote
+
+    def _flush(self) -> None:
+        if self._is_staged:
+            self._is_staged = False
+            self._log.flush()
+            self._durability.wrote()
+
+    def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
+        """Note what the engine has found."""
+        for group, term, role, leader in ready.roles:
+            member = self._members.get(group)
+            if member is None:  # closed in this turn
+                continue
+            self._guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
+        for group, index, term, kind, body in ready.committed:
+            member = self._members.get(group)
+            if member is None:
+                continue
+            member.take((index, term, kind, body))
+            if not member.in_backlog and member.queue:
+                member.in_backlog = True
+                self._backlog.append(member)
+        for group, number, index in ready.reads:
+            _, done = self._reads.pop((group, number), (0, None))
+            member = self._members.get(group)
+            if done is not None and member is not None:
+                self._guard(member, partial(member.wants_read, index, done))
+        for write in writes:
+            if write.snapshot is not None:
+                self._fetch(write.group, write.snapshot)
+        for group, _ in ready.wanted:
+            self._wanted[group] = None
+        for group, peer, index in ready.snapshots:
+            self._snapshots.sent(group, peer, index, self._turn.now)
+
+    def _report_durable(self) -> None:
+        """Tell the engine what is durable; frames that waited for it leave."""
+        for due in self._durability.take():
+            if due.kind is Waits.STORED:
+                self._outbox.send(self._engine.stored(due.token))
+            elif due.group in self._members:
+                member = self._members[due.group]
+                if due.kind is Waits.REOPEN:
+                    self._reopen(member)
+                else:
+                    self._installed(member, due.index)
+
+    def _sync_ended(self, error: Exception | None) -> None:
+        if self.condition is not Condition.RUNNING:
+            return
+        if error is not None:
+            self._fail(f"the log of replicated groups cannot be synced: {error}")
+        else:
+            self._queue()
+
+    def _apply_some(self) -> None:
+        """Apply committed entries: a share of a turn, in fair order over the groups."""
+        count, size = APPLIES, APPLY_SIZE
+        while self._backlog and count > 0 and size > 0:
+            member = self._backlog.popleft()
+            try:
+                done, used = member.apply_some(self._payloads, min(count, FAIR_APPLIES), size)
+            except NotNow:
+                self._waiting.append(member)
+                continue
+            except CorruptRecord as error:
+                self._lose(member, f"its log is damaged: {error}")
+                continue
+            except Exception as error:  # of a machine: others go on
+                self._stop_member(member, error)
+                done = used = 0
+            count -= max(done, 1)
+            size -= used
+            member.in_backlog = bool(member.queue)
+            if member.in_backlog:
+                self._backlog.append(member)
+            if member.log_size > member.compact_at:
+                self._full[member.group] = None
+
+    def _go_on(self) -> None:
+        """Let snapshots and full logs go on, one each."""
+        snapshots = self._snapshots
+        while snapshots.ended:
+            group, peer, done = snapshots.ended.pop()
+            with suppress(RaftError):  # closed meanwhile
+                self._engine.report_snapshot(group, peer, done)
+        while snapshots.given_up:
+            self._give_up(snapshots.given_up.pop())
+        if self._wanted:
+            group, _ = self._wanted.popitem()
+            if group in self._members:
+                self._offer(self._members[group])
+        if self._full:
+            group, _ = self._full.popitem()
+            if group in self._members:
+                self._cut(self._members[group])
+        if self._wanted or self._full or snapshots.whole or self._is_staged:
+            self._queue()
+
+    # -- snapshots and the start of the log --------------------------------------------------------------------
+
+    def _snapshot(self, member: Member) -> bytes | None:
+        """Return descriptor and data of the state after the last applied entry."""
+        if member.state is not State.RUNNING:
+            return None
+        try:
+            data = member.machine.snapshot()
+        except Exception as error:
+            self._stop_member(member, error)
+            return None
+        return None if data is None else descriptor.describe(data, member.applied_time_ns) + data
+
+    def _offer(self, member: Member) -> None:
+        """Offer the state to replicas whose entries are gone; the engine asks again if that is not possible now."""
+        state = self._snapshot(member)
+        if state is None:
+            return
+        with suppress(RaftError):  # it leads no more
+            self._engine.offer_snapshot(member.group, member.applied, state[: descriptor.SIZE])
+            self._snapshots.offer(member.group, member.applied, state[descriptor.SIZE :], self._turn.now)
+
+    def _cut(self, member: Member) -> None:
+        """Move the start of a full log to what has been applied, unless another replica soon needs what is there."""
+        member.compact_at = member.log_size + self._log_size_max // 4
+        stored = self._log.groups[member.group]
+        is_urgent = member.group in self._log.crowding()
+        if member.applied <= stored.start or (self._is_behind(member) and not is_urgent):
+            return
+        state = self._snapshot(member)
+        if state is None:
+            return
+        try:
+            index, term, conf = self._engine.compact(member.group, member.applied)
+        except RaftError:
+            return  # its own snapshot is on the way
+        self._log.point(member.group, index, term, conf, state)
+        self._is_staged = True
+        member.log_size = sum(ENTRY_COST + int.from_bytes(body[:4], "little") for *_, body in member.queue)
+        member.compact_at = self._log_size_max
+
+    def _is_behind(self, member: Member) -> bool:
+        """Whether a replica that answers needs entries before the new start; for a while the log waits for it."""
+        if member.role != Role.LEADER or member.log_size > PATIENCE * self._log_size_max:
+            return False
+        matched = self._engine.status(member.group).matched
+        return any(index < member.applied and node_of(peer) not in self._silent for peer, index in matched)
+
+    def _fetch(self, group: int, point: Point) -> None:
+        """Fetch the data of a snapshot from the leader."""
+        member = self._members.get(group)
+        if member is None:
+            return
+        try:
+            self._snapshots.fetch(group, member.leader, point, self._turn.now)
+        except descriptor.BadDescriptor as error:
+            self._host.log.error(f"A snapshot of {member} is refused: {error}")
+            self._give_up(group)
+
+    def _give_up(self, group: int) -> None:
+        """Begin again with the log from before a snapshot that does not come."""
+        if group in self._members and self._snapshots.finish(group) is not None:
+            self._durability.add(Due(Waits.REOPEN, group=group), needs_sync=self._durability.is_always)
+            self._queue()
+
+    def _stage_installs(self) -> list[Due]:
+        """Write complete snapshots into the log; return what waits for that."""
+        dues = []
+        for group in self._snapshots.take_whole():
+            member = self._members[group]
+            try:
+                point, data = self._snapshots.data_of(group)
+            except descriptor.BadDescriptor as error:
+                self._host.log.error(f"A snapshot of {member} is refused: {error}")
+                self._give_up(group)
+                continue
+            self._log.point(group, point.index, point.term, point.conf, point.descriptor + data)
+            if group in self._after_snapshot:
+                self._log.write(*self._after_snapshot.pop(group))
+            self._is_staged = True
+            dues.append(Due(Waits.INSTALLED, group=group, index=point.index))
+        return dues
+
+    def _installed(self, member: Member, index: int) -> None:
+        """Take over a snapshot that is durable."""
+        incoming = self._snapshots.finish(member.group)
+        if incoming is None:
+            return  # the group was opened again, and began with it
+        _, time_ns, _ = incoming.wanted
+        member.note_start(index)
+        self._guard(member, partial(member.install, index, time_ns, bytes(incoming.data)))
+        with suppress(RaftError):
+            self._outbox.send(self._engine.installed(member.group, index))
+        self._snapshots.arrived(member.group, incoming)
+
+    # -- faults ------------------------------------------------------------------------------------------------
+
+    def _guard(self, member: Member, call: Callable[[], object]) -> None:
+        """Call a machine; a fault stops its group here."""
+        try:
+            call()
+        except Exception as error:
+            self._stop_member(member, error)
+
+    def _stop_member(self, member: Member, error: Exception) -> None:
+        """Apply nothing more to a group whose machine has failed: it is behind, never different."""
+        self._host.faults.report("apply", f"a replica: {member} stops here", error, self._turn.now)
+        try:
+            member.stop()
+        except Exception as again:
+            self._host.faults.report("apply", f"the end of {member}", again, self._turn.now)
+        if member.role == Role.LEADER:
+            self._hand_over(member)
+
+    def _hand_over(self, member: Member) -> None:
+        """Let the replica that has most of the log lead."""
+        matched = self._engine.status(member.group).matched
+        others = [(index, peer) for peer, index in matched if peer != member.peer]
+        if others:
+            with suppress(RaftError):  # a learner
+                self._engine.transfer(member.group, max(others)[1])
+
+    def _find_quarantined(self) -> None:
+        """Close groups that have panicked, and name them once."""
+        for group, text in self._engine.quarantined():
+            member = self._members.get(group)
+            if member is not None:
+                self._lose(member, text)
+
+    def _lose(self, member: Member, cause: str) -> None:
+        """Close a group that nothing more can be believed of; nothing of this turn is acknowledged for it."""
+        self._host.log.error(
+            f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
+        )
+        self._guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
+        with suppress(UnknownGroup):
+            self._engine.close(member.group)
+        self._forget(member.group)
+
+    def _fail(self, cause: str) -> None:
+        """Take part no more, because what is promised could be lost."""
+        if self.condition is Condition.RUNNING:
+            self._host.log.error(
+                f"This server takes no part in replicated groups until a restart, because {cause}"
+            )
+            self._end(Condition.FAILED, "Replication Failed")
+
+    def _end(self, condition: Condition, reason: str) -> None:
+        self.condition = condition
+        self._durability.stop()
+        self._peers.stop(reason)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reads.clear()
+        self._backlog.clear()
+        for member in list(self._members.values()):
+            self._guard_end(member)
+
+    def _guard_end(self, member: Member) -> None:
+        try:
+            member.take_role(member.term, Role.FOLLOWER, 0)
+            member.stop()
+        except Exception as error:
+            self._host.faults.report("apply", f"the end of {member}", error, self._turn.now)
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def _mark(self) -> None:
+        """Ask for a turn; the groups may be awake now."""
+        self._queue()
+        if self._timer is None or self._rests:
+            self._ticked_ns = self._turn.now
+            self._arm(TICK_NS)
+
+    def _queue(self) -> None:
+        if not self._queued and self.condition is Condition.RUNNING:
+            self._queued = True
+            self._turn.consensus.append(self)
+
+    def _arm(self, wait_ns: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self._rests = wait_ns == REST_NS
+        if self.condition is Condition.RUNNING:
+            self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
+
+    def _tend_log(self) -> None:
+        """Let the log have its next file, and use old ones again."""
+        try:
+            self._durability.look_ahead()
+            if self._rests and self._durability.is_idle and not self._is_staged:
+                self._log.witness()
+        except StoreFailed as error:
+            self._fail(f"the log of replicated groups cannot be written: {error}")
+        self._full.update(dict.fromkeys(self._log.crowding()))
+
+    def _tick(self) -> None:
+        """Let time pass for groups that are awake; all others are looked after from time to time."""
+        self._timer = None
+        now_ns = self._turn.now
+        late = max(1, (now_ns - self._ticked_ns) // TICK_NS)
+        for _ in range(min(late, REST_NS // TICK_NS if self._rests else LATE_TICKS)):
+            self._engine.tick()
+        self._ticked_ns = now_ns
+        self._snapshots.tick(now_ns)
+        self._backlog.extend(self._waiting)
+        has_waited = bool(self._waiting)
+        self._waiting.clear()
+        if self._reads:
+            self._reads = {key: read for key, read in self._reads.items() if read[0] > now_ns}
+        self._tend_log()
+        _, awake = self._engine.counts()
+        is_busy = awake or has_waited or self._reads or self._snapshots.is_busy
+        self._arm(TICK_NS if is_busy else REST_NS)
+        self._queue()
+
+
+def _conf_of(stored: Membership) -> Conf:
+    """Return a membership as the engine has it."""
+    voters, learners, outgoing, next_learners, auto_leave = stored
+    return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)

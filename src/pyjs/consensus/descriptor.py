@@ -1,0 +1,79 @@
+"""The descriptor of a payload: what the engine replicates for an entry, or for the data of a snapshot.
+
+40 bytes, little-endian; the engine reads the size and nothing else:
+
+    offset  size
+    0       4     size of the payload in bytes; 0: no payload
+    4       1     version, 1
+    5       3     0
+    8       8     time of the leader in ns since the epoch; never decreases within a group
+    16      16    XXH3-128 of the payload, its high half first
+    32      8     0
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from xxhash import xxh3_128_digest
+
+SIZE = 40
+VERSION = 1
+_FORM = Struct("<IB3sq16s8s")
+_BRIEF = Struct("<I4xq")
+_SPARE, _SPARE_END = bytes(3), bytes(8)
+_TIME_MAX = (1 << 63) - 1
+
+
+class BadDescriptor(ValueError):
+    """A descriptor is damaged, or does not belong to the payload beside it; the text names the field."""
+
+
+class Descriptor(NamedTuple):
+    """A descriptor that was read and checked."""
+
+    size: int  # of the payload, bytes
+    time_ns: int
+    digest: bytes
+
+
+def describe(payload: bytes, time_ns: int) -> bytes:
+    """Return the descriptor of a payload."""
+    assert 0 <= time_ns <= _TIME_MAX
+    return _FORM.pack(len(payload), VERSION, _SPARE, time_ns, xxh3_128_digest(payload), _SPARE_END)
+
+
+def read(data: bytes) -> Descriptor:
+    """Return the fields of a descriptor.
+
+    Raises:
+        BadDescriptor: a field has a value that `describe` never writes.
+    """
+    if len(data) != SIZE:
+        raise BadDescriptor(f"a descriptor of {len(data)} bytes, not {SIZE}")
+    size, version, spare, time_ns, digest, spare_end = _FORM.unpack(data)
+    if version != VERSION:
+        raise BadDescriptor(f"version {version} of a descriptor, {VERSION} is known")
+    if time_ns < 0:
+        raise BadDescriptor(f"time {time_ns} before the epoch")
+    if spare != _SPARE or spare_end != _SPARE_END:
+        raise BadDescriptor("spare bytes that are not 0")
+    return Descriptor(size, time_ns, digest)
+
+
+def size_and_time(data: bytes) -> tuple[int, int]:
+    """Return size and time of a descriptor that was read and checked before."""
+    return _BRIEF.unpack_from(data)
+
+
+def check(descriptor: Descriptor, payload: bytes) -> None:
+    """Check that a payload is the one that was described.
+
+    Raises:
+        BadDescriptor: it has another size or digest.
+    """
+    if len(payload) != descriptor.size:
+        raise BadDescriptor(f"a payload of {len(payload)} bytes, {descriptor.size} are described")
+    if xxh3_128_digest(payload) != descriptor.digest:
+        raise BadDescriptor(f"the digest of the payload of {descriptor.size} bytes is wrong")

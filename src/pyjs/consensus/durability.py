@@ -1,0 +1,176 @@
+"""Which writes of the log are durable, and what waits for them, in the order of turns.
+
+Every write has a number. An entry of the queue waits for a number, or for none: then only for those before it. With
+`sync_interval: always` everything waits for a sync. Otherwise only votes and snapshots do, and a sync follows the
+other writes within the interval.
+
+A sync is a job for a thread; while it runs, later writes gather for the next one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import StoreFailed
+from pyjs.core.job import Job, JobQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyjs.base.timers import Timer, Timers
+    from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
+    from pyjs.core.sink import Turn
+
+
+class Waits(Enum):
+    """What waits in the queue."""
+
+    STORED = "stored"  # the writes of a turn of the engine
+    INSTALLED = "installed"  # a snapshot
+    REOPEN = "reopen"  # a group that begins again with what is written of it
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One entry of the queue."""
+
+    kind: Waits
+    token: int = 0  # of STORED
+    group: int = 0  # of the others
+    index: int = 0  # of INSTALLED
+
+
+class LogSync(Job):
+    """One sync of the node's log."""
+
+    queue = JobQueue.LOG
+
+    def __init__(self, job: SyncJob, done: Callable[[LogSync, Exception | None], None]) -> None:
+        self.job = job
+        self._error: Exception | None = None
+        self._done = done
+
+    def run(self) -> None:
+        """Sync, in a thread."""
+        self._error = self.job()
+
+    def finish(self, failure: Exception | None) -> None:
+        """Report the result, in a turn."""
+        self._done(self, self._error if failure is None else failure)
+
+
+class FreshFile(Job):
+    """The making of a file that the log will need."""
+
+    queue = JobQueue.REMOVALS
+
+    def __init__(self, job: FreshFileJob, log: NodeLog) -> None:
+        self._job = job
+        self._log = log
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Write and sync it, in a thread."""
+        self._error = self._job()
+
+    def finish(self, failure: Exception | None) -> None:
+        """Give it to the log."""
+        self._log.finish_fresh_file(self._job, self._error if failure is None else failure)
+
+
+class Durability:
+    """The syncs of the node's log."""
+
+    def __init__(
+        self,
+        log: NodeLog,
+        turn: Turn,
+        timers: Timers,
+        interval_ns: int,
+        ended: Callable[[Exception | None], None],
+    ) -> None:
+        self.is_always = interval_ns == 0
+        self._log = log
+        self._turn = turn
+        self._timers = timers
+        self._interval_ns = interval_ns
+        self._ended = ended  # called after each sync
+        self._queue: deque[tuple[int, Due]] = deque()  # number of a write, what waits for it
+        self._written = 0  # number of the last write
+        self._wanted = 0  # number of the last write that something waits for
+        self._covered = 0  # the running sync covers writes up to here
+        self._durable = 0
+        self._running: LogSync | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits."""
+        return not self._queue
+
+    def wrote(self) -> None:
+        """Note that the log was written."""
+        self._written += 1
+        if self._interval_ns and self._timer is None:
+            self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)
+
+    def add(self, due: Due, *, needs_sync: bool) -> None:
+        """Queue what waits for everything written so far; with `needs_sync` until it is durable."""
+        number = self._written if needs_sync else 0
+        self._wanted = max(self._wanted, number)
+        self._queue.append((number, due))
+
+    def take(self) -> Iterator[Due]:
+        """Yield what waits no longer, oldest first."""
+        queue = self._queue
+        while queue and queue[0][0] <= self._durable:
+            yield queue.popleft()[1]
+
+    def begin(self) -> None:
+        """Start a sync if something waits for one."""
+        if self._running is None and self._wanted > self._durable:
+            self._sync()
+
+    def look_ahead(self) -> None:
+        """Have a file made that the log will need; without it a sync of a new file takes longer."""
+        job = self._log.begin_fresh_file()
+        if job is not None:
+            self._turn.jobs.append(FreshFile(job, self._log))
+
+    def stop(self) -> None:
+        """Start no more syncs, and forget what waits."""
+        self._queue.clear()
+        self._wanted = 0
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _sync(self) -> None:
+        try:
+            job = self._log.begin_sync()
+        except StoreFailed as error:
+            self._ended(error)
+            return
+        if job is None:  # there is nothing to sync
+            self._durable = self._written
+            return
+        self._covered = self._written
+        self._running = LogSync(job, self._synced)
+        self._turn.jobs.append(self._running)
+
+    def _synced(self, sync: LogSync, error: Exception | None) -> None:
+        self._running = None
+        self._log.finish_sync(sync.job, error)
+        if error is None:
+            self._durable = max(self._durable, self._covered)
+        self._ended(error)
+
+    def _interval_over(self) -> None:
+        self._timer = None
+        if self._running is None and self._written > self._durable:
+            self._sync()
+        elif self._written > self._covered:  # by the next one
+            self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)

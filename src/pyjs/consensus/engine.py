@@ -1,0 +1,63 @@
+"""The consensus engine, a package of its own: the only module that imports it.
+
+Raises EngineMissing at import where the package is not installed. Sizes and rules: raft/README.md.
+"""
+
+from __future__ import annotations
+
+REMEDY = 'install it with pip install "pyjs-server[cluster]", or with make cluster in a checkout'
+
+
+class EngineMissing(ImportError):
+    """The package pyjs-raft is not installed; the text says how to get it."""
+
+
+try:
+    from pyjs_raft import (
+        Change,
+        Conf,
+        EntryKind,
+        FrameError,
+        Groups,
+        Point,
+        Quarantined,
+        RaftError,
+        Ready,
+        Refused,
+        Role,
+        Status,
+        UnknownGroup,
+        Write,
+        node_of,
+        payloads_of,
+        peer_id,
+    )
+except ImportError as error:
+    raise EngineMissing(f"the consensus engine (pyjs-raft) is missing: {REMEDY} ({error})") from error
+
+
+def incarnation_of(peer: int) -> int:
+    """Return how often a replica has begun again on its node, from 1."""
+    return peer & 0xFFFFFFFF
+
+
+__all__ = [
+    "Change",
+    "Conf",
+    "EntryKind",
+    "FrameError",
+    "Groups",
+    "Point",
+    "Quarantined",
+    "RaftError",
+    "Ready",
+    "Refused",
+    "Role",
+    "Status",
+    "UnknownGroup",
+    "Write",
+    "incarnation_of",
+    "node_of",
+    "payloads_of",
+    "peer_id",
+]

@@ -1,0 +1,192 @@
+"""One group on this node: what its state machine has applied, and what waits for that.
+
+Knows nothing of the engine, other nodes and disks: it gets committed entries and roles, and payloads by a key.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyjs.consensus.descriptor import size_and_time
+from pyjs.consensus.engine import EntryKind, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyjs.consensus.payloads import Payloads
+    from pyjs.consensus.seams import Machine
+
+Committed: TypeAlias = tuple[int, int, int, bytes]  # index, term, kind, body
+
+DATA, EMPTY = int(EntryKind.DATA), int(EntryKind.EMPTY)  # an int compares faster than a member of an enum
+ENTRY_COST = 64  # bytes of an entry in the log, beside its payload
+
+
+class State(Enum):
+    """RUNNING -> STOPPED, after a fault of the machine or damage of an entry; until the group is opened again."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+
+
+class Member:
+    """One group."""
+
+    def __init__(self, group: int, name: str, peer: int, machine: Machine) -> None:
+        self.group = group
+        self.name = name
+        self.peer = peer
+        self.machine = machine
+        self.state = State.RUNNING
+        self.applied = 0  # index
+        self.queued = 0  # index of the last committed entry that came; >= applied
+        self.queue: deque[Committed] = deque()
+        self.in_backlog = False  # the consensus will come back for `queue`
+        self.time_ns = 0  # of the newest entry in the log
+        self.applied_time_ns = 0
+        self.term = 0
+        self.role = Role.FOLLOWER  # what the engine says; `leads` comes later
+        self.leader = 0  # number of a node
+        self.leads = False  # leads, and has applied everything of earlier terms
+        self.vote = (0, 0)  # term and vote, as written
+        self.log_size = 0  # bytes in the log since its start, about
+        self.compact_at = 0  # value of `log_size` from which the log is cut
+        self._pending: dict[int, tuple[int, object]] = {}  # index -> term and proposal
+        self._reads: list[tuple[int, Callable[[], None]]] = []  # index that a read needs
+
+    def __str__(self) -> str:
+        return f'group {self.group} ("{self.name}")'
+
+    # -- proposals and reads -----------------------------------------------------------------------------------
+
+    def next_time_ns(self, wall_ns: int) -> int:
+        """Return the time of the next entry."""
+        return max(self.time_ns + 1, wall_ns)
+
+    def proposed(self, index: int, term: int, time_ns: int, proposal: object) -> None:
+        """Note an entry that this node has proposed."""
+        self.time_ns = time_ns
+        if proposal is not None:
+            self._pending[index] = (term, proposal)
+
+    def wants_read(self, index: int, done: Callable[[], None]) -> None:
+        """Call `done` when `index` has been applied."""
+        if self.applied >= index:
+            done()
+        else:
+            self._reads.append((index, done))
+
+    def take_role(self, term: int, role: Role, leader: int) -> None:
+        """Note what the engine says about the role. The machine learns later that it leads."""
+        self.term, self.role, self.leader = term, role, leader
+        self.leads = False
+        self.drop_proposals()
+        if role != Role.LEADER:
+            self.machine.role(term, role, leader)
+
+    def drop_proposals(self) -> None:
+        """Report every proposal whose entry has not been applied: its outcome is unknown."""
+        pending, self._pending = self._pending, {}
+        for _, proposal in pending.values():
+            self.machine.dropped(proposal)
+
+    # -- applying ----------------------------------------------------------------------------------------------
+
+    def take(self, committed: Committed) -> None:
+        """Queue a committed entry, unless it came before."""
+        index = committed[0]
+        if index > self.queued and self.state is State.RUNNING:
+            assert index == self.queued + 1
+            self.queued = index
+            self.queue.append(committed)
+
+    def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
+        """Apply up to `count` entries, or until payloads have `size` bytes; return how much it was.
+
+        Raises:
+            what the machine or the log raises: the entry remains the next one.
+        """
+        done = used = 0
+        queue = self.queue
+        while queue and done < count and used < size:
+            index, term, kind, body = queue[0]
+            if kind == DATA:
+                used += self._apply(payloads, index, term, body)
+            else:
+                queue.popleft()
+                if kind == EMPTY and term == self.term and self.role == Role.LEADER:
+                    self._lead()
+            self.applied = index
+            done += 1
+        self._release_reads()
+        return done, used
+
+    def _apply(self, payloads: Payloads, index: int, term: int, body: bytes) -> int:
+        size, time_ns = size_and_time(body)
+        payload = payloads.get((self.group, index, term)) if size else b""
+        self.queue.popleft()  # before the machine is called, which may close the group
+        self.applied_time_ns = time_ns
+        proposal = self.proposal_of(index, term)
+        try:
+            self.machine.apply(index, term, time_ns, payload, proposal)
+        except Exception:
+            if proposal is not None:
+                self.machine.dropped(proposal)
+            raise
+        return size
+
+    def proposal_of(self, index: int, term: int) -> object | None:
+        """Return what was proposed as this entry; another one at its index is dropped."""
+        proposed_in, proposal = self._pending.pop(index, (term, None))
+        if proposed_in != term:
+            self.machine.dropped(proposal)
+            return None
+        return proposal
+
+    def _lead(self) -> None:
+        self.leads = True
+        self.machine.role(self.term, Role.LEADER, self.leader)
+
+    def _release_reads(self) -> None:
+        if not self._reads or self._reads[0][0] > self.applied:
+            return
+        reads, self._reads = self._reads, []
+        for index, done in reads:
+            if index <= self.applied:
+                done()
+            else:
+                self._reads.append((index, done))
+
+    def note_start(self, index: int) -> None:
+        """Begin after another entry: the log has nothing from before it."""
+        self.queue.clear()
+        self.applied = self.queued = index
+        self.log_size = 0
+
+    def note_entries(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
+        """Count entries that the log has got."""
+        size = len(entries) * ENTRY_COST
+        for _, kind, body in entries:
+            if kind == DATA:
+                payload_size, time_ns = size_and_time(body)
+                size += payload_size
+                self.time_ns = max(self.time_ns, time_ns)
+        self.log_size += size
+
+    def install(self, index: int, time_ns: int, data: bytes) -> None:
+        """Replace the state of the machine, after `note_start`."""
+        self.drop_proposals()
+        self.applied_time_ns = time_ns
+        self.time_ns = max(self.time_ns, time_ns)
+        self.machine.install(index, data)
+        self._release_reads()
+
+    def stop(self) -> None:
+        """Apply nothing more; the log goes on without the machine."""
+        self.state = State.STOPPED
+        self.leads = False
+        self.queue.clear()
+        self._reads.clear()
+        self.drop_proposals()

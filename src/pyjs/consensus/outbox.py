@@ -1,0 +1,111 @@
+"""Frames of the engine on their way to other nodes, each with the payloads of its entries.
+
+The bytes on their way to one node are bounded: frames with entries beyond that are dropped, and so are frames whose
+payload cannot be read; the engine sends them again. Frames without entries (votes, heartbeats, answers) always leave.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import PyjsError
+from pyjs.consensus import batch
+from pyjs.consensus.payloads import Gone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyjs.base.log import Log
+    from pyjs.consensus.payloads import Key, Payloads
+    from pyjs.consensus.seams import Peers
+
+WINDOW = 4 << 20  # bytes of payloads that may wait for one node; one entry may be larger
+BATCH_SIZE = 1 << 20  # bytes of payloads after which another batch begins
+# The parts of a frame that are needed here (docs/raft-frames.md).
+_FRAME = Struct("<I5xB2xI")
+_APPEND = 1
+_ENTRIES_AT = 104
+_ENTRY_SIZE = 56
+_KIND_AT = 8  # in an entry
+_DATA = 1
+
+
+class Outbox:
+    """The way of frames to the other nodes."""
+
+    def __init__(self, peers: Peers, payloads: Payloads, text_log: Log) -> None:
+        self._peers = peers
+        self._payloads = payloads
+        self._text_log = text_log
+        self.dropped = 0  # frames with entries that did not leave
+        self._unreadable: set[int] = set()  # groups whose damage is in the text log
+
+    def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
+        """Send what the engine has for other nodes."""
+        for node, frames, keys in batches:
+            if not keys:
+                self._peers.send(node, batch.of_frames(frames, ()))
+            else:
+                self._send_entries(node, frames, keys)
+
+    def _send_entries(self, node: int, frames: bytes, keys: Sequence[Key]) -> None:
+        """Send frames with entries; most are few, recent and small."""
+        free = WINDOW - self._peers.pending_size(node)
+        payloads = self._payloads.recent_of(keys, min(free, BATCH_SIZE))
+        if payloads is not None:
+            self._peers.send(node, batch.of_frames(frames, payloads))
+        else:
+            self._send_parts(node, frames, keys, free)
+
+    def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
+        """Send frame by frame what fits."""
+        kept: list[bytes] = []
+        beside: list[bytes] = []
+        size = 0
+        for frame, wanted in split(frames, keys):
+            if not wanted:
+                kept.append(frame)
+                continue
+            payloads = self._read(wanted) if free > 0 else None
+            if payloads is None or sum(map(len, payloads)) > batch.PAYLOAD_MAX:
+                self.dropped += 1
+                free = min(free, 0)  # what follows would leave a gap
+                continue
+            kept.append(frame)
+            beside += payloads
+            added = sum(map(len, payloads))
+            size += added
+            free -= added
+            if size >= BATCH_SIZE:
+                self._peers.send(node, batch.of_frames(b"".join(kept), beside))
+                kept, beside, size = [], [], 0
+        if kept:
+            self._peers.send(node, batch.of_frames(b"".join(kept), beside))
+
+    def _read(self, keys: Sequence[Key]) -> list[bytes] | None:
+        """Return the payloads of one frame; None if one of them cannot be read."""
+        try:
+            return [self._payloads.get(key) for key in keys]
+        except Gone:  # the engine sends what its log has now
+            return None
+        except (PyjsError, OSError) as error:
+            group = keys[0][0]
+            if group not in self._unreadable:
+                self._unreadable.add(group)
+                self._text_log.error(f"An entry of group {group} cannot be sent to another node: {error}")
+            return None
+
+
+def split(frames: bytes, keys: Sequence[Key]) -> Iterator[tuple[bytes, Sequence[Key]]]:
+    """Yield each frame of a batch and the keys of its entries."""
+    at = used = 0
+    while at < len(frames):
+        size, kind, count = _FRAME.unpack_from(frames, at)
+        wanted = 0
+        if kind == _APPEND:
+            first = at + _ENTRIES_AT + _KIND_AT
+            wanted = sum(frames[first + entry * _ENTRY_SIZE] == _DATA for entry in range(count))
+        yield frames[at : at + size], keys[used : used + wanted]
+        at += size
+        used += wanted

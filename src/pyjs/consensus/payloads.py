@@ -1,0 +1,96 @@
+"""Payloads of entries: those that wait for the log, recent ones in memory, older ones read back from the log.
+
+An entry is known by group, index and term: two leaders may give the same index different payloads.
+
+A payload is staged before the engine learns of its entry. The engine decides what it takes: `take` hands a staged
+payload to the log, `forget_staged` drops the others at the end of the engine's turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyjs.base.errors import PyjsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyjs.consensus.log.node_log import NodeLog
+
+Key: TypeAlias = tuple[int, int, int]  # group, index, term
+
+MEMORY_MAX = 32 << 20  # bytes of recent payloads
+COST = 256  # bytes of memory of an entry beside its payload
+
+
+class Gone(PyjsError):
+    """The log no longer has an entry: it was cut, or another leader's entry took its place."""
+
+
+class Payloads:
+    """The payloads of all groups of one node."""
+
+    def __init__(self, log: NodeLog, memory_max: int = MEMORY_MAX) -> None:
+        self._log = log
+        self._memory_max = memory_max
+        self._staged: dict[Key, bytes] = {}
+        self._recent: dict[Key, bytes] = {}  # oldest first
+        self._size = 0  # of `_recent`, with COST; at most `memory_max`, or one entry
+
+    def stage(self, key: Key, payload: bytes) -> None:
+        """Hold a payload until the engine has decided about its entry."""
+        self._staged[key] = payload
+
+    def take(self, key: Key) -> bytes:
+        """Return the staged payload of an entry that goes into the log; it stays in memory for a while."""
+        payload = self._staged.pop(key)
+        before = self._recent.pop(key, None)
+        if before is not None:
+            self._size -= len(before) + COST
+        self._recent[key] = payload
+        self._size += len(payload) + COST
+        while self._size > self._memory_max and len(self._recent) > 1:
+            oldest = next(iter(self._recent))
+            self._size -= len(self._recent.pop(oldest)) + COST
+        return payload
+
+    def forget_staged(self) -> None:
+        """Drop payloads of entries that the engine did not take."""
+        self._staged.clear()
+
+    def get(self, key: Key) -> bytes:
+        """Return the payload of an entry.
+
+        Raises:
+            Gone: the engine wanted to send it, and has changed its log since.
+            NotNow, CorruptRecord: it cannot be read now, or is damaged.
+        """
+        payload = self._recent.get(key)
+        if payload is None:
+            payload = self._staged.get(key)
+        return self._read(*key) if payload is None else payload
+
+    def _read(self, group: int, index: int, term: int) -> bytes:
+        stored = self._log.groups.get(group)
+        if stored is None or index <= stored.start or stored.term_at(index) != term:
+            raise Gone(f"the log of group {group} has no entry {index} of term {term}")
+        return self._log.payload(group, index)
+
+    def recent_of(self, keys: Sequence[Key], size_max: int) -> list[bytes] | None:
+        """Return the payloads of entries if all are in memory and have at most `size_max` bytes; else None."""
+        found = []
+        for key in keys:
+            payload = self._recent.get(key)
+            if payload is None:
+                payload = self._staged.get(key)
+                if payload is None:
+                    return None
+            size_max -= len(payload)
+            found.append(payload)
+        return found if size_max >= 0 else None
+
+    def forget(self, group: int) -> None:
+        """Drop everything of a group."""
+        self._staged = {key: payload for key, payload in self._staged.items() if key[0] != group}
+        for key in [key for key in self._recent if key[0] == group]:
+            self._size -= len(self._recent.pop(key)) + COST

@@ -1,0 +1,218 @@
+"""Snapshots on their way: offered by a leader, fetched part by part by a replica whose entries are gone.
+
+The engine's snapshot frame has the descriptor of the data. The receiver asks for one part after the other, so that it
+sets the pace; it asks again after RETRY_NS without an answer, and gives up after GIVE_UP_NS or when the sender no
+longer has it. The sender gives up a receiver from which it hears nothing for REPORT_NS, so that every snapshot frame
+has an end that the engine learns of.
+
+Knows nothing of the log and the state machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.consensus import batch, descriptor
+from pyjs.consensus.engine import node_of
+
+if TYPE_CHECKING:
+    from pyjs.consensus.batch import Fetch, Outcome, Part
+    from pyjs.consensus.engine import Point
+    from pyjs.consensus.seams import Peers
+
+RETRY_NS = 200 * NS_PER_MS
+GIVE_UP_NS = 2 * NS_PER_S
+REPORT_NS = NS_PER_S
+
+
+@dataclass(slots=True)
+class Offer:
+    """The state that a leader offers, and the peers that have been told of it."""
+
+    data: bytes
+    unused_ns: int  # when it is dropped if no peer has been told
+    peers: dict[int, int] = field(default_factory=dict)  # peer -> when it is given up
+
+
+@dataclass(slots=True)
+class Incoming:
+    """The snapshot that a group here is being fetched from another node."""
+
+    node: int
+    point: Point
+    wanted: descriptor.Descriptor
+    retry_ns: int
+    give_up_ns: int
+    data: bytearray = field(default_factory=bytearray)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all parts are here."""
+        return len(self.data) == self.wanted.size
+
+
+class Snapshots:
+    """All snapshots that this node sends or receives."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._offers: dict[tuple[int, int], Offer] = {}  # by group and index
+        self._incoming: dict[int, Incoming] = {}
+        self.ended: list[
+            tuple[int, int, bool]
+        ] = []  # group, peer, done: for the engine; drained by its owner
+        self.given_up: list[int] = []  # groups whose snapshot does not come; drained by its owner
+        self.whole: list[int] = []  # groups whose data is complete; see take_whole
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `tick` has something to do."""
+        return bool(self._offers or self._incoming)
+
+    # -- the sender --------------------------------------------------------------------------------------------
+
+    def offer(self, group: int, index: int, data: bytes, now_ns: int) -> None:
+        """Hold the data of a snapshot that was offered to the engine; peers may still fetch an older one."""
+        self._offers[group, index] = Offer(data, now_ns + REPORT_NS)
+
+    def sent(self, group: int, peer: int, index: int, now_ns: int) -> None:
+        """Note that the engine has sent a snapshot frame to a peer."""
+        offer = self._offers.get((group, index))
+        if offer is None:
+            self.ended.append((group, peer, False))
+        else:
+            offer.peers[peer] = now_ns + REPORT_NS
+
+    def asked(self, node: int, fetch: Fetch, now_ns: int) -> None:
+        """Answer the question for a part."""
+        group, index, offset = fetch.group, fetch.index, fetch.offset
+        offer = self._offers.get((group, index))
+        if offer is None or offset >= len(offer.data):
+            self._peers.send(node, batch.of_outcome(group, index, done=False))
+            return
+        for peer in offer.peers:
+            if node_of(peer) == node:
+                offer.peers[peer] = now_ns + REPORT_NS
+        data = offer.data[offset : offset + batch.PART_MAX]
+        self._peers.send(node, batch.of_part(group, index, offset, data))
+
+    def _end(self, key: tuple[int, int], peers: list[int], *, done: bool) -> None:
+        """Report the end of an offer for some of its peers; forget it after the last one."""
+        offer = self._offers[key]
+        for peer in peers:
+            del offer.peers[peer]
+            self.ended.append((key[0], peer, done))
+        if peers and not offer.peers:
+            del self._offers[key]
+
+    # -- the receiver ------------------------------------------------------------------------------------------
+
+    def fetch(self, group: int, node: int, point: Point, now_ns: int) -> None:
+        """Begin to fetch a snapshot of which the engine has got the frame.
+
+        Raises:
+            BadDescriptor: its descriptor is damaged.
+        """
+        wanted = descriptor.read(point.descriptor)
+        incoming = Incoming(node, point, wanted, now_ns + RETRY_NS, now_ns + GIVE_UP_NS)
+        self._incoming[group] = incoming
+        if incoming.is_whole:
+            self.whole.append(group)
+        else:
+            self._ask(group, incoming)
+
+    def _ask(self, group: int, incoming: Incoming) -> None:
+        self._peers.send(incoming.node, batch.of_fetch(group, incoming.point.index, len(incoming.data)))
+
+    def came(self, node: int, part: Part, now_ns: int) -> None:
+        """Take a part, and ask for the next one."""
+        incoming = self._incoming.get(part.group)
+        if incoming is None or (incoming.node, incoming.point.index) != (node, part.index):
+            return
+        if incoming.is_whole or part.offset != len(incoming.data):
+            return  # it came twice
+        if len(part.data) > incoming.wanted.size - part.offset:
+            self.given_up.append(part.group)
+            return
+        incoming.data += part.data
+        incoming.retry_ns, incoming.give_up_ns = now_ns + RETRY_NS, now_ns + GIVE_UP_NS
+        if incoming.is_whole:
+            self.whole.append(part.group)
+        else:
+            self._ask(part.group, incoming)
+
+    def ends(self, node: int, outcome: Outcome) -> None:
+        """Take the end of a snapshot: of one that this node sends, or of one that it fetches."""
+        if outcome.done:
+            key = (outcome.group, outcome.index)
+            if key in self._offers:
+                self._end(key, self._peers_on(key, node), done=True)
+            return
+        incoming = self._incoming.get(outcome.group)
+        if incoming is None or incoming.is_whole:
+            return
+        if (incoming.node, incoming.point.index) == (node, outcome.index):
+            self.given_up.append(outcome.group)
+
+    def _peers_on(self, key: tuple[int, int], node: int) -> list[int]:
+        return [peer for peer in self._offers[key].peers if node_of(peer) == node]
+
+    def take_whole(self) -> list[int]:
+        """Return the groups whose data is complete since the last call."""
+        groups, self.whole = self.whole, []
+        return [group for group in groups if group in self._incoming]
+
+    def data_of(self, group: int) -> tuple[Point, bytes]:
+        """Return the point of a complete snapshot and its data.
+
+        Raises:
+            BadDescriptor: the data is not what was described.
+        """
+        incoming = self._incoming[group]
+        data = bytes(incoming.data)
+        descriptor.check(incoming.wanted, data)
+        return incoming.point, data
+
+    def finish(self, group: int) -> Incoming | None:
+        """Forget the snapshot that a group here was fetching; return it."""
+        return self._incoming.pop(group, None)
+
+    def arrived(self, group: int, incoming: Incoming) -> None:
+        """Tell the sender that its snapshot is durable here."""
+        self._peers.send(incoming.node, batch.of_outcome(group, incoming.point.index, done=True))
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def tick(self, now_ns: int) -> None:
+        """Ask again, and give up what takes too long."""
+        for key, offer in list(self._offers.items()):
+            if offer.peers:
+                late = [peer for peer, at_ns in offer.peers.items() if at_ns <= now_ns]
+                self._end(key, late, done=False)
+            elif offer.unused_ns <= now_ns:
+                del self._offers[key]
+        for group, incoming in self._incoming.items():
+            if incoming.is_whole:
+                continue
+            if incoming.give_up_ns <= now_ns:
+                self.given_up.append(group)
+            elif incoming.retry_ns <= now_ns:
+                incoming.retry_ns = now_ns + RETRY_NS
+                self._ask(group, incoming)
+
+    def lost(self, node: int) -> None:
+        """Give up everything to and from a node that is gone."""
+        for key in list(self._offers):
+            self._end(key, self._peers_on(key, node), done=False)
+        self.given_up += [
+            group
+            for group, incoming in self._incoming.items()
+            if incoming.node == node and not incoming.is_whole
+        ]
+
+    def forget(self, group: int) -> None:
+        """Drop everything of a closed group."""
+        self._offers = {key: offer for key, offer in self._offers.items() if key[0] != group}
+        self._incoming.pop(group, None)

@@ -1,0 +1,59 @@
+"""What a group looks like now, for those who operate it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.consensus.engine import Role, node_of
+from pyjs.consensus.member import State
+
+if TYPE_CHECKING:
+    from pyjs.consensus.engine import Status
+    from pyjs.consensus.member import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica of a group."""
+
+    node: int
+    is_voter: bool
+    lag: int | None  # entries that it may lack; None: this node does not lead
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One group on this node."""
+
+    name: str
+    role: Role
+    leader: int  # number of its node, 0: none
+    term: int
+    committed: int  # index
+    applied: int
+    last: int
+    is_stopped: bool  # by a fault of its machine
+    replicas: list[Replica]
+
+
+def status_of(member: Member, found: Status) -> GroupStatus:
+    """Return the status of a group from what the engine and the machine's side know."""
+    matched = dict(found.matched)
+    leads = found.role == Role.LEADER
+    replicas = [
+        Replica(node_of(peer), is_voter, found.last - matched.get(peer, 0) if leads else None)
+        for peers, is_voter in ((found.conf.voters, True), (found.conf.learners, False))
+        for peer in peers
+    ]
+    return GroupStatus(
+        member.name,
+        Role(found.role),
+        node_of(found.leader),
+        found.term,
+        found.commit,
+        member.applied,
+        found.last,
+        member.state is State.STOPPED,
+        replicas,
+    )

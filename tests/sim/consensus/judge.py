@@ -1,0 +1,112 @@
+"""What must hold at every time, beside the nodes: the first claim about an index counts, later ones must agree."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+
+_STATE = struct.Struct("<QQQ")
+
+
+class Violation(AssertionError):
+    """Something happened that must never happen."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a machine is: the number of its entries, their digest, and the time of the last one."""
+
+    count: int = 0
+    digest: int = 0
+    time_ns: int = 0
+
+    def then(self, time_ns: int, payload: bytes) -> State:
+        """Return the state after one more entry."""
+        return State(self.count + 1, zlib.crc32(payload, self.digest), time_ns)
+
+    def packed(self) -> bytes:
+        """Return it as a snapshot of several parts."""
+        return _STATE.pack(self.count, self.digest, self.time_ns) + bytes(self.digest % 200)
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> State:
+        """Return the state in a snapshot."""
+        return cls(*_STATE.unpack_from(data))
+
+
+class Judge:
+    """The true history of each group."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[tuple[int, int], int] = {}  # (group, term) -> node
+        self.truth: dict[
+            tuple[int, int], tuple[int, bytes, State]
+        ] = {}  # (group, index) -> term, payload, state
+        self.states: dict[int, set[State]] = {}
+        self.known: Counter[int] = Counter()  # by group: number of entries that a client knows of
+        self.acked: dict[int, list[tuple[int, bytes]]] = {}
+        self.outcomes: Counter[bytes] = Counter()  # by payload of a proposal
+        self.counts: Counter[str] = Counter()
+        self.violation = ""  # the first one
+
+    def fail(self, text: str) -> None:
+        """End the run, even if a guard of a machine catches this."""
+        self.violation = self.violation or text
+        raise Violation(text)
+
+    def leads(self, node: int, group: int, term: int) -> None:
+        """Check a leader: the only one of its term."""
+        if (group, term) not in self.leaders:
+            self.counts["leaders"] += 1
+        first = self.leaders.setdefault((group, term), node)
+        if first != node:
+            self.fail(f"group {group}: nodes {first} and {node} lead in term {term}")
+
+    def applied(self, node: int, group: int, index: int, term: int, payload: bytes, state: State) -> None:
+        """Check an applied entry."""
+        claim = (term, payload, state)
+        first = self.truth.setdefault((group, index), claim)
+        if first != claim:
+            self.fail(f"group {group}: index {index} was {first}, node {node} has {claim}")
+        self.states.setdefault(group, {State()}).add(state)
+        self.counts["applied"] += 1
+
+    def installed(self, node: int, group: int, state: State) -> None:
+        """Check the state of a snapshot."""
+        self.counts["installed"] += 1
+        if state not in self.states.setdefault(group, {State()}):
+            self.fail(f"group {group}: node {node} installed {state}, which nobody had")
+
+    def acknowledged(self, group: int, index: int, payload: bytes, state: State) -> None:
+        """Note what a client was told."""
+        self.acked.setdefault(group, []).append((index, payload))
+        self.known[group] = max(self.known[group], state.count)
+        self.ended(payload)
+        self.counts["acked"] += 1
+
+    def ended(self, payload: bytes) -> None:
+        """Check that a proposal has one outcome."""
+        self.outcomes[payload] += 1
+        if self.outcomes[payload] > 1:
+            self.fail(f"proposal {payload!r} has two outcomes")
+
+    def read(self, node: int, group: int, floor: int, state: State) -> None:
+        """Check what a read has found."""
+        self.counts["reads"] += 1
+        if state.count < floor:
+            self.fail(f"group {group}: a read on node {node} found {state.count} entries, {floor} were known")
+        if state not in self.states.setdefault(group, {State()}):
+            self.fail(f"group {group}: a read on node {node} found {state}, which is not committed")
+        self.known[group] = max(self.known[group], state.count)
+
+    def check_end(self, group: int, states: dict[int, State]) -> None:
+        """Check that all nodes agree, and that nothing acknowledged is lost."""
+        if len(set(states.values())) != 1:
+            self.fail(f"group {group}: the nodes end with {states}")
+        end = next(iter(states.values()))
+        for index, payload in self.acked.get(group, ()):
+            _, found, state = self.truth[group, index]
+            if found != payload or state.count > end.count:
+                self.fail(f"group {group}: {payload!r} was acknowledged at {index} and is lost")

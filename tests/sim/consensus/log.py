@@ -1,0 +1,232 @@
+"""The disks of the simulation: the real log on a file system in memory, or a log in memory without a disk.
+
+The log in memory is quick, and its flaws are easy to make: a power cut takes what was not synced, but for a prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TypeAlias
+
+from tests.sim.disk import SimDisk
+
+from pyjs.base.errors import StoreFailed
+from pyjs.base.log import ListLog
+from pyjs.consensus.engine import Write
+from pyjs.consensus.log.node_log import NodeLog
+from pyjs.consensus.log.records import Members, Membership
+
+FILE_SIZES = (16384, 65536)  # so small that files are used again all the time
+Entry: TypeAlias = tuple[int, int, bytes, bytes]  # term, kind, body, payload
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is stored of one group."""
+
+    name: str
+    peer: int
+    conf: Membership
+    start: int
+    start_term: int
+    state: bytes = b""
+    hard: tuple[int, int, int] = (0, 0, 0)
+    rows: tuple[Entry, ...] = ()
+    is_damaged: bool = False
+
+    @property
+    def damage(self) -> str:
+        """Return what was lost."""
+        return "lost" if self.is_damaged else ""
+
+    def written(self, write: Write, payloads: Sequence[bytes]) -> Files:
+        """Return the files with a vote, and entries in place of those from their index on."""
+        rows = self.rows
+        if write.entries:
+            assert self.start < write.first <= self.start + len(rows) + 1, (self.start, write.first)
+            new = [(*entry, payload) for entry, payload in zip(write.entries, payloads, strict=True)]
+            rows = (*rows[: write.first - self.start - 1], *new)
+        return replace(self, hard=write.hard or self.hard, rows=rows)
+
+    def beginning(self, index: int, term: int, conf: Members, state: bytes) -> Files:
+        """Return the files with another start; entries after it stay, if they follow it."""
+        kept = self.rows[index - self.start :] if self.term_at(index) == term else ()
+        return replace(self, start=index, start_term=term, conf=Membership.of(conf), state=state, rows=kept)
+
+    def term_at(self, index: int) -> int:
+        """Return the term of an index, 0 if it is not here."""
+        at = index - self.start - 1
+        if at == -1:
+            return self.start_term
+        return self.rows[at][0] if 0 <= at < len(self.rows) else 0
+
+
+Groups: TypeAlias = dict[int, Files]
+Operation: TypeAlias = Callable[[Groups], None]
+
+
+@dataclass
+class Job:
+    """A sync that covers the oldest `count` operations."""
+
+    count: int
+
+    def __call__(self) -> Exception | None:
+        """Do nothing: the disk is told by finish_sync."""
+        return None
+
+
+@dataclass
+class MemoryLog:
+    """The log of one node. A process that ends leaves what was flushed."""
+
+    boot: int = 1
+    groups: Groups = field(default_factory=dict)  # with what is staged
+    is_broken: bool = False  # every write fails
+    _written: Groups = field(default_factory=dict)
+    _durable: Groups = field(default_factory=dict)
+    _staged: list[Operation] = field(default_factory=list)
+    _unsynced: list[Operation] = field(default_factory=list)
+    _is_syncing: bool = False
+
+    # -- the interface -----------------------------------------------------------------------------------------
+
+    def create(self, group: int, name: str, peer: int, conf: Members, start: int, start_term: int) -> None:
+        """Stage a birth."""
+        self._stage(
+            lambda groups: groups.__setitem__(
+                group, Files(name, peer, Membership.of(conf), start, start_term)
+            )
+        )
+
+    def remove(self, group: int) -> None:
+        """Stage an end."""
+        self._stage(lambda groups: groups.__delitem__(group))
+
+    def write(self, write: Write, payloads: Sequence[bytes]) -> None:
+        """Stage a vote and entries."""
+        group = write.group
+        self._stage(lambda groups: groups.__setitem__(group, groups[group].written(write, payloads)))
+
+    def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
+        """Stage another start."""
+        self._stage(
+            lambda groups: groups.__setitem__(group, groups[group].beginning(index, term, conf, state))
+        )
+
+    def flush(self) -> None:
+        """Write what is staged."""
+        if self.is_broken:
+            raise StoreFailed("/consensus", "no space left on device")
+        for operation in self._staged:
+            operation(self._written)
+        self._unsynced += self._staged
+        self._staged.clear()
+
+    def begin_sync(self) -> Job | None:
+        """Return a job for what is written."""
+        if self._is_syncing or not self._unsynced:
+            return None
+        self._is_syncing = True
+        return Job(len(self._unsynced))
+
+    def finish_sync(self, job: Job, error: Exception | None) -> None:
+        """Take the result."""
+        self._is_syncing = False
+        if error is None:
+            self._make_durable(job.count)
+
+    def entries(self, group: int) -> list[tuple[int, int, bytes]]:
+        """Return the entries without payloads."""
+        return [row[:3] for row in self.groups[group].rows]
+
+    def crowding(self) -> list[int]:
+        """Return no group: nothing is used again here."""
+        return []
+
+    def witness(self) -> None:
+        """Write nothing."""
+
+    def begin_fresh_file(self) -> None:
+        """Need no file."""
+
+    def payload(self, group: int, index: int) -> bytes:
+        """Return the payload of an entry."""
+        files = self._written[group]
+        return files.rows[index - files.start - 1][3]
+
+    # -- the simulation ----------------------------------------------------------------------------------------
+
+    def _stage(self, operation: Operation) -> None:
+        operation(self.groups)
+        self._staged.append(operation)
+
+    def _make_durable(self, count: int) -> None:
+        for operation in self._unsynced[:count]:
+            operation(self._durable)
+        del self._unsynced[:count]
+
+    def begin(self) -> MemoryLog:
+        """Begin a process."""
+        return self
+
+    def fail(self, rng: Random) -> None:
+        """Let every write fail."""
+        self.is_broken = True
+
+    def end(self) -> None:
+        """End the process: the kernel writes in its time."""
+        self._make_durable(len(self._unsynced))
+        self._begin_again()
+
+    def lose_power(self, rng: Random) -> None:
+        """Lose what was not synced, but for a prefix."""
+        self._make_durable(rng.randrange(len(self._unsynced) + 1))
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._unsynced.clear()
+        self._staged.clear()
+        self._written = dict(self._durable)
+        self.groups = dict(self._durable)
+        self._is_syncing = False
+        self.is_broken = False
+        self.boot += 1
+
+
+class Store:
+    """The real log on a file system in memory that forgets as real ones do."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = Random(seed)
+        self._files = SimDisk(self._rng)
+        self._processes = 0
+        self.is_broken = False
+
+    def begin(self) -> NodeLog:
+        """Begin a process."""
+        self._processes += 1
+        lines = ListLog()
+        size = self._rng.choice(FILE_SIZES)
+        log = NodeLog(self._files, "/store/.raft", lines, self._processes, file_size=size)
+        for _ in log.recover_steps():
+            pass
+        assert lines.lines == [], lines.lines
+        return log
+
+    def fail(self, rng: Random) -> None:
+        """Let one of the next calls fail."""
+        self.is_broken = True
+        self._files.fail_in = rng.randrange(4)
+
+    def end(self) -> None:
+        """End the process: the kernel writes in its time."""
+        self.is_broken = False
+        self._files.end_process()
+
+    def lose_power(self, rng: Random) -> None:
+        """Lose what was not synced, as the file system does."""
+        self.is_broken = False
+        self._files.lose_power()

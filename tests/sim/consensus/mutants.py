@@ -1,0 +1,125 @@
+"""Nodes with a flaw, each of which the judge must notice within some seeds: they prove that it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tests.sim.consensus.log import MemoryLog
+from tests.sim.consensus.node import SimNode
+from tests.sim.consensus.world import World
+
+from pyjs.consensus.consensus import Consensus
+from pyjs.consensus.durability import Due, Durability
+from pyjs.consensus.engine import Point, Write
+from pyjs.consensus.log.records import Members
+from pyjs.consensus.member import Member
+
+
+class HastyDurability(Durability):
+    """Reports what is not durable."""
+
+    def add(self, due: Due, *, needs_sync: bool) -> None:
+        super().add(due, needs_sync=False)
+        self._wanted = self._written  # it is synced later, all the same
+
+
+class HastyConsensus(Consensus):
+    """Tells its peers that it has an entry or a vote before that is durable."""
+
+    durability_class = HastyDurability
+
+
+class ForgetfulLog(MemoryLog):
+    """Does not write for whom the node has voted."""
+
+    def write(self, write: Write, payloads: Sequence[bytes]) -> None:
+        super().write(write, payloads)
+        hard = self.groups[write.group].hard
+        self._stage(
+            lambda groups: groups.__setitem__(
+                write.group, replace(groups[write.group], hard=(hard[0], 0, hard[2]))
+            )
+        )
+
+
+class PointlessLog(MemoryLog):
+    """Cuts the log, and does not write the state there."""
+
+    def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
+        super().point(group, index, term, conf, self.groups[group].state)
+
+
+class CarelessConsensus(Consensus):
+    """Goes on from a snapshot while its data is still on the way."""
+
+    def _fetch(self, group: int, point: Point) -> None:
+        super()._fetch(group, point)
+        self._members[group].note_start(point.index)
+
+    def _installed(self, member: Member, index: int) -> None:
+        self._snapshots.finish(member.group)
+        self._outbox.send(self._engine.installed(member.group, index))
+
+
+class StaleConsensus(Consensus):
+    """Whoever believes that it leads answers reads without asking the others."""
+
+    def read_index(self, group: int, done: Callable[[], None]) -> bool:
+        if self._members[group].leads:
+            done()
+            return True
+        return False
+
+
+class EarlyMember(Member):
+    """Does not wait for what a read needs."""
+
+    def wants_read(self, index: int, done: Callable[[], None]) -> None:
+        done()
+
+
+class TrustfulMember(Member):
+    """Gives a proposal back with whatever entry is at its index."""
+
+    def drop_proposals(self) -> None:
+        """Never."""
+
+    def proposal_of(self, index: int, term: int) -> object:
+        return self._pending.pop(index, (0, None))[1]
+
+
+def with_consensus(consensus: type[Consensus]) -> type[SimNode]:
+    """Return a node whose process has that flaw."""
+    return type("MutantNode", (SimNode,), {"consensus_class": consensus})
+
+
+def with_member(member: type[Member]) -> type[SimNode]:
+    """Return a node whose groups have that flaw."""
+    return with_consensus(type("MutantConsensus", (Consensus,), {"member_class": member}))
+
+
+def with_log(log: type[MemoryLog]) -> type[SimNode]:
+    """Return a node whose log has that flaw."""
+    return type("MutantNode", (SimNode,), {"store_class": staticmethod(lambda seed: log())})
+
+
+MUTANTS: dict[str, type[SimNode]] = {
+    "tells before durable": with_consensus(HastyConsensus),
+    "forgets its vote": with_log(ForgetfulLog),
+    "applies past a snapshot": with_consensus(CarelessConsensus),
+    "cuts the log without the state": with_log(PointlessLog),
+    "reads without asking": with_consensus(StaleConsensus),
+    "reads before it has applied": with_member(EarlyMember),
+    "gives proposals back by index alone": with_member(TrustfulMember),
+}
+
+
+def world_of(name: str) -> type[World]:
+    """Return a world in which the power fails, of nodes with that flaw: stormy, or with many reads."""
+    settings = {
+        "is_always": True,
+        "storms": 1.0 if name in ("tells before durable", "forgets its vote") else 0.0,
+        "reads": 1.0 if name.startswith("reads") else 0.2,
+    }
+    return type("MutantWorld", (World,), {"node_class": MUTANTS[name], **settings})

@@ -1,0 +1,116 @@
+"""Hosts of replicated groups in one process, on a sound network and sound disks: the vocabulary of unit tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from raft.tests.sim.net import SimNet, Weather
+from tests.sim.consensus.judge import Judge
+from tests.sim.consensus.log import MemoryLog
+from tests.sim.consensus.node import STEP_NS, SimNode, voters
+
+from pyjs.consensus.consensus import Tuning
+
+GROUP = 5
+Item = TypeVar("Item")
+
+
+class Calm(Random):
+    """Chance that takes the first of everything: syncs end at once, snapshots are always possible."""
+
+    def choice(self, items: object) -> object:  # type: ignore[override]
+        """Return the first item."""
+        return items[0]  # type: ignore[index]
+
+    def random(self) -> float:
+        """Return almost 1: nothing unlikely happens."""
+        return 0.99
+
+
+class MemoryNode(SimNode):
+    """A node whose log is in memory."""
+
+    store_class = staticmethod(lambda seed: MemoryLog())
+
+
+class Hosts:
+    """Some nodes with the same groups."""
+
+    def __init__(
+        self,
+        count: int = 3,
+        *,
+        groups: tuple[int, ...] = (GROUP,),
+        tuning: Tuning | None = None,
+        node_class: type[SimNode] = MemoryNode,
+    ) -> None:
+        self.net = SimNet(Calm(7), Weather(delay_max=0))
+        self.judge = Judge()
+        self.groups = groups
+        self.conf = voters(count)
+        numbers = range(1, count + 1)
+        self.nodes = {
+            number: node_class(
+                number,
+                Calm(number),
+                self.net,
+                self.judge,
+                [n for n in numbers if n != number],
+                tuning or Tuning(),
+            )
+            for number in numbers
+        }
+        self.now = 0
+        for number in self.nodes:
+            self.start(number)
+
+    def start(self, number: int) -> None:
+        """Start the process of a node."""
+        self.nodes[number].start(self.now, dict.fromkeys(self.groups, self.conf))
+
+    def step(self, count: int = 1) -> None:
+        """Let time pass, 10 ms each."""
+        for _ in range(count):
+            self.now += 1
+            for source, target, data, _ in self.net.arrived(self.now):
+                node = self.nodes[target]
+                if node.is_running(self.now):
+                    node.now, node.host.turn_state.now = self.now, self.now * STEP_NS
+                    node.receive(source, data, is_damaged=False)
+            for node in self.nodes.values():
+                if node.is_running(self.now):
+                    node.step(self.now)
+
+    def until(self, reached: Callable[[], object], steps: int = 500) -> None:
+        """Let time pass until something holds."""
+        for _ in range(steps):
+            if reached():
+                return
+            self.step()
+        raise AssertionError(f"not reached in {steps} steps")
+
+    def leader(self, group: int = GROUP) -> SimNode:
+        """Return the node that leads, when one does."""
+        self.until(lambda: any(node.is_up and node.leads(group) for node in self.nodes.values()))
+        return next(node for node in self.nodes.values() if node.is_up and node.leads(group))
+
+    def followers(self, group: int = GROUP) -> list[SimNode]:
+        """Return the nodes that do not lead."""
+        leader = self.leader(group)
+        return [node for node in self.nodes.values() if node is not leader]
+
+    def publish(self, count: int, group: int = GROUP, size: int = 10) -> None:
+        """Propose entries one after the other, and wait until all nodes that are up have applied them."""
+        leader = self.leader(group)
+        first = leader.machines[group].state.count
+        for number in range(first, first + count):
+            assert leader.publish(group, b"%d/%d." % (group, number) + bytes(size))
+        self.until(
+            lambda: all(
+                node.machines[group].state.count >= first + count
+                for node in self.nodes.values()
+                if node.is_up
+            )
+        )

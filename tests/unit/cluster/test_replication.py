@@ -1,0 +1,259 @@
+"""Batches of replicated groups between servers, over routes: real nodes on a simulated network."""
+
+from __future__ import annotations
+
+import pytest
+from raft.tests.conftest import is_here
+
+if not is_here():
+    pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
+
+
+from tests.sim.consensus.log import MemoryLog
+from tests.support.simnet import LONG_NS, SimNet, SimServer
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.cluster.replication import Replication
+from pyjs.cluster.route import Route
+from pyjs.consensus import batch, names
+from pyjs.consensus.consensus import Consensus, Tuning
+from pyjs.consensus.engine import Conf, Role, peer_id
+from pyjs.consensus.names import number_of
+
+GROUP = 5
+NAMES = ("a", "b", "c")
+
+
+class Machine:
+    """A machine that collects payloads."""
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+        self.leads = False
+
+    def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
+        self.payloads.append(payload)
+
+    def role(self, term: int, role: Role, leader: int) -> None:
+        self.leads = role == Role.LEADER
+
+    def dropped(self, proposal: object) -> None:
+        pass
+
+    def snapshot(self) -> bytes:
+        return b"\n".join(self.payloads)
+
+    def install(self, index: int, data: bytes) -> None:
+        self.payloads = data.split(b"\n")
+
+
+class Replicated:
+    """Servers with a replicated group."""
+
+    def __init__(self) -> None:
+        self.net = SimNet(seed=3)
+        self.servers: dict[str, SimServer] = {}
+        self.replications: dict[str, Replication] = {}
+        self.hosts: dict[str, Consensus] = {}
+        self.machines: dict[str, Machine] = {}
+
+    def start(self, name: str, *routes: str, group: bool = True) -> SimServer:
+        server = self.servers[name] = self.net.start(name, *routes)
+        replication = self.replications[name] = Replication(server.cluster)
+        server.node.turn_state.now = self.net.clock.now_ns()
+        host = self.hosts[name] = Consensus(
+            server.node, number_of(name), MemoryLog(), replication, Tuning(sync_interval_ns=NS_PER_S)
+        )
+        replication.begin(host)
+        self._run_jobs(server)
+        machine = self.machines[name] = Machine()
+        if group:
+            host.open(GROUP, "orders", machine, Conf([peer_id(number_of(each)) for each in NAMES]))
+        server.wake()
+        return server
+
+    def _run_jobs(self, server: SimServer) -> None:
+        """Let syncs end at once, where the shell has a thread."""
+        wake = server.wake
+
+        def wake_and_sync() -> None:
+            wake()
+            turn = server.node.turn_state
+            while turn.jobs and not server.paused and server.alive:
+                for job in turn.take("jobs"):
+                    job.run()
+                    turn.finished.append((job, None))
+                wake()
+
+        server.wake = wake_and_sync  # type: ignore[method-assign]
+
+    def leader(self) -> str:
+        self.net.run_until(lambda: any(machine.leads for machine in self.machines.values()))
+        return next(name for name, machine in self.machines.items() if machine.leads)
+
+    def publish(self, payload: bytes) -> None:
+        name = self.leader()
+        assert self.hosts[name].propose(GROUP, payload)
+        self.servers[name].wake()
+
+    def connections(self, name: str) -> dict[int, Route]:
+        return self.replications[name]._connections
+
+
+@pytest.fixture
+def three() -> Replicated:
+    found = Replicated()
+    found.start("a")
+    found.start("b", "a")
+    found.start("c", "a")
+    found.net.run_until(found.net.whole)
+    return found
+
+
+def errors(server: SimServer) -> list[str]:
+    return [text for level, text in server.log.lines if level == "ERR"]
+
+
+def test_entries_travel_over_connections_of_their_own(three: Replicated) -> None:
+    for number in range(20):
+        three.publish(b"%d" % number)
+    three.net.run_until(lambda: all(len(each.payloads) == 20 for each in three.machines.values()))
+
+    for name in NAMES:
+        assert set(three.connections(name)) == {number_of(each) for each in NAMES if each != name}
+
+
+def test_a_large_entry_travels_and_delays_no_message(three: Replicated) -> None:
+    three.publish(bytes(3_000_000))
+
+    three.net.run_until(lambda: all(len(each.payloads) == 1 for each in three.machines.values()))
+
+    routes = [route for server in three.servers.values() for route in server.cluster.routes.values()]
+    assert max(route.in_msgs for route in routes) == 0
+
+
+def test_another_server_leads_as_soon_as_the_connection_breaks(three: Replicated) -> None:
+    three.publish(b"x")
+    three.net.run(NS_PER_S)
+    lost = three.leader()
+    three.net.kill(lost)
+    del three.machines[lost]
+    began_ns = three.net.clock.now_ns()
+
+    three.leader()
+
+    assert three.net.clock.now_ns() - began_ns < 100 * NS_PER_MS
+
+
+def test_another_server_leads_when_the_leader_is_stopped(three: Replicated) -> None:
+    three.publish(b"x")
+    three.net.run(NS_PER_S)
+    lost = three.leader()
+    three.net.pause(lost)
+    stopped = three.machines.pop(lost)
+    began_ns = three.net.clock.now_ns()
+    three.leader()
+    assert three.net.clock.now_ns() - began_ns < 600 * NS_PER_MS
+
+    three.net.resume(lost)
+    three.machines[lost] = stopped
+    three.net.run_until(lambda: not stopped.leads)
+    three.publish(b"y")
+    three.net.run_until(lambda: stopped.payloads == [b"x", b"y"])
+
+
+def test_a_server_that_stops_replicating_ends_its_connections(three: Replicated) -> None:
+    three.publish(b"x")
+    lost = three.leader()
+    three.hosts[lost].stop()
+    three.servers[lost].wake()
+    del three.machines[lost]
+
+    assert three.leader() != lost
+    three.net.run(NS_PER_S)
+    assert three.connections(lost) == {}
+    assert len(three.servers[lost].cluster.routes) == 2
+    assert not [text for server in three.servers.values() for text in errors(server)]
+
+
+def test_a_server_without_replicated_groups_is_in_the_cluster_all_the_same(three: Replicated) -> None:
+    three.net.start("d", "a")
+
+    three.net.run_until(three.net.whole)
+    three.net.run(LONG_NS)
+
+    assert number_of("d") not in three.connections("a")
+
+
+def test_two_servers_of_one_name_refuse_each_other() -> None:
+    found = Replicated()
+    first = found.start("a")
+    second = SimNet.start(found.net, "b", "a")
+    second.node.server_name = "a"
+    replication = Replication(second.cluster)
+    replication.begin(found.hosts["a"])
+    found.net.run(LONG_NS)
+
+    assert second.cluster.routes == {}
+    wanted = 'two servers have the name "a": give each one its own server_name'
+    assert any(wanted in text for text in errors(second) + errors(first))
+
+
+def test_names_with_one_number_refuse_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "xxh64_intdigest", lambda data: 17)
+    found = Replicated()
+    found.start("a", group=False)
+    found.start("b", "a", group=False)
+    found.net.run(LONG_NS)
+
+    assert found.servers["b"].cluster.routes == {}
+    wanted = 'the names "a" and "b" have the same number 17'
+    both = errors(found.servers["b"]) + errors(found.servers["a"])
+    assert any(wanted in text or wanted.replace('"a" and "b"', '"b" and "a"') in text for text in both)
+
+
+def test_a_damaged_batch_ends_the_connection_and_names_the_field(three: Replicated) -> None:
+    three.publish(b"x")
+    name = three.leader()
+    other = next(each for each in NAMES if each != name)
+    connection = three.connections(name)[number_of(other)]
+
+    connection.send_batch([b"\x01\x09" + bytes(6)])
+    three.net.run(LONG_NS)
+
+    wanted = "a batch of replicated groups: kind: 9 is not known"
+    assert any(wanted in text for text in errors(three.servers[other]))
+    three.net.run(NS_PER_S)
+    assert number_of(other) in three.connections(name)
+    three.publish(b"y")
+    three.net.run_until(lambda: three.machines[other].payloads == [b"x", b"y"])
+
+
+def test_a_batch_on_a_route_for_messages_is_refused(three: Replicated) -> None:
+    a, b = three.servers["a"], three.servers["b"]
+    route = a.cluster.routes[b.node.server_id]
+
+    route.send_batch(batch.of_fetch(5, 1, 0))
+    three.net.run(LONG_NS)
+
+    assert any("on a connection for something else" in text for text in errors(b))
+
+
+def test_a_batch_to_a_server_without_replicated_groups_is_refused() -> None:
+    net = SimNet(seed=3)
+    a, b = net.start("a"), net.start("b", "a")
+    net.run_until(net.whole)
+
+    a.cluster.routes[b.node.server_id].send_batch(batch.of_fetch(5, 1, 0))
+    net.run(LONG_NS)
+
+    assert any("which this server does not have" in text for text in errors(b))
+
+
+def test_a_batch_to_nobody_is_dropped(three: Replicated) -> None:
+    replication = three.replications["a"]
+
+    replication.send(17, batch.of_fetch(5, 1, 0))
+
+    assert replication.dropped == 1
+    assert replication.pending_size(17) == 0

@@ -1,0 +1,16 @@
+"""Tests of what needs the consensus engine run where it is compiled; raft/tests has the line that says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from raft.tests.conftest import is_here
+
+WITHOUT_ENGINE = ("test_descriptor.py", "test_names.py", "test_missing_engine.py")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Collect no module that imports the engine where it is not."""
+    name = collection_path.name
+    is_free = name in WITHOUT_ENGINE or collection_path.parent.name == "log"
+    return True if name.startswith("test_") and not is_free and not is_here() else None

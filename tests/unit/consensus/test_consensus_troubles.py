@@ -1,0 +1,261 @@
+"""The consensus of several nodes, and one trouble at a time: of machines, logs, peers and the engine."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+import pytest
+import xxhash
+from tests.sim.consensus.node import SimNode
+from tests.support.consensus import GROUP, Hosts, MemoryNode
+
+from pyjs.base.errors import CorruptRecord, NotNow
+from pyjs.consensus import batch, outbox
+from pyjs.consensus.consensus import Condition
+from pyjs.consensus.engine import Change, Conf, Write, peer_id
+
+
+def errors(node: SimNode) -> list[str]:
+    return [text for level, text in node.host.log.lines if level == "ERR"]
+
+
+@pytest.fixture
+def hosts() -> Hosts:
+    return Hosts()
+
+
+class Failing(MemoryNode):
+    """A node whose machines can fail."""
+
+    fails = ""
+
+    def start(self, now: int, confs: dict[int, Conf]) -> None:
+        super().start(now, confs)
+        for machine in self.machines.values():
+            machine.apply = self._with_fault(machine.apply)  # type: ignore[method-assign, assignment]
+
+    def _with_fault(self, apply: Callable[..., None]) -> Callable[..., None]:
+        def failing(*given: object) -> None:
+            if self.fails:
+                raise ZeroDivisionError(self.fails)
+            apply(*given)
+
+        return failing
+
+    def _expects(self, text: str) -> bool:
+        return "ZeroDivisionError" in text
+
+
+def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = hosts.leader()
+    assert isinstance(bad, Failing)
+    bad.fails = "no"
+    bad.publish(GROUP, b"x")
+
+    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad))
+
+    assert bad.host.faults.counts == {"apply": 1}
+    assert bad.machines[GROUP].state.count == 5
+    assert bad.consensus.status(GROUP).is_stopped
+    assert hosts.judge.outcomes[b"x"] == 1
+    bad.fails = ""
+    good = hosts.leader()
+    good.publish(GROUP, b"y")
+    hosts.until(lambda: good.machines[GROUP].state.count == 7)
+    assert bad.machines[GROUP].state.count == 5
+
+
+def heartbeat(group: int, source: int, target: int, term: int, commit: int) -> bytes:
+    """Return the frame of a leader that claims to have committed too much."""
+    rest = struct.pack(
+        "<4BI11Q", 1, 7, 0, 0, 0, group, peer_id(source), peer_id(target), term, 0, 0, commit, 0, 0, 0, 0
+    )
+    return struct.pack("<II", len(rest) + 8, xxhash.xxh64_intdigest(rest) & 0xFFFFFFFF) + rest
+
+
+def test_a_group_that_panics_is_named_once_and_closed_and_others_go_on() -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad, leader = hosts.followers(5)[0], hosts.leader(5)
+    term = leader.consensus.status(5).term
+    frames = heartbeat(5, leader.number, bad.number, term, 10_000)
+
+    bad.consensus.receive(leader.number, b"".join(batch.of_frames(frames, ())))
+    hosts.step(3)
+
+    assert [text for text in bad.seen if "(g5)" in text and 'group 5 ("g5") is closed on this server' in text]
+    assert len(bad.seen) == 1
+    assert 5 not in bad.consensus._members
+    hosts.publish(3, 6)
+
+
+class Forgiving(MemoryNode):
+    """A node that may log errors."""
+
+    def start(self, now: int, confs: dict[int, Conf]) -> None:
+        self.seen: list[str] = []
+        super().start(now, confs)
+
+    def _expects(self, text: str) -> bool:
+        self.seen.append(text)
+        return True
+
+
+def test_a_log_that_fails_ends_the_part_of_the_node_and_acknowledges_nothing() -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(3)
+    bad = hosts.leader()
+    bad.log.is_broken = True
+    bad.publish(GROUP, b"x")
+
+    hosts.step(2)
+
+    assert bad.consensus.condition is Condition.FAILED
+    assert bad.stopped == "Replication Failed"
+    assert hosts.judge.outcomes[b"x"] == 1  # dropped
+    assert hosts.judge.counts["acked"] == 3
+    assert bad.seen == [
+        "This server takes no part in replicated groups until a restart, because the log of replicated groups"
+        " cannot be written: /consensus: no space left on device"
+    ]
+    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad))
+    assert not bad.publish(GROUP, b"y")
+
+
+def test_a_sync_that_fails_is_as_a_write_that_fails() -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(3)
+    bad = hosts.leader()
+    bad.consensus._sync_ended(OSError(5, "Input/output error"))
+
+    assert bad.consensus.condition is Condition.FAILED
+    assert "cannot be synced: [Errno 5] Input/output error" in errors(bad)[0]
+
+
+def test_a_replica_that_lost_a_part_of_its_log_begins_again_as_another_one() -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(3)
+    lost = hosts.followers()[0]
+    lost.end(power=True)
+    object.__setattr__(lost.log.groups[GROUP], "is_damaged", True)
+    hosts.start(lost.number)
+
+    hosts.step(20)
+
+    assert lost.log.groups[GROUP].peer == peer_id(lost.number, 2)
+    assert "as replica 2 of this server" in lost.seen[0]
+    leader = hosts.leader()
+    leader.consensus.change(GROUP, [(int(Change.REMOVE), peer_id(lost.number))])
+    hosts.step(20)
+    leader.consensus.change(GROUP, [(int(Change.ADD_VOTER), peer_id(lost.number, 2))])
+    hosts.until(lambda: lost.machines[GROUP].state.count == 3)
+
+
+def test_a_damaged_log_closes_its_group_and_acknowledges_nothing_of_it() -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.leader(5)
+    write = bad.log.write
+
+    def refuse(given: Write, payloads: Sequence[bytes]) -> None:
+        if given.group == 5:
+            raise CorruptRecord("/consensus/1", 4096, "the record of index 7 is damaged")
+        write(given, payloads)
+
+    bad.log.write = refuse
+    bad.publish(5, b"x")
+    hosts.step(3)
+
+    assert bad.seen == [  # type: ignore[attr-defined]
+        'The replica of group 5 ("g5") is closed on this server until a restart, other groups go on: its log is'
+        " damaged: /consensus/1 at 4096: the record of index 7 is damaged"
+    ]
+    assert hosts.judge.outcomes[b"x"] == 1
+    hosts.publish(3, 6)
+
+
+def test_an_entry_that_is_damaged_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(3)
+    bad = hosts.followers()[0]
+
+    def get(key: object) -> bytes:
+        raise CorruptRecord("/consensus/1", 4096, "the payload of index 7 is damaged")
+
+    monkeypatch.setattr(bad.consensus._payloads, "get", get)
+    hosts.leader().publish(GROUP, b"x")
+    hosts.until(lambda: bad.consensus._members == {})
+
+    assert "the payload of index 7 is damaged" in bad.seen[0]  # type: ignore[attr-defined]
+    assert bad.machines[GROUP].state.count == 3
+
+
+def test_a_log_whose_file_is_needed_again_is_cut(hosts: Hosts) -> None:
+    hosts.publish(30)
+    leader = hosts.leader()
+    leader.log.crowding = lambda: [GROUP]
+    leader.deaf = {hosts.followers()[0].number}
+
+    hosts.until(lambda: leader.log.groups[GROUP].start > 30)
+
+
+def test_a_group_that_is_closed_while_it_waits_to_begin_again_stays_closed(hosts: Hosts) -> None:
+    hosts.publish(3)
+    node = hosts.followers()[0]
+    hosts.leader().publish(GROUP, b"x")
+    hosts.step()
+    node.consensus.close(GROUP)
+    node.consensus.open(GROUP, "g5", node.machines[GROUP])
+    node.consensus.close(GROUP)
+    hosts.step(5)
+
+    assert node.consensus._engine.counts() == (0, 0)
+
+
+def test_a_peer_that_does_not_read_gets_its_entries_later(hosts: Hosts) -> None:
+    hosts.publish(1)
+    leader, deaf = hosts.leader(), hosts.followers()[0]
+    leader.deaf = {deaf.number}
+    for number in range(20):
+        leader.publish(GROUP, b"%d" % number)
+    hosts.until(lambda: leader.machines[GROUP].state.count == 21)
+    assert deaf.machines[GROUP].state.count == 1
+    assert leader.consensus._outbox.dropped > 0
+
+    leader.deaf = set()
+    hosts.until(lambda: deaf.machines[GROUP].state.count == 21)
+
+
+def test_an_entry_that_cannot_be_read_now_is_applied_later(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.publish(1)
+    follower = hosts.followers()[0]
+    refusals = 3
+
+    def get(key: object) -> bytes:
+        nonlocal refusals
+        if refusals:
+            refusals -= 1
+            raise NotNow("too many open files")
+        return type(follower.consensus._payloads).get(follower.consensus._payloads, key)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(follower.consensus._payloads, "get", get)
+    hosts.publish(5)
+
+    assert refusals == 0
+    assert follower.machines[GROUP].state.count == 6
+
+
+def test_large_entries_leave_in_several_batches(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "BATCH_SIZE", 1000)
+    hosts.publish(1)
+
+    hosts.publish(10, size=900)
+
+    assert hosts.judge.counts["acked"] == 11

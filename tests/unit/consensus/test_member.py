@@ -1,0 +1,156 @@
+"""One group on this node: proposals that come back, and those that do not."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pyjs.consensus.descriptor import describe
+from pyjs.consensus.engine import EntryKind, Role
+from pyjs.consensus.member import ENTRY_COST, Member
+from pyjs.consensus.payloads import Payloads
+
+
+class Noting:
+    """A machine that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
+        self.calls.append((index, payload, proposal))
+
+    def role(self, term: int, role: Role, leader: int) -> None:
+        self.calls.append((term, role.name, leader))
+
+    def dropped(self, proposal: object) -> None:
+        self.calls.append(("dropped", proposal))
+
+    def snapshot(self) -> bytes:
+        return b""
+
+    def install(self, index: int, data: bytes) -> None:
+        self.calls.append(("install", index, data))
+
+
+class Bench:
+    """A member and its machine."""
+
+    def __init__(self) -> None:
+        self.machine = Noting()
+        self.payloads = Payloads(cast("Any", None))
+        self.member = Member(5, "orders", 1, self.machine)
+
+    def commit(self, index: int, payload: bytes | None, term: int = 1) -> None:
+        """Commit an entry; None: the first one of a leader."""
+        body = bytes(40) if payload is None else describe(payload, index)
+        kind = EntryKind.EMPTY if payload is None else EntryKind.DATA
+        if payload:
+            self.payloads.stage((5, index, term), payload)
+        self.member.take((index, term, kind, body))
+
+    def apply(self) -> list[object]:
+        self.member.apply_some(self.payloads, 100, 1 << 20)
+        calls, self.machine.calls = self.machine.calls, []
+        return calls
+
+
+def test_the_machine_leads_when_it_has_applied_the_terms_before() -> None:
+    bench = Bench()
+    bench.member.take_role(2, Role.LEADER, 7)
+    bench.commit(1, b"a")
+    assert bench.apply() == [(1, b"a", None)]
+    assert not bench.member.leads
+
+    bench.commit(2, None, term=2)
+
+    assert bench.apply() == [(2, "LEADER", 7)]
+    assert bench.member.leads
+
+
+def test_an_entry_of_an_earlier_term_makes_nobody_lead() -> None:
+    bench = Bench()
+    bench.member.take_role(3, Role.LEADER, 7)
+    bench.commit(1, None, term=2)
+
+    assert bench.apply() == []
+
+
+def test_a_proposal_comes_back_with_its_entry() -> None:
+    bench = Bench()
+    bench.member.proposed(1, 1, 10, "mine")
+    bench.member.proposed(2, 1, 11, None)
+    bench.commit(1, b"a")
+    bench.commit(2, b"")
+
+    assert bench.apply() == [(1, b"a", "mine"), (2, b"", None)]
+
+
+def test_another_entry_at_the_index_of_a_proposal_drops_it() -> None:
+    bench = Bench()
+    bench.member.proposed(1, 1, 10, "mine")
+    bench.commit(1, b"theirs", term=2)
+
+    assert bench.apply() == [("dropped", "mine"), (1, b"theirs", None)]
+
+
+def test_a_new_role_drops_what_was_proposed() -> None:
+    bench = Bench()
+    bench.member.proposed(1, 1, 10, "mine")
+    bench.member.take_role(2, Role.FOLLOWER, 8)
+
+    assert bench.apply() == [("dropped", "mine"), (2, "FOLLOWER", 8)]
+
+
+def test_what_came_before_is_not_applied_again() -> None:
+    bench = Bench()
+    for _ in range(2):
+        bench.commit(1, b"a")
+
+    assert bench.apply() == [(1, b"a", None)]
+
+
+def test_reads_wait_for_their_index() -> None:
+    bench = Bench()
+    done: list[int] = []
+    bench.commit(1, b"a")
+    bench.member.wants_read(1, lambda: done.append(1))
+    bench.member.wants_read(2, lambda: done.append(2))
+    assert done == []
+    bench.apply()
+    assert done == [1]
+    bench.member.wants_read(1, lambda: done.append(3))
+    assert done == [1, 3]
+
+
+def test_a_snapshot_takes_the_place_of_what_is_queued() -> None:
+    bench = Bench()
+    done: list[int] = []
+    bench.commit(1, b"a")
+    bench.member.wants_read(9, lambda: done.append(9))
+    bench.member.note_start(9)
+    bench.member.install(9, 77, b"state")
+    bench.commit(9, b"old")
+    bench.commit(10, b"b")
+
+    assert bench.apply() == [("install", 9, b"state"), (10, b"b", None)]
+    assert done == [9]
+    assert bench.member.next_time_ns(5) == 78
+
+
+def test_entries_count_with_their_payloads() -> None:
+    bench = Bench()
+    bench.member.note_entries(
+        [(1, EntryKind.DATA, describe(b"x" * 100, 50)), (1, EntryKind.EMPTY, bytes(40))]
+    )
+
+    assert bench.member.log_size == 100 + 2 * ENTRY_COST
+    assert bench.member.next_time_ns(5) == 51
+
+
+def test_a_stopped_group_takes_nothing() -> None:
+    bench = Bench()
+    bench.member.proposed(1, 1, 10, "mine")
+    bench.member.stop()
+    bench.commit(1, b"a")
+
+    assert bench.apply() == [("dropped", "mine")]
