@@ -103,8 +103,8 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         ),
         (["validate", "A", " "], "archive needs target"),
         (["validate", "A.B", "lake"], "option stream=A.B is not allowed"),
-        (["archive", "A", "lake", "--plot", "run.png"], "--plot run.png: a plot is an SVG; give it a name"),
-        (["explain", "A", "lake", "--plot", "run.svg"], "unrecognized arguments: --plot run.svg"),
+        (["archive", "A", "lake", "--plot", "run.svg"], "unrecognized arguments: --plot run.svg"),
+        (["explain", "A", "lake", "--status-file", "s"], "unrecognized arguments: --status-file s"),
         (
             ["validate", "A", "lake", "--format", "detla"],
             "format=detla is not allowed; allowed: parquet, delta or iceberg",

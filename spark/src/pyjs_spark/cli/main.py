@@ -118,9 +118,7 @@ def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
             raise OptionError(f"status shows how far a pipeline is; {kind.name} leaves nothing to show")
         return kind.status(job)
     bar = sys.stderr if kind.is_watched and sys.stderr.isatty() else None
-    watch = Watch(
-        kind.name, file=getattr(said, "status_file", None), plot=getattr(said, "plot", None), bar=bar
-    )
+    watch = Watch(kind.name, file=getattr(said, "status_file", None), bar=bar)
     sessions.check_installed(job.master)
     # The watch has a bar of its own.
     settings = {**({"spark.ui.showConsoleProgress": "false"} if bar else {}), **job.spark}
@@ -176,7 +174,9 @@ def _parser() -> argparse.ArgumentParser:
         if name not in OF_FILES:
             _add_running(each)
         if name == "run" or (name in KINDS and KINDS[name].is_watched):
-            _add_watching(each)
+            each.add_argument(
+                "--status-file", metavar="FILE", help="JSON: how far this is, replaced as it goes"
+            )
     return parser
 
 
@@ -189,20 +189,10 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what a run would do; change nothing")
 
 
-def _add_watching(parser: argparse.ArgumentParser) -> None:
-    """Add the options for progress output."""
-    parser.add_argument(
-        "--status-file", metavar="FILE", help="JSON that says how far this is, replaced as it goes"
-    )
-    parser.add_argument("--plot", metavar="FILE.svg", help="rates and lag of this run, drawn at its end")
-
-
 def _check_watched(job: Job, said: argparse.Namespace) -> None:
-    """Refuse options of `run` that the file's kind of job does not have."""
-    given = [name for name in ("status_file", "plot") if getattr(said, name, None) is not None]
-    if given and not job.kind.is_watched:
-        flags = " and ".join("--" + name.replace("_", "-") for name in given)
-        raise OptionError(f"{flags}: only archives tell how far they are so; leave it out")
+    """Refuse an option of `run` that the file's kind of job does not have."""
+    if getattr(said, "status_file", None) is not None and not job.kind.is_watched:
+        raise OptionError("--status-file: only archives tell how far they are so; leave it out")
 
 
 def job_of(said: argparse.Namespace) -> Job:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import archive, frames
-from pyjs_spark.lake.archive import Holding, NamedFile
+from pyjs_spark.lake import archive, frames, lakes
+from pyjs_spark.lake.archive import Holding
 from pyjs_spark.lake.files import file_system, uri
 from pyjs_spark.lake.jobs import Job
+from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.lake.progress import progress
+from pyjs_spark.lake.tables.parquet import NamedFile, ParquetArchive
 from pyjs_spark.options.reading import Options
 from pyjs_spark.options.values import Position
 
@@ -90,14 +92,14 @@ class Reconciled:
 def reconcile(spark: SparkSession, job: Job, stream: str) -> Reconciled:
     """Compare one stream with its archive. Raises OptionError if there is none."""
     root = str(job["target"])
-    (holding,) = archive.look(root, _whole(job.options, stream))
+    (holding,) = lakes.look(Lake(root), _whole(job.options, stream))
     if holding.said is None:
         raise OptionError(f"folder {root}: there is no archive of the stream {stream}")
     how_far = progress(holding)
     found = Reconciled(other=how_far.other)
     if found.other:
         return found
-    files = archive.named_files(root, stream)
+    files = ParquetArchive(root, stream).files()
     state = holding.state
     found.files = sum(not file.is_none for file in files)
     found.lost = list(how_far.lost)[:SHOWN]

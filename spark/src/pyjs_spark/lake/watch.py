@@ -1,4 +1,4 @@
-"""The progress of a run: a bar on a terminal, a status file, and a plot at its end.
+"""The progress of a run: a bar on a terminal, and a status file.
 
     {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
      "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
@@ -20,8 +20,6 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TextIO
 
-from pyjs_spark.errors import OptionError
-from pyjs_spark.observe.plot import Sample, svg
 from pyjs_spark.read.ranges import ReadRange
 
 RATE_OVER_S = 10.0
@@ -48,16 +46,12 @@ class Watch:
         pipeline: str,
         *,
         file: str | None = None,
-        plot: str | None = None,
         bar: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        if plot is not None and not plot.endswith(".svg"):
-            raise OptionError(f"--plot {plot}: a plot is an SVG; give it a name that ends with .svg")
         self._pipeline = pipeline
         self._file = file
-        self._plot = plot
         self._bar = bar
         self._clock = clock
         self._now = now
@@ -68,14 +62,12 @@ class Watch:
         self._lag: dict[str, int] = {}
         self._rows = 0
         self._losses: list[str] = []
-        self._samples: list[Sample] = []
+        self._samples: list[tuple[float, int]] = []  # seconds since the start, rows
         self._trouble: OSError | None = None  # the file could not be replaced while tasks ran
 
     def __enter__(self) -> Watch:
-        if self._plot is not None:  # an unwritable path is reported before hours of work
-            _replace(self._plot, svg([], self._pipeline))
         self._tell("running")
-        self._raise_trouble()
+        self._raise_trouble()  # before hours of work
         return self
 
     def __exit__(
@@ -87,8 +79,6 @@ class Watch:
         if self._bar is not None:
             self._bar.write(CLEAR_LINE)
             self._bar.flush()
-        if self._plot is not None:
-            self._try(self._plot, svg(self._samples, self._pipeline))
         if kind is None:
             self._raise_trouble()
 
@@ -120,7 +110,7 @@ class Watch:
 
     def _tell(self, state: str, error: str = "") -> None:
         at_s = self._clock() - self._started_s
-        self._samples.append(Sample(at_s, self._rows, sum(self._lag.values())))
+        self._samples.append((at_s, self._rows))
         rate = self._mean_rate() if state != "running" else self._rate()
         if self._bar is not None:
             self._bar.write(f"{CLEAR_LINE}{self._bar_text(rate)}")
@@ -140,13 +130,9 @@ class Watch:
             "losses": self._losses,
             "error": error,
         }
-        self._try(self._file, json.dumps(status) + "\n")
-
-    def _try(self, path: str, text: str) -> None:
-        """Replace a file; a failure is reported after the run, which matters more."""
         try:
-            _replace(path, text)
-        except OSError as trouble:
+            _replace(self._file, json.dumps(status) + "\n")
+        except OSError as trouble:  # reported after the run, which matters more
             self._trouble = trouble
 
     def _raise_trouble(self) -> None:
@@ -155,13 +141,13 @@ class Watch:
 
     def _rate(self) -> float:
         """Return the rows per second over the last ten seconds, or over a shorter run."""
-        last = self._samples[-1]
-        recent = [each for each in self._samples if each.at_s >= last.at_s - RATE_OVER_S]
-        before = self._samples[max(0, len(self._samples) - len(recent) - 1)]
-        return _per_second(last.rows - before.rows, last.at_s - before.at_s)
+        last_s, last = self._samples[-1]
+        recent = [at_s for at_s, _ in self._samples if at_s >= last_s - RATE_OVER_S]
+        before_s, before = self._samples[max(0, len(self._samples) - len(recent) - 1)]
+        return _per_second(last - before, last_s - before_s)
 
     def _mean_rate(self) -> float:
-        return _per_second(self._rows, self._samples[-1].at_s)
+        return _per_second(self._rows, self._samples[-1][0])
 
     def _bar_text(self, rate: float) -> str:
         part = 1 - sum(self._left.values()) / self._total if self._total else 0.0

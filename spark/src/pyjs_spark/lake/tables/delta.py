@@ -18,8 +18,8 @@ from typing import Any
 
 from pyjs_spark.decode.schema import arrow_schema
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake.archive import columns
-from pyjs_spark.lake.tables.table import Lake, Record, Table, TableFile
+from pyjs_spark.lake.archive import TableFile, columns
+from pyjs_spark.lake.tables.table import Lake, Record, Table
 from pyjs_spark.times import EPOCH
 
 APP = "pyjs-archive"
