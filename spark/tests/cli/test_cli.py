@@ -143,7 +143,7 @@ def test_a_pipeline_that_is_right_is_called_valid(capsys: pytest.CaptureFixture[
 def test_a_format_is_named_with_what_is_valid(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(table.PACKAGES, "delta", ())  # whatever is installed here
+    monkeypatch.setitem(table.PACKAGES, "delta", "json")  # whatever is installed here
     assert main(["validate", "ORDERS", "lake", "--format", "delta"]) == 0
     assert capsys.readouterr().out == "valid: archive of ORDERS to lake as delta; no server was asked\n"
 
@@ -152,7 +152,7 @@ def test_a_format_is_named_with_what_is_valid(
 def test_a_library_that_is_not_installed_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
-    monkeypatch.setitem(table.PACKAGES, kind, ("pyjs_no_such_package",))
+    monkeypatch.setitem(table.PACKAGES, kind, "pyjs_no_such_package")
     for command in ("explain", "status", "validate"):
         said = refused(capsys, command, "A", str(tmp_path / "lake"), "--format", kind)
         assert said == (
