@@ -7,7 +7,6 @@ precedes it in the stream is newer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -34,16 +33,9 @@ LATE = "(ts_ns - event_ns) / 1e9"
 Found = dict[str, Any]  # the result of a check of one stream
 
 
-def _event_time(value: str) -> str:
-    if not re.fullmatch(r"(header:[^\s:]+|json:[^\s]+)", value.strip()):
-        raise ValueError("header:NAME or json:FIELD, with dots between the names of nested fields")
-    return value.strip()
-
-
-def _payload(value: str) -> str:
-    if value.strip().lower() != "json":
-        raise ValueError("json")
-    return "json"
+_event_time = option_values.like(
+    r"header:[^\s:]+|json:[^\s]+", "header:NAME or json:FIELD, with dots between the names of nested fields"
+)
 
 
 def checks_of(job: Job) -> list[str]:
@@ -280,7 +272,7 @@ KIND = JobKind(
         Key("target", "folder or URI of an archive to compare with", is_positional=True),
         Key("event_time", "where the time of an event stands: header:NAME or json:FIELD", _event_time),
         Key("late_after", "what is stored later than this after its event is wrong, as 5m", option_values.seconds),
-        Key("payload", "json: payloads must be JSON", _payload),
+        Key("payload", "json: payloads must be JSON", option_values.one_of("json")),
         Key("schema", "a file with a JSON schema that payloads must fit"),
         Key("fail_on_gaps", "sequences without a message are a loss", option_values.boolean, default=False),
     ),

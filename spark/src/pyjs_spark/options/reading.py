@@ -7,13 +7,12 @@ so that no secret travels in a plan.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import combinations
 from typing import Any, NoReturn
 
-from pyjs_spark.errors import OptionError, SparkError
+from pyjs_spark.errors import OptionError, SparkError, suggestion
 from pyjs_spark.nats.settings import ConnectSettings, parse_address
 from pyjs_spark.options import tables as table_options
 from pyjs_spark.options import values
@@ -188,12 +187,14 @@ def parse_options(given: Mapping[str, str]) -> Options:
             "or a bucket (bucket), or an object store (objectStore)"
         )
     _check_together(said_names, parsed)
-    connect = {
-        name.removeprefix("connect."): value for name, value in parsed.items() if name.startswith("connect.")
-    }
+    return Options(said=tuple(option.name for option, _ in known), **fields_of(parsed))
+
+
+def fields_of(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of options from values by their targets."""
+    connect = {name.removeprefix("connect."): value for name, value in parsed.items() if "." in name}
     own = {name: value for name, value in parsed.items() if "." not in name}
-    said = tuple(option.name for option, _ in known)
-    return Options(connect=ConnectSettings(**connect), said=said, **own)  # type: ignore[arg-type]  # checked by the table
+    return {"connect": ConnectSettings(**connect), **own}
 
 
 def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
@@ -217,12 +218,14 @@ def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
 def _unknown(name: str) -> NoReturn:
     if name.lower() in INSTEAD:
         raise OptionError(f"option {name} is of Kafka: {INSTEAD[name.lower()]}")
-    near = difflib.get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.5)
-    if near:
-        raise OptionError(f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?")
-    raise OptionError(
-        f"option {name} is unknown; there are {', '.join(sorted(option.name for option in TABLE))}"
-    )
+    raise unknown(name, BY_NAME)
+
+
+def unknown(name: str, known: Mapping[str, Option]) -> OptionError:
+    """Return the error for an option that is none of these."""
+    shown = {each: option.name for each, option in known.items()}
+    there = f"there are {', '.join(sorted(set(shown.values())))}"
+    return OptionError(f"option {name} is unknown; {suggestion(name, shown, there)}")
 
 
 def value_of(option: Option, said: str) -> object:
