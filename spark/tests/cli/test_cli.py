@@ -12,8 +12,7 @@ from pyjs_spark.cli.config import from_file
 from pyjs_spark.cli.main import CODES, main
 from pyjs_spark.cli.own_spark import worker_error
 from pyjs_spark.errors import DataLoss, ServerUnreachable, SparkError, SparkMissing
-from pyjs_spark.lake.archive import Holding
-from pyjs_spark.lake.progress import planned, progress
+from pyjs_spark.lake.archive import Holding, planned, progress
 from pyjs_spark.lake.tables import table
 from pyjs_spark.read.plan import StreamState
 from pyjs_spark.read.ranges import ReadRange

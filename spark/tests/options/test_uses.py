@@ -16,7 +16,7 @@ from pyjs_spark.lake.compact import KIND as COMPACT
 from pyjs_spark.lake.dead_letters import KIND as DEAD_LETTERS
 from pyjs_spark.lake.quality import KIND as QUALITY
 from pyjs_spark.lake.replay import pipeline as replay
-from pyjs_spark.lake.replay.job import KIND as REPLAY
+from pyjs_spark.lake.replay.run import KIND as REPLAY
 from pyjs_spark.options import uses
 from pyjs_spark.options.reading import TABLE, Options, parse_options
 from pyjs_spark.options.writing import SINK_TABLE

@@ -27,12 +27,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pyjs_spark.errors import OptionError, suggestion
 from pyjs_spark.lake import archive_job, compact, dead_letters, quality
 from pyjs_spark.lake.jobs import Job, JobKind
-from pyjs_spark.lake.replay import job as replay_job
+from pyjs_spark.lake.replay import run as replay
 from pyjs_spark.options.reading import BY_NAME
 
 KINDS: Mapping[str, JobKind] = {
-    kind.name: kind
-    for kind in (archive_job.KIND, replay_job.KIND, compact.KIND, quality.KIND, dead_letters.KIND)
+    kind.name: kind for kind in (archive_job.KIND, replay.KIND, compact.KIND, quality.KIND, dead_letters.KIND)
 }
 SECTIONS = ("pipeline", "options", "spark", "catalog")
 

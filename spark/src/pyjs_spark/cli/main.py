@@ -18,7 +18,7 @@ from functools import partial
 from types import FrameType
 from typing import NoReturn
 
-from pyjs_spark.cli import config, submit_command
+from pyjs_spark.cli import config, submit
 from pyjs_spark.cli.config import KINDS
 from pyjs_spark.cli.own_spark import own_spark
 from pyjs_spark.cli.say import PROGRAM, fail, print_json
@@ -41,7 +41,7 @@ OF_FILES = {  # commands on any pipeline that a file describes, or on an archive
     "validate": "check a pipeline without asking a server",
     "explain": "show what the next run would read and write",
     "status": "show how far a pipeline is, and what it lacks",
-    submit_command.NAME: submit_command.TEXT,
+    submit.NAME: submit.TEXT,
 }
 COMMANDS: Mapping[str, str] = {
     **{name: kind.text for name, kind in KINDS.items()},
@@ -94,10 +94,10 @@ def _act(said: argparse.Namespace) -> int:
     if hasattr(said, "every"):
         said.every = _seconds(said)
     if getattr(said, "app", None) is not None:
-        return submit_command.run_app(said)
+        return submit.run_app(said)
     job = job_of(said)
-    if said.command == submit_command.NAME:
-        return submit_command.run(job, said)
+    if said.command == submit.NAME:
+        return submit.run(job, said)
     _check_watched(job, said)
     command = "explain" if getattr(said, "dry_run", False) else said.command
     is_again = getattr(said, "continuous", False) and command != "explain"
@@ -169,8 +169,8 @@ def _parser() -> argparse.ArgumentParser:
             KINDS[name].add_arguments(each)
         elif name in OF_FILES:
             KINDS["archive"].add_arguments(each)
-        if name == submit_command.NAME:
-            submit_command.add_arguments(each)
+        if name == submit.NAME:
+            submit.add_arguments(each)
         if name not in OF_FILES:
             _add_running(each)
         if name == "run" or (name in KINDS and KINDS[name].is_watched):
@@ -206,7 +206,7 @@ def job_of(said: argparse.Namespace) -> Job:
         return kind.job(given, options)
     if "stream" in given:
         raise OptionError(f"give a stream and a target, or -c {path}; not both")
-    is_submitted = said.command == submit_command.NAME  # there the master says which cluster
+    is_submitted = said.command == submit.NAME  # there the master says which cluster
     for name in given:
         if not (is_submitted and name == "master"):
             raise OptionError(f"--{name.replace('_', '-')} stands in {path}; leave it out here")

@@ -15,11 +15,10 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.exits import FOUND, LOST
 from pyjs_spark.lake import frames
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
-from pyjs_spark.lake.payloads import schema_text
-from pyjs_spark.lake.spans import spans_of
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read.plan import Span
+from pyjs_spark.read.planner import spans_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -190,7 +189,7 @@ def _lateness(spark: SparkSession, job: Job, found: list[Found]) -> None:
 
 
 def _payloads(spark: SparkSession, job: Job, found: list[Found]) -> None:
-    schema = schema_text(job["schema"]) if job["schema"] else None
+    schema = frames.schema_text(job["schema"]) if job["schema"] else None
     messages = job.read(spark, "stream string, seq bigint, data binary")
     faults = Faults(frames.payload_faults(messages, schema), "seq", SAMPLES)
     for said in found:
@@ -211,7 +210,7 @@ CHECKS = {"times": _times, "duplicates": _duplicates, "lateness": _lateness, "pa
 def _run(job: Job, session: Session) -> Outcome:
     spans = spans_of(job.options)
     if job["schema"]:
-        schema_text(job["schema"])  # reports errors before Spark starts
+        frames.schema_text(job["schema"])  # reports errors before Spark starts
     losses, troubles, lines = [], [], []
     with session() as spark:
         streams = check(spark, job, spans)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import archive, frames, lakes
-from pyjs_spark.lake.archive import Holding
+from pyjs_spark.lake.archive import Holding, progress
 from pyjs_spark.lake.files import file_system, uri
 from pyjs_spark.lake.jobs import Job
 from pyjs_spark.lake.lakes import Lake
-from pyjs_spark.lake.progress import progress
 from pyjs_spark.lake.tables.parquet import NamedFile, ParquetArchive
 from pyjs_spark.options.reading import Options
 from pyjs_spark.options.values import Position

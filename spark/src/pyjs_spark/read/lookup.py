@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from pyjs_spark.errors import ApiError, SparkError, StreamMissing, suggestion
-from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.nats.retry import PatientApi
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read.plan import StreamState, state_of
 from pyjs_spark.times import NS_PER_S, format_rfc3339
