@@ -30,7 +30,6 @@ from pyspark.sql.streaming.datasource import (
 
 from pyjs_spark.decode.schema import Projection, pa_schema
 from pyjs_spark.options.reading import Options
-from pyjs_spark.read import modes as reading
 from pyjs_spark.read import offsets
 from pyjs_spark.read.plan import Span
 from pyjs_spark.read.planner import Planner
@@ -68,8 +67,10 @@ class RangeReader:
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
         """Read one range by the options' mode, with the columns and names of messages."""
+        from pyjs_spark.read import modes  # what plans needs none of it
+
         report = Report()
-        yield from reading.read_range(self.options.connect, what, report)
+        yield from modes.read_range(self.options.connect, what, report)
         if report.lost:
             LOG.warning(
                 "stream %s: up to %d messages of %d to %d were lost after the read was planned; going on, as "
