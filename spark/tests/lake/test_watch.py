@@ -1,8 +1,7 @@
-"""What a run tells of itself: the status file and the bar, on a clock of the test's own."""
+"""What a run tells of itself in its status file, on a clock of the test's own."""
 
 from __future__ import annotations
 
-import io
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -140,16 +139,3 @@ def test_a_file_that_cannot_be_written_later_is_told_at_the_end(watch: Watch, fi
 
     with pytest.raises(IsADirectoryError):
         run()
-
-
-def test_the_bar_is_redrawn_and_removed(clock: Clock) -> None:
-    shown = io.StringIO()
-    with Watch("archive", bar=shown, clock=clock.seconds, now=clock.now) as watch:
-        watch.plan(RANGES)
-        clock.at_s += 1
-        watch.done(Done("A", 1, 101, 12_345, 0))
-
-    lines = shown.getvalue().split("\r\x1b[K")
-    assert "archive [############............]  50%  12,345 rows, 12,345/s" in lines
-    assert "archive [........................]   0%  0 rows, 0/s" in lines
-    assert lines[-1] == ""

@@ -117,15 +117,10 @@ def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
         if kind.status is None:
             raise OptionError(f"status shows how far a pipeline is; {kind.name} leaves nothing to show")
         return kind.status(job)
-    bar = sys.stderr if kind.is_watched and sys.stderr.isatty() else None
-    watch = Watch(kind.name, file=getattr(said, "status_file", None), bar=bar)
     sessions.check_installed(job.master)
-    # The watch has a bar of its own.
-    settings = {**({"spark.ui.showConsoleProgress": "false"} if bar else {}), **job.spark}
-    with watch:
-        return kind.run(
-            job, Session(partial(own_spark, f"{PROGRAM} {kind.name}", job.master, settings), watch)
-        )
+    start = partial(own_spark, f"{PROGRAM} {kind.name}", job.master, job.spark)
+    with Watch(kind.name, file=getattr(said, "status_file", None)) as watch:
+        return kind.run(job, Session(start, watch))
 
 
 def _show(outcome: Outcome, said: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The progress of a run: a bar on a terminal, and a status file.
+"""The progress of a run in a status file; on a terminal Spark shows a bar of its own.
 
     {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
      "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
@@ -18,13 +18,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TextIO
 
 from pyjs_spark.read.ranges import ReadRange
 
 RATE_OVER_S = 10.0
-BAR_WIDTH = 24
-CLEAR_LINE = "\r\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +43,16 @@ class Watch:
         pipeline: str,
         *,
         file: str | None = None,
-        bar: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._pipeline = pipeline
         self._file = file
-        self._bar = bar
         self._clock = clock
         self._now = now
         self._started, self._started_s = now(), clock()
         self._left: dict[tuple[str, int], int] = {}  # stream and first sequence of each range: its sequences
         self._planned = 0  # ranges
-        self._total = 0  # sequences in them
         self._lag: dict[str, int] = {}
         self._rows = 0
         self._losses: list[str] = []
@@ -76,16 +70,13 @@ class Watch:
         state = "done" if kind is None else "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
         self._trouble = None
         self._tell(state, " ".join(str(error or "").split()))
-        if self._bar is not None:
-            self._bar.write(CLEAR_LINE)
-            self._bar.flush()
         if kind is None:
             self._raise_trouble()
 
     def plan(self, ranges: Iterable[ReadRange]) -> None:
         """Show the size of the run."""
         self._left = {(each.stream, each.low): each.high - each.low for each in ranges}
-        self._planned, self._total = len(self._left), sum(self._left.values())
+        self._planned = len(self._left)
         for (stream, _), count in self._left.items():
             self._lag[stream] = self._lag.get(stream, 0) + count
         self._tell("running")
@@ -112,9 +103,6 @@ class Watch:
         at_s = self._clock() - self._started_s
         self._samples.append((at_s, self._rows))
         rate = self._mean_rate() if state != "running" else self._rate()
-        if self._bar is not None:
-            self._bar.write(f"{CLEAR_LINE}{self._bar_text(rate)}")
-            self._bar.flush()
         if self._file is None or self._trouble is not None:
             return
         status = {
@@ -148,12 +136,6 @@ class Watch:
 
     def _mean_rate(self) -> float:
         return _per_second(self._rows, self._samples[-1][0])
-
-    def _bar_text(self, rate: float) -> str:
-        part = 1 - sum(self._left.values()) / self._total if self._total else 0.0
-        filled = round(BAR_WIDTH * part)
-        bar = "#" * filled + "." * (BAR_WIDTH - filled)
-        return f"{self._pipeline} [{bar}] {part:4.0%}  {self._rows:,} rows, {rate:,.0f}/s"
 
 
 def _per_second(count: int, seconds: float) -> float:
