@@ -16,7 +16,7 @@ from pyjs_spark.errors import OptionError, SparkError, suggestion
 from pyjs_spark.nats.settings import ConnectSettings, parse_address
 from pyjs_spark.options import tables as table_options
 from pyjs_spark.options import values
-from pyjs_spark.options.values import Parser, Position
+from pyjs_spark.options.values import Parser, Position, refuse
 from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark.subjects import overlaps
 
@@ -266,18 +266,13 @@ def check_connect(said: set[str]) -> None:
 def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
     """Refuse options for a server together with a store directory, and vice versa."""
     if "path" not in said:
-        for name in sorted({"account", "keyFile"} & said):
-            raise OptionError(
-                f"option {name} is for reading a store directory; give path too, or leave it out"
-            )
+        why = "is for reading a store directory; give path too, or leave it out"
+        refuse(said, ("account", "keyFile"), why)
         return
-    for name in sorted({"bucket", "objectStore"} & said):
-        raise OptionError(
-            f"option {name} asks a server, and path reads files; read its stream (KV_..., OBJ_...) by stream"
-        )
-    of_server = {option.name for option in CONNECTION}
-    for name in sorted((of_server | {"fetchBatch", "fetchExpires", "idleTimeout"}) & said):
-        raise OptionError(f"option {name} is of a server, and path reads files without one; give one of them")
+    why = "asks a server, and path reads files; read its stream (KV_..., OBJ_...) by stream"
+    refuse(said, ("bucket", "objectStore"), why)
+    of_server = (*(option.name for option in CONNECTION), "fetchBatch", "fetchExpires", "idleTimeout")
+    refuse(said, of_server, "is of a server, and path reads files without one; give one of them")
     if parsed.get("read_mode", "auto") != "auto":
         raise OptionError(
             f"option readMode={parsed['read_mode']} asks a server, and path reads files; leave it out"
@@ -287,9 +282,8 @@ def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
 def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
     """Refuse options for requests that this read mode does not send."""
     mode = str(parsed.get("read_mode", "auto"))
-    for name in {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ()):
-        if name in said:
-            raise OptionError(f"option {name} has no effect with readMode={mode}; leave one of them out")
+    unused = {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ())
+    refuse(said, unused, f"has no effect with readMode={mode}; leave one of them out")
 
 
 def check_batch(options: Options) -> None:
@@ -298,7 +292,7 @@ def check_batch(options: Options) -> None:
         table_options.check_latest(options)
     else:
         _check_consumer(options)
-    _refuse(options, TRIGGERS, "a batch, which has no triggers")
+    refuse(options.said, TRIGGERS, "is not allowed in a batch, which has no triggers; leave it out")
     has_time = options.starting_ns is not None or options.starting_times
     if options.starting_offsets == LATEST and not has_time:
         raise OptionError(
@@ -315,18 +309,9 @@ def check_stream(options: Options) -> None:
             "option pushdown is not allowed in a streaming read, of which Spark hands over no filters; leave it out, "
             "and choose by subjects"
         )
-    if options.path is not None:
-        raise OptionError(
-            "option path is not allowed in a streaming read: a directory tells nobody when something comes; read it "
-            "as a batch, or name the server with servers"
-        )
-    _refuse(options, ENDS, "a streaming read, which has no end")
-
-
-def _refuse(options: Options, names: tuple[str, ...], where: str) -> None:
-    for name in names:
-        if name in options.said:
-            raise OptionError(f"option {name} is not allowed in {where}; leave it out")
+    why = "is not allowed in a streaming read: a directory tells nobody when something comes; read it as a batch, or "
+    refuse(options.said, ("path",), f"{why}name the server with servers")
+    refuse(options.said, ENDS, "is not allowed in a streaming read, which has no end; leave it out")
 
 
 def _check_consumer(options: Options) -> None:

@@ -7,10 +7,11 @@ text names the allowed values; `reading.py` puts the name of the option and the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from pyjs_spark import strict_json
+from pyjs_spark.errors import OptionError
 from pyjs_spark.subjects import covers, is_subject
 from pyjs_spark.times import NS_PER_MS, TIME, parse_rfc3339
 
@@ -32,6 +33,13 @@ class Position:
 
     word: str = ""  # earliest, latest; "" if streams are named
     streams: tuple[tuple[str, int | str], ...] = ()  # (stream, seq or word), sorted by stream
+
+
+def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
+    """Refuse each of some options that was given. Raises OptionError."""
+    for name in names:
+        if name in said:
+            raise OptionError(f"option {name} {why}")
 
 
 def text(value: str) -> str:

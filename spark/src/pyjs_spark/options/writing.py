@@ -122,9 +122,8 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     if "msgIdColumn" in said and parsed.get("msg_id") == FROM_HEADERS:
         raise OptionError("options msgIdColumn and msgId=header name two places of the id; give one")
     if parsed.get("delivery") == AT_LEAST_ONCE:
-        for name in ("sinkId", "progressBucket"):
-            if name in said:
-                raise OptionError(f"option {name} has no use with delivery={AT_LEAST_ONCE}; leave it out")
+        why = f"has no use with delivery={AT_LEAST_ONCE}; leave it out"
+        values.refuse(said, ("sinkId", "progressBucket"), why)
     return SinkOptions(**fields_of(parsed))
 
 
