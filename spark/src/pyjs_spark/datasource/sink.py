@@ -130,7 +130,7 @@ class JetStreamWriter(DataSourceArrowWriter):
         try:
             client = Client(options.connect)
             try:
-                Progress(client, options.progress_bucket, options.sink_id, options.retries).forget()
+                Progress(client, options, options.sink_id).forget()
             finally:
                 client.close()
         except SparkError as error:  # the messages are stored; what stays is a key of some bytes

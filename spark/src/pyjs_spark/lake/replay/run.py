@@ -161,8 +161,7 @@ def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Rep
 def _progress(found: Replay) -> Progress:
     from pyjs_spark.write.marker import Progress  # needs pyarrow
 
-    options = found.options
-    return Progress(connected(options.connect), options.progress_bucket, found.id, options.retries)
+    return Progress(connected(found.options.connect), found.options, found.id)
 
 
 def _limits(found: Replay, planned: Plan) -> Limits:
