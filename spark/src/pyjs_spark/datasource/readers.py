@@ -41,13 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 
-class RangePartition(InputPartition):
-    """One task: a range of sequences of one stream."""
-
-    def __init__(self, what: ReadRange) -> None:
-        super().__init__(what)
-
-
 class RangeReader:
     """The part of both readers that runs in workers: one range to Arrow batches. Pickled; immutable."""
 
@@ -57,7 +50,7 @@ class RangeReader:
 
     def ranges(self, spans: list[Span], subjects: tuple[str, ...]) -> list[InputPartition]:
         """Return the tasks that read `spans`."""
-        return [RangePartition(self.range_of(span, subjects)) for span in spans]
+        return [InputPartition(self.range_of(span, subjects)) for span in spans]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range; Spark passes None as the only partition of an empty plan."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from pyjs_spark.datasource.readers import JetStreamReader, JetStreamStreamReader, RangePartition, RangeReader
+from pyjs_spark.datasource.readers import JetStreamReader, JetStreamStreamReader, RangeReader
 from pyjs_spark.decode.schema import Projection, SparkField, pick
 from pyjs_spark.errors import StreamMissing, suggestion
 from pyjs_spark.kv import entries as kv
@@ -162,7 +162,7 @@ class ObjectReader(DataSourceReader):
             ranges.range_of(Span(name, 1, 1, ""), objects.filters(options.objects))
             for name in TablePlanner(options, api_of(options)).names()
         ]
-        return [RangePartition(replace(what, columns=self._listing.columns)) for what in found]
+        return [InputPartition(replace(what, columns=self._listing.columns)) for what in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the store, in a worker."""
