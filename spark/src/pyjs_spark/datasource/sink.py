@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -36,11 +36,8 @@ QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
 
-@dataclass
-class Committed(WriterCommitMessage):
+class Committed(Delivered, WriterCommitMessage):
     """The result of one partition; plain values, so that Spark can send it to the driver."""
-
-    done: Delivered
 
 
 def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: bool) -> JetStreamWriter:
@@ -77,13 +74,13 @@ class PartitionWriter:
         place = SinkPart(sink_id, batch, part, self.run)
         delivery = patiently(self.options.retries, lambda: begin(self.options, self.plan, place))
         try:
-            return Committed(delivery.write(batches))
+            return Committed(*astuple(delivery.write(batches)))
         finally:
             delivery.close()
 
     def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log results that a user may not expect."""
-        done = [message.done for message in messages if isinstance(message, Committed)]
+        done = [each for each in messages if isinstance(each, Committed)]
         duplicates = sum(each.duplicates for each in done)
         if duplicates:
             LOG.warning(
