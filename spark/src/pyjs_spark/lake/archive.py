@@ -48,6 +48,16 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """One file of the archive: sequences [low, high)."""
+
+    path: str
+    low: int
+    high: int
+    size: int  # bytes; 0 if no sequence of it has a message
+
+
+@dataclass(frozen=True, slots=True)
 class TableFile:
     """One file that a task wrote."""
 

@@ -41,6 +41,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.archive import File
 from pyjs_spark.lake.archive_job import FORMAT, lake_of
 from pyjs_spark.lake.jobs import Key, Said, values_of
 from pyjs_spark.lake.replay import mapping
@@ -164,16 +165,6 @@ def _check_order(found: Replay) -> None:
 
 
 # -- ranges ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """One file of the archive: sequences [low, high)."""
-
-    path: str
-    low: int
-    high: int
-    size: int  # bytes; 0 if no sequence of it had a message
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark.datasource.sessions import activate
 from pyjs_spark.errors import DataLoss, OptionError, SparkError
 from pyjs_spark.lake import files
+from pyjs_spark.lake.archive import File
 from pyjs_spark.lake.archive_job import table
 from pyjs_spark.lake.jobs import Job, JobKind, Outcome, Session
 from pyjs_spark.lake.replay import ledger as replay_ledger
@@ -22,7 +23,7 @@ from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay import rows as replay_rows
 from pyjs_spark.lake.replay import source as replay_source
 from pyjs_spark.lake.replay.ledger import BEGUN, DONE, Ledger
-from pyjs_spark.lake.replay.pipeline import Batch, File, Replay
+from pyjs_spark.lake.replay.pipeline import Batch, Replay
 from pyjs_spark.lake.replay.rows import Limits
 from pyjs_spark.nats.client import connected
 from pyjs_spark.read import lookup

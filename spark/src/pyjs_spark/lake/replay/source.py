@@ -13,7 +13,8 @@ from urllib.parse import unquote
 
 from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.lake import files, lakes
-from pyjs_spark.lake.replay.pipeline import File, Replay
+from pyjs_spark.lake.archive import File
+from pyjs_spark.lake.replay.pipeline import Replay
 from pyjs_spark.lake.tables.parquet import ParquetArchive
 from pyjs_spark.lake.tables.table import Lake, told
 
@@ -51,10 +52,7 @@ def _files(archive: ParquetArchive) -> Source | None:
     claims = archive.said()
     if claims is None:
         return None
-    held = [
-        File(each.path, each.low, each.high, 0 if each.is_none else each.size) for each in archive.files()
-    ]
-    return Source(str(claims["created"]), str(claims["headers"]), list(_once(held)))
+    return Source(str(claims["created"]), str(claims["headers"]), list(_once(archive.files())))
 
 
 def _once(held: Iterable[File]) -> Iterator[File]:

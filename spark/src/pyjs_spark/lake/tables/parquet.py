@@ -16,13 +16,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from pyjs_spark import strict_json
 from pyjs_spark.errors import SparkError
-from pyjs_spark.lake.archive import Holding, TableFile, Written, parts_folder, quoted
+from pyjs_spark.lake.archive import File, Holding, TableFile, Written, parts_folder, quoted
 from pyjs_spark.lake.files import file_system, write_text
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read.plan import StreamState
@@ -30,17 +29,6 @@ from pyjs_spark.read.ranges import ReadRange
 
 NONE = "_none"  # the folder of empty files
 FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
-
-
-@dataclass(frozen=True, slots=True)
-class NamedFile:
-    """One file of the archive, from its name: sequences [low, high)."""
-
-    path: str
-    low: int
-    high: int
-    size: int  # bytes
-    is_none: bool  # its range has no message
 
 
 class ParquetArchive:
@@ -58,7 +46,7 @@ class ParquetArchive:
         covered = tuple((file.low, file.high) for file in self.files())
         return Holding(state, covered, self.said(), len(covered))
 
-    def files(self) -> list[NamedFile]:
+    def files(self) -> list[File]:
         """Return the files by their sequences, without those that are being written."""
         from pyarrow import fs
 
@@ -69,7 +57,7 @@ class ParquetArchive:
             inside = info.path.removeprefix(self._folder).split("/")[1]
             if match and (inside == NONE or not inside.startswith("_")):
                 low, last = map(int, match.groups())
-                found.append(NamedFile(info.path, low, last + 1, info.size or 0, inside == NONE))
+                found.append(File(info.path, low, last + 1, 0 if inside == NONE else max(1, info.size or 0)))
         return sorted(found, key=lambda file: (file.low, file.high, file.path))
 
     def said(self) -> Mapping[str, Any] | None:
