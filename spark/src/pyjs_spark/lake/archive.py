@@ -76,9 +76,8 @@ class Holding:
     """The sequences of one stream in an archive, and in the stream now."""
 
     state: StreamState
-    covered: tuple[
-        tuple[int, int], ...
-    ]  # [low, high) of each file, sorted; a table has one for all its files
+    # [low, high) of each file, sorted; a table has one for all its files.
+    covered: tuple[tuple[int, int], ...]
     said: Mapping[str, Any] | None  # _archive.json, or None while the archive does not have the stream
     files: int  # that hold its rows
 

@@ -64,9 +64,8 @@ class Options:
     )
     # Of a batch alone; seq exclusive.
     ending_offsets: Position = option("endingOffsets", values.position("latest"), LATEST)  # noqa: RUF009
-    starting_ns: int | None = option(
-        "startingTimestamp", values.moment, None
-    )  # has precedence over the offsets
+    # Has precedence over the offsets.
+    starting_ns: int | None = option("startingTimestamp", values.moment, None)
     ending_ns: int | None = option("endingTimestamp", values.moment, None)  # exclusive
     # The same for each stream, in ns.
     starting_times: tuple[tuple[str, int], ...] = option("startingOffsetsByTimestamp", values.moments, ())

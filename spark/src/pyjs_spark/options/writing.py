@@ -76,9 +76,8 @@ class SinkOptions:
     sink_id: str = option("sinkId", _key, "")  # "": that of the query, or a new one for each batch write
     delivery: str = option("delivery", values.one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE)
     progress_bucket: str = option("progressBucket", _key, "pyjs-sinks")
-    expected_stream: bool = option(
-        "expectedStream", values.boolean, False
-    )  # named in a header of every message
+    # Named in a header of every message.
+    expected_stream: bool = option("expectedStream", values.boolean, False)
     max_in_flight: int = option("maxInFlight", values.count(high=1_000_000), 4000)
     ack_timeout_s: float = option("ackTimeout", values.seconds, 30.0)
     retries: int = option("retries", values.count(low=0, high=1000), 5)

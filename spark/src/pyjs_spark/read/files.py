@@ -172,9 +172,8 @@ class _Read:
         """Refuse messages that are overwritten although nothing says that they were removed. Raises BadStore."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
         doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
-        again = (
-            snapshot_of(self._place, self._what.stream) if doubted else None
-        )  # one that was removed just now
+        # One that was removed just now.
+        again = snapshot_of(self._place, self._what.stream) if doubted else None
         for seq in doubted:
             if again is not None and not again.is_removed(seq):
                 what = f"{path} is damaged: message {seq} is overwritten but was never removed"

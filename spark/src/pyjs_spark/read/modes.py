@@ -27,9 +27,8 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, by the way that it names; see pull.read_range()."""
     if what.place is not None:
-        from pyjs_spark.read import (
-            files,
-        )  # with the whole room of the store, which servers' streams do not need
+        # With the whole room of the store, which servers' streams do not need.
+        from pyjs_spark.read import files
 
         return files.read_range(what.place, what, report)
     client = connected(settings)

@@ -42,9 +42,8 @@ class Found:
 
     mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> content
     ids: set[bytes] = field(default_factory=set)  # of rows with an id of their own, of all partitions
-    others: Counter[int] = field(
-        default_factory=Counter
-    )  # content of rows of other partitions, of many at most
+    # Content of rows of other partitions, of many at most.
+    others: Counter[int] = field(default_factory=Counter)
     missing: int = 0  # sequences of the range whose message is gone
 
     def rows_of(self, frames: Frames) -> list[int]:
