@@ -77,7 +77,7 @@ class FilesReader(DataSourceReader):
 def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Hashable, **parts: Any) -> str:
     """Return the name of a source with parts of its own, which the session knows; the same for the same `key`."""
     names = _names.setdefault(spark, {})
-    key = (base, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
+    key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
     if key not in names:
         names[key] = name = f"{base.name()}-{uuid.uuid4().hex}"
         parts |= {"name": classmethod(lambda cls: name)}
