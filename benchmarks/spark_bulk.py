@@ -6,7 +6,7 @@ Rows like those of spark_client.py (1,000 subjects, every tenth message with hea
 two are alike), read in turn:
 
     decode    records and entries to Arrow batches, from memory; compiled, compiled and checked, and in plain Python
-    client    without Spark: by consumer, in bulk over TCP, in bulk from the server's files, from the store directory
+    client    without Spark: by consumer, in bulk of a stream in memory and of one in files, from the store directory
     spark     a sum over every column in local[2], and a copy to Parquet (snappy); processor time of all of Spark's
               processes, which is the JVM and the Python workers; the server's is counted apart
 
@@ -14,7 +14,7 @@ ipc is a file of Arrow batches that is mapped and handed over by a Python data s
 boundary to Python costs, and so the limit of all of them. parquet is Spark's own reader: no Python at all.
 A mode is read once before, as a warm-up; ratios are of the same round, and their median counts.
 
-Bulk over TCP reads a stream in memory, which has no files; all others read one in files.
+Records of a stream in memory have no checks; all but `bulk memory` read one in files.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def client_modes(port: int, directory: str) -> dict[str, Callable[[int], int]]:
 
     return {
         "client consumer": lambda rows: read(pull.read_range, FILES, rows),
-        "client bulk tcp": lambda rows: read(bulk.read_range, MEMORY, rows),
+        "client bulk memory": lambda rows: read(bulk.read_range, MEMORY, rows),
         "client bulk files": lambda rows: read(bulk.read_range, FILES, rows),
         "client path": by_path,
     }
@@ -219,7 +219,7 @@ def spark_modes(
     at = {"servers": f"nats://127.0.0.1:{server.port}"}
     frames = {
         "ipc": lambda: spark.read.format("ipcfile").load(),
-        "bulk tcp": lambda: stream(MEMORY, readMode="bulk", **at),
+        "bulk memory": lambda: stream(MEMORY, readMode="bulk", **at),
         "bulk files": lambda: stream(FILES, readMode="bulk", **at),
         "path": lambda: stream(FILES, path=str(server.home / "store")),
         "consumer": lambda: stream(FILES, readMode="consumer", **at),
@@ -242,7 +242,7 @@ def spark_modes(
     modes: dict[str, Callable[[int], int]] = {
         f"spark {name}": lambda _, make=make: total(make()) for name, make in frames.items()
     }
-    for name in ("ipc", "bulk tcp", "bulk files", "parquet"):
+    for name in ("ipc", "bulk memory", "bulk files", "parquet"):
         modes[f"to parquet {name}"] = lambda _, make=frames[name]: copy(make())
     return spark, {name: mode for name, mode in modes.items() if wanted in name}
 

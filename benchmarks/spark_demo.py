@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from servers import ROOT, RunningServer, our_command
 
 from pyjs_spark import session
-from pyjs_spark.lake import archive
+from pyjs_spark.lake.lakes import Lake, archive
 from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay import run as replay_run
 from pyjs_spark.nats import buckets
@@ -127,7 +127,7 @@ class Demo:
     def archive(self) -> None:
         """Write the stream to files."""
         options = parse_options({"servers": self.servers, "stream": "ORDERS"})
-        archive.archive(self.spark, self.lake, options)
+        archive(self.spark, Lake(self.lake), options)
 
     def windows(self) -> None:
         """Sum up by window and subject."""

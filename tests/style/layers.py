@@ -115,7 +115,7 @@ SPARK_LAYERS: tuple[tuple[str, ...], ...] = (
 SPARK_INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "datasource": (("readers", "sink"), ("tables",), ("source",), ("sessions",)),
     "kv": (("entries", "objects"),),
-    "observe": (("progress", "plot"), ("prometheus", "lines", "listener"), ("bar",)),
+    "observe": (("progress",), ("prometheus", "lines", "listener"), ("bar",)),
 }
 SHELL = (
     "server",

@@ -6,6 +6,9 @@ because Spark carries a worker's error to the driver.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable, Mapping
+
 
 class SparkError(Exception):
     """Any error of this package."""
@@ -125,3 +128,15 @@ def is_passing(error: SparkError) -> bool:
     if isinstance(error, ApiError):
         return error.code == 503
     return isinstance(error, ConnectionLost | RequestTimeout | NoResponders | ServerUnreachable)
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the hint for an unknown name: the closest known one, or else `otherwise`, or all of them.
+
+    A mapping has the names in lower case, and for each the one to show.
+    """
+    shown = known if isinstance(known, Mapping) else {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), shown, n=1, cutoff=0.5)
+    return (
+        f"did you mean {shown[near[0]]}?" if near else otherwise or f"there are {', '.join(shown.values())}"
+    )

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip
+from spark.tests.support.archived import archive_here
 from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
 from pyjs_spark.cli.main import main  # the archive is read by pyarrow
-from pyjs_spark.lake.archive import plan, write_range
 from pyjs_spark.options.reading import parse_options
 
 Say = Callable[..., tuple[int, str, str]]
@@ -38,8 +38,7 @@ def write(server: ServerProcess, filler: Filler, tmp_path: Path) -> Callable[[],
 
     def run() -> None:
         options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
-        for what in plan(str(tmp_path / "lake"), options, 5):
-            write_range(options.connect, str(tmp_path / "lake"), what)
+        archive_here(tmp_path / "lake", options)
 
     return run
 

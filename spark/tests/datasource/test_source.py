@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 from spark.tests.conftest import Filler
+from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import OptionError, SchemaError
@@ -289,3 +293,15 @@ def test_secrets_that_are_looked_up_do_not_travel(
     reader = source(user="ann", password="env:ORDERS_PASSWORD").reader(schema=SEQ)
 
     assert b"s3cret" not in pickle.dumps(reader)
+
+
+def test_a_process_that_plans_a_read_imports_neither_the_sink_nor_the_store() -> None:
+    """Spark starts several such processes for a query."""
+    found = "import sys, pyjs_spark.datasource.source; print(*sys.modules)"
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH}
+
+    done = subprocess.run([sys.executable, "-c", found], env=env, capture_output=True, text=True, check=True)
+
+    rooms = {name.split(".")[1] for name in done.stdout.split() if name.startswith("pyjs_spark.")}
+    assert rooms.isdisjoint({"write", "kv", "lake"})
+    assert {"pyjs_spark.read.pull", "pyjs_spark.store.scan"}.isdisjoint(done.stdout.split())

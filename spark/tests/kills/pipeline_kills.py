@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from spark.tests.conftest import our_command_from_anywhere, peer_or_skip
+from spark.tests.support.archived import archive_here
 from spark.tests.support.java import QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
 
-from pyjs_spark.lake import archive
 from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.options.reading import parse_options
@@ -165,8 +165,7 @@ class Replay(Trial):
         )
         self._lake = str(folder / "lake")
         options = parse_options({"stream": "SOURCE", "servers": self.address})
-        for what in archive.plan(self._lake, options, 1700):
-            archive.write_range(options.connect, self._lake, what)
+        archive_here(self._lake, options, 1700)
 
     def argv(self) -> list[str]:
         """Replay in several batches, slowly enough to be killed within one."""

@@ -37,6 +37,7 @@ class Restart:
     """One query, stopped on few cores and continued on more."""
 
     def __init__(self, port: int, folder: Path, chance: random.Random) -> None:
+        self._port = port
         self._raw = RawClient(port, timeout_s=60.0)
         self._servers = f"nats://127.0.0.1:{port}"
         self._folder = folder
@@ -84,6 +85,8 @@ class Restart:
         self.run(2, first, self._stop_after)
         take_back_last_commit(self._folder)
         self.run(4, second, None)
+        self._raw.close()  # it has answered no PING while Spark ran
+        self._raw = RawClient(self._port, timeout_s=60.0)
         last = int(self._raw.api("STREAM.INFO.TO")["state"]["last_seq"])
         found = Counter(self._payload(seq) for seq in range(1, last + 1))
         return {

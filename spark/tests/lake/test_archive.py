@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spark.tests.conftest import Filler, arrow_or_skip
+from spark.tests.support.archived import archive_here
 from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
@@ -19,9 +20,12 @@ import pyarrow as pa  # only where it is installed
 import pyarrow.parquet as pq
 
 from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
-from pyjs_spark.lake import archive
-from pyjs_spark.lake.archive import missing, plan, write_range
+from pyjs_spark.lake import archive, lakes
+from pyjs_spark.lake.archive import US_PER_DAY, TableFile, missing
+from pyjs_spark.lake.lakes import Lake, Task
 from pyjs_spark.options.reading import Options, parse_options
+from pyjs_spark.read import modes
+from pyjs_spark.read.ranges import ReadRange
 
 Run = Callable[..., list[str]]
 
@@ -42,9 +46,7 @@ def run(options: Callable[..., Options], tmp_path: Path) -> Run:
     """Archive the test's stream, one task after the other, and return the names of the new files."""
 
     def archived(rows_per_file: int = 5, **more: str) -> list[str]:
-        told = options(**more)
-        ranges = plan(str(tmp_path), told, rows_per_file)
-        files = [file for what in ranges for file in write_range(told.connect, str(tmp_path), what)]
+        files = archive_here(tmp_path, options(**more), rows_per_file)
         return [Path(file.path).name.replace("0" * 16, "") for file in files]
 
     return archived
@@ -119,6 +121,34 @@ def test_what_a_killed_run_left_behind_is_removed(run: Run, filler: Filler, tmp_
 
     assert not left.exists()
     assert seqs(tmp_path) == [1, 2, 3]
+
+
+def test_attempts_that_find_other_messages_of_two_days_leave_each_message_once(
+    options: Callable[..., Options], filler: Filler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their files begin elsewhere on the second day; without waiting for midnight, only the reading is a double."""
+    filler.create()
+    filler.fill(5)
+    lake, told, left = Lake(str(tmp_path)), options(), [1, 2, 3, 4, 5]
+
+    def read(*_: object) -> Iterator[pa.RecordBatch]:
+        times = pa.array([0 if seq < 3 else US_PER_DAY for seq in left], pa.timestamp("us", tz="UTC"))
+        yield pa.record_batch({"seq": left, "ts": times, "ts_ns": [1] * len(left)})
+
+    def thrice(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
+        task(part[0])  # lost with its machine
+        left.remove(3)
+        kept = task(part[0])
+        left.remove(4)
+        task(part[0])  # of a machine that was thought to be lost
+        return [kept]
+
+    monkeypatch.setattr(modes, "read_range", read)
+    lakes.write_parts(thrice, lake, told, lakes.plan(lake, told, 5), 1)
+
+    assert seqs(tmp_path) == [1, 2, 4, 5]
+    assert lakes.plan(lake, told, 5) == []
+    assert list(tmp_path.rglob("*.parquet")) == list(tmp_path.rglob("date=*/seq=*.parquet"))
 
 
 def test_deleted_messages_are_covered_by_the_range(run: Run, filler: Filler) -> None:

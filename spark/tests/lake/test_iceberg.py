@@ -14,7 +14,7 @@ if not required("spark"):
     pytest.importorskip("pyiceberg", reason="pyiceberg is not installed (package extra lake)")
 
 from pyjs_spark.errors import SparkError
-from pyjs_spark.lake.tables import tables
+from pyjs_spark.lake import lakes
 from pyjs_spark.lake.tables.table import Lake, told
 
 
@@ -35,7 +35,7 @@ def test_a_rest_catalog_hears_of_a_warehouse_only_where_one_is_named(tmp_path: P
         pool.submit(server.handle_request)
         said = {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}"}
         lake = Lake(str(tmp_path), "iceberg", said | ({"warehouse": warehouse} if warehouse else {}))
-        with pytest.raises(SparkError, match="404"), told(table := tables.table_of(lake, "A")):
+        with pytest.raises(SparkError, match="404"), told(table := lakes.table_of(lake, "A")):
             table.record()
 
     assert asked == ["/v1/config" + (f"?warehouse={warehouse}" if warehouse else "")]

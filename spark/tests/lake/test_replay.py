@@ -10,8 +10,9 @@ import pytest
 from pyjs_spark.cli.config import from_file
 from pyjs_spark.cli.main import main
 from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.archive import File
 from pyjs_spark.lake.replay import pipeline as replay
-from pyjs_spark.lake.replay.pipeline import File, Replay
+from pyjs_spark.lake.replay.pipeline import Replay
 
 HEAD = {"source": "/data/lake", "stream": "ORDERS", "target": "AGAIN", "id": "once-more"}
 FILE = """

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip, required
+from spark.tests.support.archived import archive_here
 from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
@@ -15,14 +16,13 @@ arrow_or_skip()
 import pyarrow.parquet as pq  # only where it is installed
 
 from pyjs_spark.errors import DataLoss, OptionError, SparkError
-from pyjs_spark.lake.archive import plan, write_range
+from pyjs_spark.lake import lakes
 from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.lake.replay import ledger as replay_ledger
 from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay import run as replay_run
 from pyjs_spark.lake.replay import source as replay_source
 from pyjs_spark.lake.replay.pipeline import Replay
-from pyjs_spark.lake.tables import tables
 from pyjs_spark.nats.client import Client  # only where it is installed
 from pyjs_spark.options.reading import Options, parse_options
 from pyjs_spark.write.marker import Progress
@@ -54,16 +54,9 @@ def make(server: ServerProcess, filler: Filler, tmp_path: Path) -> Make:
 
 def write(options: Options, root: Path, kind: str) -> None:
     """Archive what is new, in files of five sequences."""
-    if kind == "parquet":
-        for what in plan(str(root), options, 5):
-            write_range(options.connect, str(root), what)
-        return
-    if not required("spark"):
+    if kind != "parquet" and not required("spark"):
         pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
-    lake = Lake(str(root), kind)
-    tables.write_parts(
-        lambda task, part: [task(what) for what in part], lake, options, tables.plan(lake, options, 5), 2
-    )
+    archive_here(Lake(str(root), kind), options)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
@@ -127,14 +120,14 @@ def test_what_a_killed_compaction_left_is_not_read(
     (half / "seq=0000000000000000001-0000000000000000020.parquet").write_bytes(b"PAR1 and no more")
 
     found = replay_source.look(make("parquet"))
-    lacking = plan(str(tmp_path), options, 5)
+    lacking = lakes.plan(Lake(str(tmp_path)), options, 5)
 
     assert [(file.low, file.high) for file in found.files] == [(1, 6), (6, 11)]
     assert lacking == []
     half.mkdir(parents=True)  # the plan has removed it
     (half / "seq=0000000000000000001-0000000000000000020.parquet").write_bytes(b"PAR1 and no more")
     filler.fill(2)
-    assert [(what.low, what.high) for what in plan(str(tmp_path), options, 5)] == [(11, 13)]
+    assert [(what.low, what.high) for what in lakes.plan(Lake(str(tmp_path)), options, 5)] == [(11, 13)]
 
 
 def test_progress_that_was_forgotten_starts_over(
@@ -145,7 +138,7 @@ def test_progress_that_was_forgotten_starts_over(
     write(options, tmp_path, "parquet")
     found = replace(make("parquet"), id=filler.name)
     client = Client(found.options.connect)
-    Progress(client, found.options.progress_bucket, found.id, 0).make_bucket(1)
+    Progress(client, found.options, found.id).make_bucket(1)
     key = f"$KV.{found.options.progress_bucket}.{filler.name}.replay"
     ledger = replay_ledger.write(client, found, replay_run.plan(found).ledger)
     replay_ledger.write(client, found, replace(ledger, batch=1, high=4))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip, required
 from spark.tests.jvm.conftest import IS_MATRIX
+from spark.tests.support.archived import archive_here, here
 from spark.tests.support.iceberg_rest import RestCatalog
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
@@ -30,20 +31,12 @@ from pyiceberg.catalog import load_catalog
 
 from pyjs_spark.errors import DataLoss, OptionError, SparkError, SparkMissing
 from pyjs_spark.lake import lakes
-from pyjs_spark.lake.archive import Written
-from pyjs_spark.lake.lakes import Lake
-from pyjs_spark.lake.tables import (
-    tables,
-)
-from pyjs_spark.lake.tables.table import Table, TableFile, check_installed, folder_name
-from pyjs_spark.lake.tables.tables import Task
+from pyjs_spark.lake.archive import TableFile, Written, folder_name, parts_folder
+from pyjs_spark.lake.lakes import Lake, Task
+from pyjs_spark.lake.tables.table import Table, check_installed
+from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.options.reading import Options, parse_options
 from pyjs_spark.read.ranges import ReadRange
-
-
-def here(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
-    """Make the tasks one after the other, in this process."""
-    return [task(what) for what in part]
 
 
 class Archive:
@@ -64,8 +57,7 @@ class Archive:
 
     def run(self, **more: str) -> list[Written]:
         """Run it; parts have two files."""
-        ranges = self.plan(**more)
-        return tables.write_parts(here, self.lake, self.options(**more), ranges, 2) if ranges else []
+        return archive_here(self.lake, self.options(**more))
 
     def table(self, stream: str = "") -> pa.Table:
         """Return the rows."""
@@ -82,6 +74,10 @@ class Archive:
         """Return where the next run begins."""
         (holding,) = lakes.look(self.lake, self.options())
         return holding.next
+
+
+def _where(archive: Archive) -> tuple[ConnectSettings, str, str]:
+    return archive.options().connect, archive.lake.format, archive.lake.root
 
 
 def catalog_of(lake: Lake):  # type: ignore[no-untyped-def]
@@ -247,7 +243,7 @@ def test_what_was_written_and_not_committed_is_written_again(archive: Archive, f
     filler.create()
     filler.fill(12)
     for what in archive.plan():
-        tables.write_files(archive.options().connect, archive.lake.root, "", "0" * 32, what)
+        lakes.write_files(*_where(archive), what)
     before = archive.table().num_rows
 
     archive.run()
@@ -266,7 +262,7 @@ def test_two_attempts_of_a_task_do_not_write_the_same_file(archive: Archive, fil
         assert lost[0].path != kept[0].path
         return [kept]
 
-    tables.write_parts(twice, archive.lake, archive.options(), [what], 2)
+    lakes.write_parts(twice, archive.lake, archive.options(), [what], 2)
 
     assert archive.seqs() == [1, 2, 3, 4]
 
@@ -282,7 +278,7 @@ def test_each_commit_is_of_one_part(archive: Archive, filler: Filler) -> None:
         return here(task, part)
 
     with pytest.raises(KeyboardInterrupt):
-        tables.write_parts(broken, archive.lake, archive.options(), ranges, 2)
+        lakes.write_parts(broken, archive.lake, archive.options(), ranges, 2)
 
     assert archive.seqs() == list(range(1, 21))
     archive.run()
@@ -293,7 +289,6 @@ KILLED = """
 import json, os, signal, sys
 from pyjs_spark.options.reading import parse_options
 from pyjs_spark.lake import lakes
-from pyjs_spark.lake.tables import table, tables
 root, kind, catalog, stream, servers, when = sys.argv[1:]
 lake, options = lakes.Lake(root, kind, json.loads(catalog)), parse_options({"stream": stream, "servers": servers})
 ranges = lakes.plan(lake, options, 5)
@@ -303,7 +298,7 @@ def run(task, part):
         os.kill(os.getpid(), signal.SIGKILL)
     return found
 print("begins", flush=True)
-tables.write_parts(run, lake, options, ranges, 2)
+lakes.write_parts(run, lake, options, ranges, 2)
 """
 
 
@@ -357,9 +352,9 @@ def test_of_two_runs_at_once_the_second_adds_nothing(archive: Archive, filler: F
         return found
 
     with pytest.raises(SparkError, match="another run wrote to it at the same time"):
-        tables.write_parts(overtaken, archive.lake, archive.options(), ranges, 2)
+        lakes.write_parts(overtaken, archive.lake, archive.options(), ranges, 2)
     with pytest.raises(SparkError, match="another run wrote to it at the same time"):
-        tables.write_parts(here, archive.lake, archive.options(), ranges, 2)
+        lakes.write_parts(here, archive.lake, archive.options(), ranges, 2)
     assert archive.seqs() == list(range(1, 13))
 
 
@@ -370,9 +365,9 @@ def test_a_commit_between_look_and_commit_is_not_built_upon(
     filler.create()
     filler.fill(12)
     (what, *_) = archive.plan()
-    table = tables.table_of(archive.lake, archive.stream)
-    where = (archive.options().connect, archive.lake.root, table.data)
-    ours, rivals = (tables.write_files(*where, letter * 32, what) for letter in "01")
+    table = lakes.table_of(archive.lake, archive.stream)
+    assert isinstance(table, Table)
+    ours, rivals = (lakes.write_files(*_where(archive), what) for _ in range(2))
     real, looks = type(table).end_of, []
 
     def look_and_be_overtaken(self: Table, loaded: object) -> int | None:
@@ -395,18 +390,11 @@ def test_files_that_a_killed_run_left_go_after_a_day(archive: Archive, filler: F
     filler.fill(4)
     archive.run()
     filler.fill(4)
-    data = tables.table_of(archive.lake, archive.stream).data
-    old, new = (
-        [
-            tables.write_files(archive.options().connect, archive.lake.root, data, letter * 32, what)[0]
-            for what in archive.plan()
-        ]
-        for letter in "ab"
-    )
-    folder = Path(f"{archive.lake.root}/{archive.stream}{data}")
-    for path in (*folder.rglob("*.parquet"), *(folder / file.path for file in old)):
-        if "b" * 32 not in path.name:
-            os.utime(path, (1, 1))
+    folder = Path(f"{archive.lake.root}/{parts_folder(archive.lake.format, archive.stream)}")
+    old = [file for what in archive.plan() for file in lakes.write_files(*_where(archive), what)]
+    for path in folder.rglob("*.parquet"):
+        os.utime(path, (1, 1))
+    new = [file for what in archive.plan() for file in lakes.write_files(*_where(archive), what)]
 
     archive.run()
 
@@ -559,7 +547,7 @@ def test_an_iceberg_table_that_its_catalog_does_not_know_is_refused(
 
 def test_a_percent_sign_in_the_root_is_refused_for_delta(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="has a % in its name"):
-        tables.table_of(Lake(f"{tmp_path}/a%b", "delta"), "A")
+        lakes.table_of(Lake(f"{tmp_path}/a%b", "delta"), "A")
 
 
 def test_a_catalog_of_its_own_is_named_in_the_file(

@@ -1,20 +1,16 @@
-"""What a run tells of itself: the status file, the bar and the plot, on a clock of the test's own."""
+"""What a run tells of itself in its status file, on a clock of the test's own."""
 
 from __future__ import annotations
 
-import io
 import json
-import shutil
-import xml.etree.ElementTree as ET
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from pyjs_spark.cli.main import Terminated
-from pyjs_spark.errors import DataLoss, OptionError
+from pyjs_spark.errors import DataLoss
 from pyjs_spark.lake.watch import Done, Watch
-from pyjs_spark.observe.plot import POINTS_MAX, Sample, rate, svg, thinned
 from pyjs_spark.read.ranges import ReadRange
 
 BEGAN = datetime(2026, 11, 20, 12, 0, 0, 500_000, UTC)
@@ -47,27 +43,6 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def watch(clock: Clock, file: Path) -> Watch:
     return Watch("archive", file=str(file), clock=clock.seconds, now=clock.now)
-
-
-def test_a_plot_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="nowhere"):
-        Watch("archive", plot=str(tmp_path / "nowhere" / "run.svg")).__enter__()
-
-
-def test_what_ended_a_run_is_told_though_its_plot_cannot_be_written(tmp_path: Path) -> None:
-    folder = tmp_path / "there"
-    folder.mkdir()
-    watch = Watch("archive", plot=str(folder / "run.svg")).__enter__()
-    shutil.rmtree(folder)
-
-    watch.__exit__(DataLoss, DataLoss("gone"), None)  # raises nothing in place of that
-
-
-def test_a_plot_that_cannot_be_written_at_the_end_is_told(tmp_path: Path) -> None:
-    folder = tmp_path / "there"
-    folder.mkdir()
-    with pytest.raises(OSError, match=r"run\.svg"), Watch("archive", plot=str(folder / "run.svg")):
-        shutil.rmtree(folder)
 
 
 def test_the_file_follows_a_run(watch: Watch, clock: Clock, file: Path) -> None:
@@ -164,52 +139,3 @@ def test_a_file_that_cannot_be_written_later_is_told_at_the_end(watch: Watch, fi
 
     with pytest.raises(IsADirectoryError):
         run()
-
-
-def test_the_bar_is_redrawn_and_removed(clock: Clock) -> None:
-    shown = io.StringIO()
-    with Watch("archive", bar=shown, clock=clock.seconds, now=clock.now) as watch:
-        watch.plan(RANGES)
-        clock.at_s += 1
-        watch.done(Done("A", 1, 101, 12_345, 0))
-
-    lines = shown.getvalue().split("\r\x1b[K")
-    assert "archive [############............]  50%  12,345 rows, 12,345/s" in lines
-    assert "archive [........................]   0%  0 rows, 0/s" in lines
-    assert lines[-1] == ""
-
-
-# -- the plot -------------------------------------------------------------------------------------------------------
-
-
-def test_the_plot_has_a_curve_of_rates_and_one_of_lag(watch: Watch, clock: Clock, tmp_path: Path) -> None:
-    path = tmp_path / "run.svg"
-    with Watch("archive", plot=str(path), clock=clock.seconds, now=clock.now) as drawn:
-        drawn.plan(RANGES)
-        for each in RANGES:
-            clock.at_s += 2
-            drawn.done(Done(each.stream, each.low, each.high, each.high - each.low, 0))
-
-    root = ET.fromstring(path.read_text())
-    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}polyline"))) == 2
-    assert {"archive: rows for each second", "archive: lag in sequences", "6.0 s", "50", "200"} <= {*texts}
-
-
-@pytest.mark.parametrize("samples", [[], [Sample(0.0, 0, 0)], [Sample(0.0, 0, 5), Sample(0.0, 5, 0)]])
-def test_a_run_without_time_has_a_plot_too(samples: list[Sample]) -> None:
-    assert ET.fromstring(svg(samples, "<a>")) is not None
-
-
-def test_many_samples_are_thinned_and_keep_both_ends() -> None:
-    samples = [Sample(float(at), at, 0) for at in range(10_000)]
-
-    kept = thinned(samples)
-
-    assert (len(kept), kept[0], kept[-1]) == (POINTS_MAX, samples[0], samples[-1])
-    assert rate(kept[0], kept[-1]) == 1.0
-
-
-def test_a_plot_that_is_no_svg_is_refused() -> None:
-    with pytest.raises(OptionError, match="a plot is an SVG"):
-        Watch("archive", plot="run.png")

@@ -19,7 +19,7 @@ from pyjs_spark.errors import (
     is_passing,
 )
 from pyjs_spark.nats.client import connected
-from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.nats.retry import PatientApi
 from pyjs_spark.nats.settings import ConnectSettings
 
 

@@ -16,11 +16,12 @@ from pyjs_spark.lake.compact import KIND as COMPACT
 from pyjs_spark.lake.dead_letters import KIND as DEAD_LETTERS
 from pyjs_spark.lake.quality import KIND as QUALITY
 from pyjs_spark.lake.replay import pipeline as replay
-from pyjs_spark.lake.replay.job import KIND as REPLAY
+from pyjs_spark.lake.replay.run import KIND as REPLAY
 from pyjs_spark.options import uses
 from pyjs_spark.options.reading import TABLE, Options, parse_options
 from pyjs_spark.options.writing import SINK_TABLE
 from pyjs_spark.read.plan import StreamState
+from pyjs_spark.read.ranges import ReadRange
 
 # A value of each option that is not its default, and what has to be said beside it.
 VALUES = {
@@ -86,6 +87,12 @@ COMMANDS: dict[str, Callable[[dict[str, str]], Options]] = {
     "dlq-report": lambda given: DEAD_LETTERS.job({"stream": "S"}, given).options,
 }
 STATE = StreamState("S", "", 1, 9, 9, 900)
+
+
+def _range(options: Options) -> ReadRange:
+    return archive.range_of(options, STATE.name, 1, 10, STATE.created)
+
+
 # Used by the plan of a read, or by a check, and not by the range.
 PLANNED = uses.BOUNDS | {"account", "keyFile"}
 
@@ -115,7 +122,7 @@ def test_an_option_is_used_or_refused(command: str, option: str) -> None:
     if (
         command == uses.ARCHIVE and option not in PLANNED | uses.CONNECTION
     ):  # the others hand their options to Spark
-        assert archive._range(STATE, 1, 10, found) != archive._range(STATE, 1, 10, COMMANDS[command]({}))
+        assert _range(found) != _range(COMMANDS[command]({}))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Bulk reads of our own server: the same rows as by a consumer, over the connection and from its files."""
+"""Bulk reads of our own server: the same rows as by a consumer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from pyjs_spark.read import (
     pull,
 )
 from pyjs_spark.read import modes as reading
-from pyjs_spark.read.mapped import Files
 from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark_fast import entries as _entries
 
@@ -52,14 +51,6 @@ def client(server: ServerProcess) -> Iterator[Client]:
     made.close()
 
 
-@pytest.fixture(params=["data", "files"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read over the connection, or from the files of the server."""
-    if request.param == "data":
-        monkeypatch.setattr(Files, "of", lambda client, stream: None)
-    return str(request.param)
-
-
 @pytest.fixture
 def read(client: Client, filler: Filler) -> Read:
     def rows(low: int, high: int, report: Report | None = None, **given: object) -> list[dict[str, object]]:
@@ -81,7 +72,6 @@ def by_consumer(
 def test_the_rows_are_those_of_a_consumer(
     kind: type,
     storage: str,
-    way: str,
     read: Read,
     client: Client,
     filler: Filler,
@@ -100,47 +90,8 @@ def test_the_rows_are_those_of_a_consumer(
     assert (len(found), report.rows, report.lost, report.failures) == (1396, 1396, 0, 0)
 
 
-def test_files_are_read_where_they_are(read: Read, filler: Filler, monkeypatch: pytest.MonkeyPatch) -> None:
-    used = []
-    decode = Files.decode
-    monkeypatch.setattr(Files, "decode", lambda *given: used.append(decode(*given)) or used[-1])
-    filler.create(storage="file", allow_direct=True)
-    filler.fill(50, size=100)
-
-    assert len(read(1, 51)) == 50
-    assert (50, entries.TAKEN) in used
-
-
-def test_files_that_do_not_fit_are_left_to_the_server(
-    read: Read, filler: Filler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Files, "decode", lambda self, decoder, chunk, at: (at, entries.DAMAGED))
-    filler.create(storage="file", allow_direct=True)
-    filler.fill(5000, size=1000)
-
-    assert [row["seq"] for row in read(1, 5001)] == list(range(1, 5001))
-
-
-def test_one_record_that_does_not_fit_is_sent_and_the_files_are_used_again(
-    read: Read, filler: Filler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ends = []
-    decode = Files.decode
-
-    def doubting(files: Files, decoder: entries.Decoding, chunk: bulk.Chunk, at: int) -> tuple[int, int]:
-        ends.append(decode(files, decoder, chunk, at) if len(ends) != 1 else (at, entries.DAMAGED))
-        return ends[-1]
-
-    monkeypatch.setattr(Files, "decode", doubting)
-    filler.create(storage="file", allow_direct=True)
-    filler.fill(40_000, size=300)
-
-    assert [row["seq"] for row in read(1, 40_001, columns=("seq", "data"))] == list(range(1, 40_001))
-    assert len(ends) > 2
-
-
 def test_a_record_that_is_damaged_in_the_file_is_found_by_the_reader_and_told_by_the_server(
-    way: str, read: Read, client: Client, filler: Filler
+    read: Read, client: Client, filler: Filler
 ) -> None:
     filler.create(storage="file", allow_direct=True)
     filler.fill(40_000, size=300)
@@ -164,7 +115,7 @@ def test_a_record_that_is_damaged_in_the_file_is_found_by_the_reader_and_told_by
 
 
 def test_a_record_of_which_the_check_alone_is_damaged_is_sent_once_the_server_has_looked(
-    way: str, read: Read, client: Client, filler: Filler
+    read: Read, client: Client, filler: Filler
 ) -> None:
     filler.create(storage="file", allow_direct=True)
     filler.fill(40_000, size=300)
@@ -185,17 +136,14 @@ def test_a_record_of_which_the_check_alone_is_damaged_is_sent_once_the_server_ha
     assert report.lost == 0
 
 
-def test_columns_of_entries_alone_need_no_record(
-    read: Read, filler: Filler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Files, "of", None)
+def test_columns_of_entries_alone_need_no_record(read: Read, filler: Filler) -> None:
     filler.create(storage="file", allow_direct=True)
     filler.fill(20, size=100)
 
     assert read(1, 21, columns=("size", "seq")) == [{"size": 100, "seq": seq} for seq in range(1, 21)]
 
 
-def test_subjects_are_filtered_by_the_server(way: str, read: Read, client: Client, filler: Filler) -> None:
+def test_subjects_are_filtered_by_the_server(read: Read, client: Client, filler: Filler) -> None:
     filler.create(storage="file", allow_direct=True)
     filler.fill(3000, size=500, tokens=7)
     name = filler.subject.decode()
@@ -207,9 +155,7 @@ def test_subjects_are_filtered_by_the_server(way: str, read: Read, client: Clien
     assert read(1, 3001, subjects=(f"{name}.none",)) == []
 
 
-def test_several_segments_and_large_messages_are_read(
-    way: str, read: Read, client: Client, filler: Filler
-) -> None:
+def test_several_segments_and_large_messages_are_read(read: Read, client: Client, filler: Filler) -> None:
     filler.create(storage="file", allow_direct=True)
     filler.fill(12, size=2_000_000)
     filler.fill(5, size=10)
@@ -222,7 +168,7 @@ def test_several_segments_and_large_messages_are_read(
 
 
 def test_batches_end_at_their_rows_and_nothing_is_on_its_way_meanwhile(
-    way: str, client: Client, filler: Filler
+    client: Client, filler: Filler
 ) -> None:
     filler.create(storage="file", allow_direct=True)
     filler.fill(5000, size=300)
@@ -258,7 +204,7 @@ def test_nothing_is_left_on_the_server(read: Read, filler: Filler) -> None:
     assert filler.consumers() == []
 
 
-def test_a_lost_connection_is_made_again(way: str, client: Client, filler: Filler) -> None:
+def test_a_lost_connection_is_made_again(client: Client, filler: Filler) -> None:
     filler.create(storage="file", allow_direct=True)
     filler.fill(5000, size=300)
     report, seqs = Report(), []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyjs_spark.read.lost import LossCount
 from pyjs_spark.read.plan import Gap
+from pyjs_spark.read.planner import LossCount
 
 
 def test_a_gap_that_grows_counts_once() -> None:

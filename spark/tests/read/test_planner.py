@@ -11,7 +11,7 @@ from spark.tests.conftest import Filler
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
-from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.nats.retry import PatientApi
 from pyjs_spark.options.reading import parse_options
 from pyjs_spark.read.offsets import Offsets
 from pyjs_spark.read.planner import Planner

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip, our_command_from_anywhere
+from spark.tests.support.archived import archive_here
 from spark.tests.support.records import DELETES, FOOTER, STATE, Stored, header, other, tail
 from tests.conformance.harness.process import ServerProcess
 from tests.unit.store.segment_files import IndexWriter, index_of
@@ -26,7 +27,7 @@ import pyarrow as pa
 from pyjs_spark.cli.main import main
 from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.errors import BadStore, DataLoss, StoreKeyNeeded, StreamMissing
-from pyjs_spark.lake.archive import plan, write_range
+from pyjs_spark.lake import lakes
 from pyjs_spark.options.reading import parse_options
 from pyjs_spark.read import files as reader
 from pyjs_spark.read.lookup import api_of
@@ -658,9 +659,9 @@ def test_an_archive_is_made_of_a_directory(
 
     assert main(["explain", "S", lake, *told, "--json"]) == 0
     assert '"rows": 7' in capsys.readouterr().out
-    files = [file for what in plan(lake, options, 5) for file in write_range(options.connect, lake, what)]
+    files = archive_here(lake, options)
     assert [(file.low, file.high, file.rows) for file in files] == [(1, 6, 5), (6, 8, 2)]
-    assert plan(lake, options, 5) == []
+    assert lakes.plan(lakes.Lake(lake), options, 5) == []
     assert main(["explain", "S", lake, "--option", f"path={tmp_path}/none"]) == 2
 
 

@@ -1,11 +1,26 @@
-"""What is in an archive of any format, read by the format's own library."""
+"""What is in an archive of any format, read by the format's own library; and one that is written without Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from pyjs_spark.lake.tables import tables
-from pyjs_spark.lake.tables.table import Lake
+from pyjs_spark.lake import lakes
+from pyjs_spark.lake.archive import TableFile, Written
+from pyjs_spark.lake.lakes import Lake, Task
+from pyjs_spark.options.reading import Options
+from pyjs_spark.read.ranges import ReadRange
+
+
+def here(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
+    """Make the tasks one after the other, in this process."""
+    return [task(what) for what in part]
+
+
+def archive_here(lake: Lake | str | Path, options: Options, rows_per_file: int = 5) -> list[Written]:
+    """Archive what is new, two ranges at a time; return the new files."""
+    into = lake if isinstance(lake, Lake) else Lake(str(lake))
+    return lakes.write_parts(here, into, options, lakes.plan(into, options, rows_per_file), 2)
 
 
 def archived(lake: Lake, stream: str) -> list[int]:
@@ -19,6 +34,6 @@ def archived(lake: Lake, stream: str) -> list[int]:
 
         paths = [uri.removeprefix("file://") for uri in DeltaTable(f"{lake.root}/{stream}").file_uris()]
     else:
-        loaded = tables.table_of(lake, stream).loaded()
+        loaded = lakes.table_of(lake, stream).loaded()
         paths = [task.file.file_path.removeprefix("file://") for task in loaded.scan().plan_files()]
     return sorted(seq for path in paths for seq in pq.ParquetFile(path).read(["seq"])["seq"].to_pylist())

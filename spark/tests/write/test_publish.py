@@ -6,6 +6,7 @@ import base64
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -21,6 +22,7 @@ from pyjs_spark.errors import AccessDenied, NotAcknowledged, ProtocolError, Publ
 from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.settings import ConnectSettings
+from pyjs_spark.options.writing import SinkOptions
 from pyjs_spark.write import publish
 from pyjs_spark.write.publish import Publisher, publish_one
 
@@ -42,9 +44,8 @@ class Outlet:
     def __init__(self, port: int, filler: Filler, *, retries: int = 5, ack_timeout_s: float = 20.0) -> None:
         self.client = Client(ConnectSettings((f"nats://127.0.0.1:{port}",), timeout_s=5.0))
         self.filler = filler
-        self.publisher = Publisher(
-            self.client, filler.name, in_flight_max=100, ack_timeout_s=ack_timeout_s, retries=retries
-        )
+        options = SinkOptions(filler.name, max_in_flight=100, ack_timeout_s=ack_timeout_s, retries=retries)
+        self.publisher = Publisher(self.client, options)
         self.mark = f"pyjs:{filler.name}:0:0:".encode()
 
     def frames(self, low: int, high: int, subject: bytes = b"") -> Frames:
@@ -231,7 +232,7 @@ def test_a_stream_that_stays_away_ends_it(outlet: MakeOutlet, filler: Filler) ->
 
 def test_a_row_that_another_stream_stored_is_told(outlet: MakeOutlet, filler: Filler) -> None:
     out = outlet()
-    out.publisher._stream = "ELSEWHERE"
+    out.publisher._options = replace(out.publisher._options, stream="ELSEWHERE")
 
     with pytest.raises(PublishFailed, match=f"row 0 was stored by stream {filler.name} and not by ELSEWHERE"):
         out.send(0, 10)
@@ -295,7 +296,7 @@ def test_permissions_are_told(start_peer: Start) -> None:
     root = Client(ConnectSettings((f"nats://root:root@127.0.0.1:{server.port}",)))
     root.api("STREAM.CREATE.P", {"name": "P", "subjects": ["p.>"]})
     client = Client(ConnectSettings((f"nats://a:a@127.0.0.1:{server.port}",)))
-    publisher = Publisher(client, "P", in_flight_max=10, ack_timeout_s=5.0, retries=1)
+    publisher = Publisher(client, SinkOptions("P", max_in_flight=10, ack_timeout_s=5.0, retries=1))
     how = Framing(publisher.inbox, b"p.x")
 
     publisher.publish(frames.frame_rows(Columns(1, cells([b"1"])), 0, 1, how, 0))

@@ -21,19 +21,17 @@ An unknown key is refused, and the error names the closest known one. Knows noth
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 
-from pyjs_spark.errors import OptionError
+from pyjs_spark.errors import OptionError, suggestion
 from pyjs_spark.lake import archive_job, compact, dead_letters, quality
 from pyjs_spark.lake.jobs import Job, JobKind
-from pyjs_spark.lake.replay import job as replay_job
+from pyjs_spark.lake.replay import run as replay
 from pyjs_spark.options.reading import BY_NAME
 
 KINDS: Mapping[str, JobKind] = {
-    kind.name: kind
-    for kind in (archive_job.KIND, replay_job.KIND, compact.KIND, quality.KIND, dead_letters.KIND)
+    kind.name: kind for kind in (archive_job.KIND, replay.KIND, compact.KIND, quality.KIND, dead_letters.KIND)
 }
 SECTIONS = ("pipeline", "options", "spark", "catalog")
 
@@ -86,11 +84,8 @@ def _documented(options: Mapping[str, str]) -> dict[str, str]:
 def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:
     """Refuse an unknown name; the error has the closest known one. Raises OptionError."""
     for name in said:
-        if name in known:
-            continue
-        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise OptionError(f"{what} {name} is unknown; {hint}")
+        if name not in known:
+            raise OptionError(f"{what} {name} is unknown; {suggestion(name, known)}")
 
 
 def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:

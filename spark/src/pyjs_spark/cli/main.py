@@ -18,7 +18,7 @@ from functools import partial
 from types import FrameType
 from typing import NoReturn
 
-from pyjs_spark.cli import config, submit_command
+from pyjs_spark.cli import config, submit
 from pyjs_spark.cli.config import KINDS
 from pyjs_spark.cli.own_spark import own_spark
 from pyjs_spark.cli.say import PROGRAM, fail, print_json
@@ -41,7 +41,7 @@ OF_FILES = {  # commands on any pipeline that a file describes, or on an archive
     "validate": "check a pipeline without asking a server",
     "explain": "show what the next run would read and write",
     "status": "show how far a pipeline is, and what it lacks",
-    submit_command.NAME: submit_command.TEXT,
+    submit.NAME: submit.TEXT,
 }
 COMMANDS: Mapping[str, str] = {
     **{name: kind.text for name, kind in KINDS.items()},
@@ -94,10 +94,10 @@ def _act(said: argparse.Namespace) -> int:
     if hasattr(said, "every"):
         said.every = _seconds(said)
     if getattr(said, "app", None) is not None:
-        return submit_command.run_app(said)
+        return submit.run_app(said)
     job = job_of(said)
-    if said.command == submit_command.NAME:
-        return submit_command.run(job, said)
+    if said.command == submit.NAME:
+        return submit.run(job, said)
     _check_watched(job, said)
     command = "explain" if getattr(said, "dry_run", False) else said.command
     is_again = getattr(said, "continuous", False) and command != "explain"
@@ -117,17 +117,10 @@ def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
         if kind.status is None:
             raise OptionError(f"status shows how far a pipeline is; {kind.name} leaves nothing to show")
         return kind.status(job)
-    bar = sys.stderr if kind.is_watched and sys.stderr.isatty() else None
-    watch = Watch(
-        kind.name, file=getattr(said, "status_file", None), plot=getattr(said, "plot", None), bar=bar
-    )
     sessions.check_installed(job.master)
-    # The watch has a bar of its own.
-    settings = {**({"spark.ui.showConsoleProgress": "false"} if bar else {}), **job.spark}
-    with watch:
-        return kind.run(
-            job, Session(partial(own_spark, f"{PROGRAM} {kind.name}", job.master, settings), watch)
-        )
+    start = partial(own_spark, f"{PROGRAM} {kind.name}", job.master, job.spark)
+    with Watch(kind.name, file=getattr(said, "status_file", None)) as watch:
+        return kind.run(job, Session(start, watch))
 
 
 def _show(outcome: Outcome, said: argparse.Namespace) -> int:
@@ -171,12 +164,14 @@ def _parser() -> argparse.ArgumentParser:
             KINDS[name].add_arguments(each)
         elif name in OF_FILES:
             KINDS["archive"].add_arguments(each)
-        if name == submit_command.NAME:
-            submit_command.add_arguments(each)
+        if name == submit.NAME:
+            submit.add_arguments(each)
         if name not in OF_FILES:
             _add_running(each)
         if name == "run" or (name in KINDS and KINDS[name].is_watched):
-            _add_watching(each)
+            each.add_argument(
+                "--status-file", metavar="FILE", help="JSON: how far this is, replaced as it goes"
+            )
     return parser
 
 
@@ -189,20 +184,10 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what a run would do; change nothing")
 
 
-def _add_watching(parser: argparse.ArgumentParser) -> None:
-    """Add the options for progress output."""
-    parser.add_argument(
-        "--status-file", metavar="FILE", help="JSON that says how far this is, replaced as it goes"
-    )
-    parser.add_argument("--plot", metavar="FILE.svg", help="rates and lag of this run, drawn at its end")
-
-
 def _check_watched(job: Job, said: argparse.Namespace) -> None:
-    """Refuse options of `run` that the file's kind of job does not have."""
-    given = [name for name in ("status_file", "plot") if getattr(said, name, None) is not None]
-    if given and not job.kind.is_watched:
-        flags = " and ".join("--" + name.replace("_", "-") for name in given)
-        raise OptionError(f"{flags}: only archives tell how far they are so; leave it out")
+    """Refuse an option of `run` that the file's kind of job does not have."""
+    if getattr(said, "status_file", None) is not None and not job.kind.is_watched:
+        raise OptionError("--status-file: only archives tell how far they are so; leave it out")
 
 
 def job_of(said: argparse.Namespace) -> Job:
@@ -216,7 +201,7 @@ def job_of(said: argparse.Namespace) -> Job:
         return kind.job(given, options)
     if "stream" in given:
         raise OptionError(f"give a stream and a target, or -c {path}; not both")
-    is_submitted = said.command == submit_command.NAME  # there the master says which cluster
+    is_submitted = said.command == submit.NAME  # there the master says which cluster
     for name in given:
         if not (is_submitted and name == "master"):
             raise OptionError(f"--{name.replace('_', '-')} stands in {path}; leave it out here")

@@ -27,9 +27,8 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
     logging.root.addFilter(_is_told)
-    logging.getLogger("py4j").setLevel(
-        logging.CRITICAL
-    )  # it logs the exceptions that its callers get, with stacks
+    # It logs the exceptions that its callers get, with stacks.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         spark = sessions.session(name, master, **{**quiet, **settings})
         yield spark

@@ -1,4 +1,4 @@
-"""The files that a cluster needs to run a job: this package as a zip, an application, and the line for spark-submit.
+"""The command submit-args: this package as a zip, an application, and the line for spark-submit that runs a job.
 
 The zip holds the Python files alone: `--py-files` carries no compiled code, so workers decode with the pure twin of
 the decoder. Spark finds a format by itself only if the package is installed, not if it came with --py-files; so
@@ -10,16 +10,22 @@ Knows no servers and starts nothing.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
+import shlex
 import shutil
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyjs_spark.cli.say import print_json
 from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.jobs import MASTER, Job
 
+NAME = "submit-args"
+TEXT = "package this for a cluster, and print the line for spark-submit"
 ZIP = "pyjs_spark.zip"
 APPLICATION = "pyjs_pipeline.py"
 PACKAGES = ("pyjs_spark", "pyspark_jetstream")
@@ -72,3 +78,47 @@ def _program() -> str:
     if found or spec is None or spec.origin is None:
         return found or "spark-submit"
     return os.path.join(os.path.dirname(spec.origin), "bin", "spark-submit")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command alone."""
+    parser.add_argument("--app", metavar="FILE", help="an application of yours in place of a pipeline")
+    parser.add_argument("--to", default=".", metavar="FOLDER", help="where the packaged files are written")
+
+
+def run(job: Job, said: argparse.Namespace) -> int:
+    """Print the command that submits a job of any kind."""
+    options = [word for each in said.option for word in ("-o", each)]
+    master = said.master or job.master
+    if said.config is not None:
+        argv = ["run", "-c", os.path.abspath(said.config)]
+    else:
+        argv = ["archive", said.stream, said.target, "--format", job["format"]]
+        argv += ["--rows-per-file", str(job["rows_per_file"])]
+    if said.server is not None:
+        argv += ["-o", f"servers={said.server}"]
+    return _print(said, master, None, [*argv, *options], job.spark)
+
+
+def run_app(said: argparse.Namespace) -> int:
+    """Print the command that submits an application."""
+    if said.stream is not None or said.config is not None or said.option or said.server is not None:
+        raise OptionError(
+            f"--app {said.app} is in place of a pipeline; leave the pipeline and its options out"
+        )
+    if not os.path.isfile(said.app):
+        raise OptionError(f"--app {said.app}: there is no such file")
+    return _print(said, said.master or MASTER.default, os.path.abspath(said.app), (), {})
+
+
+def _print(
+    said: argparse.Namespace, master: str, app: str | None, argv: Sequence[str], spark: Mapping[str, str]
+) -> int:
+    folder = os.path.abspath(said.to)
+    line(master, "", "", (), {})  # reports errors before anything is written
+    path, application = package(folder)
+    words = line(master, path, app or application, argv, spark)
+    if said.json:
+        return print_json({"command": words})
+    print(shlex.join(words))
+    return 0

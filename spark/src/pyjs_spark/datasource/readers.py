@@ -30,7 +30,6 @@ from pyspark.sql.streaming.datasource import (
 
 from pyjs_spark.decode.schema import Projection, pa_schema
 from pyjs_spark.options.reading import Options
-from pyjs_spark.read import modes as reading
 from pyjs_spark.read import offsets
 from pyjs_spark.read.plan import Span
 from pyjs_spark.read.planner import Planner
@@ -42,13 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 
-class RangePartition(InputPartition):
-    """One task: a range of sequences of one stream."""
-
-    def __init__(self, what: ReadRange) -> None:
-        super().__init__(what)
-
-
 class RangeReader:
     """The part of both readers that runs in workers: one range to Arrow batches. Pickled; immutable."""
 
@@ -58,7 +50,7 @@ class RangeReader:
 
     def ranges(self, spans: list[Span], subjects: tuple[str, ...]) -> list[InputPartition]:
         """Return the tasks that read `spans`."""
-        return [RangePartition(self.range_of(span, subjects)) for span in spans]
+        return [InputPartition(self.range_of(span, subjects)) for span in spans]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's range; Spark passes None as the only partition of an empty plan."""
@@ -68,8 +60,10 @@ class RangeReader:
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
         """Read one range by the options' mode, with the columns and names of messages."""
+        from pyjs_spark.read import modes  # what plans needs none of it
+
         report = Report()
-        yield from reading.read_range(self.options.connect, what, report)
+        yield from modes.read_range(self.options.connect, what, report)
         if report.lost:
             LOG.warning(
                 "stream %s: up to %d messages of %d to %d were lost after the read was planned; going on, as "

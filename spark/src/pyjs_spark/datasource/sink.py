@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -24,7 +24,7 @@ from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.nats.client import Client
 from pyjs_spark.options.writing import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from pyjs_spark.write.columns import RowPlan, plan_rows
-from pyjs_spark.write.delivery import SinkPart, begin
+from pyjs_spark.write.delivery import Delivered, SinkPart, begin
 from pyjs_spark.write.marker import Progress, new_attempt
 from pyjs_spark.write.publish import patiently
 
@@ -36,14 +36,8 @@ QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
 
-class Committed(WriterCommitMessage):
+class Committed(Delivered, WriterCommitMessage):
     """The result of one partition; plain values, so that Spark can send it to the driver."""
-
-    def __init__(self, part: int, rows: int, sent: int, duplicates: int) -> None:
-        self.part = part
-        self.rows = rows
-        self.sent = sent
-        self.duplicates = duplicates
 
 
 def batch_writer(options: SinkOptions, fields: Sequence[SparkField], overwrite: bool) -> JetStreamWriter:
@@ -80,22 +74,21 @@ class PartitionWriter:
         place = SinkPart(sink_id, batch, part, self.run)
         delivery = patiently(self.options.retries, lambda: begin(self.options, self.plan, place))
         try:
-            done = delivery.write(batches)
+            return Committed(*astuple(delivery.write(batches)))
         finally:
             delivery.close()
-        return Committed(done.part, done.rows, done.sent, done.duplicates)
 
     def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log results that a user may not expect."""
-        done = [message for message in messages if isinstance(message, Committed)]
-        duplicates = sum(message.duplicates for message in done)
+        done = [each for each in messages if isinstance(each, Committed)]
+        duplicates = sum(each.duplicates for each in done)
         if duplicates:
             LOG.warning(
                 "stream %s: %d of %d messages were not stored again: it had their ids already, from an earlier "
                 "attempt or from another message with the same id",
                 self.options.stream,
                 duplicates,
-                sum(message.sent for message in done),
+                sum(each.sent for each in done),
             )
 
 
@@ -130,7 +123,7 @@ class JetStreamWriter(DataSourceArrowWriter):
         try:
             client = Client(options.connect)
             try:
-                Progress(client, options.progress_bucket, options.sink_id, options.retries).forget()
+                Progress(client, options, options.sink_id).forget()
             finally:
                 client.close()
         except SparkError as error:  # the messages are stored; what stays is a key of some bytes

@@ -1,7 +1,8 @@
 """Data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
 A thin layer: options, plans, offsets and reading are modules that know nothing of Spark. The data source is made in a
-process beside the driver and pickled from there.
+process beside the driver and pickled from there. Spark starts several such processes for a query; the imports inside
+functions are of what only some of them need, and take 0.15 s of processor time together.
 
 Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in spark/tests/datasource/test_source.py.
 """
@@ -11,14 +12,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
-from pyjs_spark.datasource import sink, tables
 from pyjs_spark.datasource.readers import FilteringReader, JetStreamReader, JetStreamStreamReader, RangeReader
 from pyjs_spark.decode.schema import project, spark_ddl
 from pyjs_spark.options.reading import Options, check_batch, check_stream, parse_options
@@ -29,6 +24,8 @@ from pyjs_spark.read.planner import Planner
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from pyjs_spark.datasource.sink import JetStreamStreamWriter, JetStreamWriter
 
 
 class JetStreamSource(DataSource):
@@ -51,6 +48,8 @@ class JetStreamSource(DataSource):
         """Return all columns but ts_ns; of buckets and object stores those of their tables."""
         options = self._reading()
         if options.is_table:
+            from pyjs_spark.datasource import tables
+
             return tables.ddl(options)
         return spark_ddl(options.include_headers)
 
@@ -59,6 +58,8 @@ class JetStreamSource(DataSource):
         options = self._reading()
         check_batch(options)
         if options.is_table:
+            from pyjs_spark.datasource import tables
+
             return tables.reader(options, schema.fields, self.parallelism)
         # Spark refuses any read by a class that has pushFilters while its own option for that is off.
         kind = FilteringReader if options.pushdown else JetStreamReader
@@ -69,16 +70,22 @@ class JetStreamSource(DataSource):
         options = self._reading()
         check_stream(options)
         if options.is_table:
+            from pyjs_spark.datasource import tables
+
             return tables.stream_reader(options, schema.fields, self.parallelism)
         return JetStreamStreamReader(*self._parts(options, schema))
 
     # Spark calls these two by the names of their parameters when a batch is committed.
-    def writer(self, schema: StructType, overwrite: bool) -> sink.JetStreamWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> JetStreamWriter:
         """Return the writer of a batch."""
+        from pyjs_spark.datasource import sink
+
         return sink.batch_writer(self._writing(), schema.fields, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
         """Return the writer of a streaming query."""
+        from pyjs_spark.datasource import sink
+
         return sink.stream_writer(self._writing(), schema.fields, overwrite)
 
     def _parts(self, options: Options, schema: StructType) -> tuple[RangeReader, Planner]:

@@ -8,16 +8,15 @@ deleted and re-created is.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from pyjs_spark.datasource.readers import JetStreamReader, JetStreamStreamReader, RangePartition, RangeReader
+from pyjs_spark.datasource.readers import JetStreamReader, JetStreamStreamReader, RangeReader
 from pyjs_spark.decode.schema import Projection, SparkField, pick
-from pyjs_spark.errors import StreamMissing
+from pyjs_spark.errors import StreamMissing, suggestion
 from pyjs_spark.kv import entries as kv
 from pyjs_spark.kv import objects
 from pyjs_spark.nats import buckets
@@ -80,8 +79,7 @@ class TablePlanner(Planner):
         option, prefix = ("objectStore", buckets.OBJECT_PREFIX) if is_store else ("bucket", buckets.KV_PREFIX)
         there = lookup.stream_names(self._api, (f"{prefix}*",))
         asked, known = name.removeprefix(prefix), [each.removeprefix(prefix) for each in there]
-        near = difflib.get_close_matches(asked.removeprefix(prefix), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "create it, or name another"
+        hint = suggestion(asked, known, "create it, or name another")
         return StreamMissing(f"option {option}={asked}: there is no such bucket (stream {name}); {hint}")
 
 
@@ -164,7 +162,7 @@ class ObjectReader(DataSourceReader):
             ranges.range_of(Span(name, 1, 1, ""), objects.filters(options.objects))
             for name in TablePlanner(options, api_of(options)).names()
         ]
-        return [RangePartition(replace(what, columns=self._listing.columns)) for what in found]
+        return [InputPartition(replace(what, columns=self._listing.columns)) for what in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the store, in a worker."""

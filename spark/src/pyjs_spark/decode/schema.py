@@ -16,12 +16,11 @@ from the Spark schema, nullability included.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pyjs_spark.errors import SchemaError
+from pyjs_spark.errors import SchemaError, suggestion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,8 +149,7 @@ def pick(
 def _column(field: SparkField, spark_types: Mapping[str, str], nullable: Collection[str]) -> str:
     column = field.name.lower()
     if column not in spark_types:
-        near = difflib.get_close_matches(column, spark_types, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(spark_types)}"
+        hint = suggestion(column, tuple(spark_types))
         raise SchemaError(f"the schema asks for the column {field.name}, which is not there; {hint}")
     said, wanted = field.dataType.simpleString(), spark_types[column]
     if said != wanted:

@@ -168,13 +168,13 @@ def _pairs(said: Any, value_of: Callable[[Any], object]) -> list[tuple[str, obje
     return [(name, value_of(value)) for name, value in said.items()] if said else None
 
 
+@dataclass(frozen=True, slots=True)
 class ObjectContents:
     """Reads the content of one object after another."""
 
-    def __init__(self, client: Client, what: ReadRange, listing: Listing) -> None:
-        self._client = client
-        self._what = what
-        self._listing = listing
+    client: Client
+    what: ReadRange
+    listing: Listing
 
     def fill(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the row of an object with its content, or with that of a newer put.
@@ -195,10 +195,10 @@ class ObjectContents:
         return self._lost(row, "it is put again faster than it is read")
 
     def _check_size(self, row: Mapping[str, Any]) -> None:
-        if row["size"] > self._listing.content_max:
+        if row["size"] > self.listing.content_max:
             raise OptionError(
                 f"object store {row['bucket']}: object {row['name']} has {row['size']} bytes, and maxObjectSize is "
-                f"{self._listing.content_max}; raise it, name smaller objects with the option objects, or leave the "
+                f"{self.listing.content_max}; raise it, name smaller objects with the option objects, or leave the "
                 "column content out of the schema"
             )
 
@@ -207,7 +207,7 @@ class ObjectContents:
         from pyjs_spark.read import pull  # needs pyarrow, which options do not
 
         chunks = replace(
-            self._what,
+            self.what,
             low=1,
             high=max(2, row["revision"]),
             subjects=(f"$O.*.C.{row['nuid']}",),
@@ -217,7 +217,7 @@ class ObjectContents:
         )
         parts: list[bytes] = []
         size, has_chunks = 0, row["chunks"] > 0
-        for batch in pull.read_range(self._client, chunks) if has_chunks else ():
+        for batch in pull.read_range(self.client, chunks) if has_chunks else ():
             parts += batch.column("data").to_pylist()
             size += sum(map(len, parts[-batch.num_rows :]))
             if size > row["size"]:
@@ -233,8 +233,8 @@ class ObjectContents:
         """Return the current info of the object."""
         from pyjs_spark.read.latest import read_latest
 
-        what = replace(self._what, subjects=filters((row["name"],)), columns=Listing.columns)
-        for batch in read_latest(self._client, what):
+        what = replace(self.what, subjects=filters((row["name"],)), columns=Listing.columns)
+        for batch in read_latest(self.client, what):
             for message in batch.to_pylist():
                 return described(row["bucket"], message)
         return {**row, "deleted": True}
@@ -244,7 +244,7 @@ class ObjectContents:
             f"object store {row['bucket']}: object {row['name']} cannot be read: {why}; it should have "
             f"{row['chunks']} chunks of {row['size']} bytes"
         )
-        if self._listing.fail_on_data_loss:
+        if self.listing.fail_on_data_loss:
             raise DataLoss(f"{text}. Put it again, or set failOnDataLoss=false to read it as null")
         LOG.warning("%s; it is null, as failOnDataLoss=false says", text)
         return {**row, "content": None}

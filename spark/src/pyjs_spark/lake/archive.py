@@ -1,38 +1,27 @@
-"""Archive of streams as Parquet files; the name of a file has its first and last sequence.
+"""Archives of streams, in every format: what an archive has, what it lacks, and the files that tasks write.
 
-    <root>/stream=<name>/date=<UTC day>/seq=<first>-<last>.parquet    both numbers with 19 digits
-    <root>/stream=<name>/_archive.json      identity of the stream, and the options of the archive
-    <root>/stream=<name>/_none/             empty files of such names, for ranges without a message
-    <root>/stream=<name>/_tmp/              files that are being written
+Ranges end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read, so that a
+repeated run writes the same files. A task reads one range and writes a file for each UTC day, where nobody looks; the
+driver makes the files of one attempt visible (tables/). So it does not matter how often Spark runs a task, or whether
+a lost machine goes on with an attempt, although its messages may be deleted meanwhile and its files then differ.
 
-The names alone record the progress: the next run reads the sequences that no file covers, and after a kill it writes
-the unfinished files again. A file covers its whole range of sequences, including those without a message. Ranges
-end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read, so that a repeated
-run writes the same files. No file is ever changed; a complete file is renamed into place.
-
-One run at a time may write to an archive. Any engine reads it as a table partitioned by stream and date, without the
-files that begin with `_`. Root is a directory that all workers can access, or a URI that pyarrow supports
-(s3://, hdfs://, gs://).
+One run at a time may write to an archive. Root is a directory that all workers can access, or a URI that pyarrow
+supports (s3://, hdfs://, gs://). Knows no format.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pyjs_spark import strict_json
-from pyjs_spark.errors import DataLoss, OptionError, SparkError, StreamMissing
-from pyjs_spark.lake.files import file_system, sync, write_text
+from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
+from pyjs_spark.lake.files import file_system, sync
 from pyjs_spark.nats.settings import ConnectSettings
-from pyjs_spark.options import uses
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read import lookup
 from pyjs_spark.read.lookup import api_of
@@ -42,13 +31,8 @@ from pyjs_spark.times import EPOCH
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-    from pyjs_spark.lake.watch import Watch
 
 COLUMNS = ("seq", "ts", "ts_ns", "subject", "headers", "data")  # stream and date are in the path
-NONE = "_none"  # the folder of empty files
-FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
 US_PER_DAY = 86_400_000_000
 
 
@@ -64,14 +48,27 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedFile:
-    """One file of the archive, from its name: sequences [low, high)."""
+class File:
+    """One file of the archive: sequences [low, high)."""
 
     path: str
     low: int
     high: int
-    size: int  # bytes
-    is_none: bool  # its range has no message
+    size: int  # bytes; 0 if no sequence of it has a message
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One file that a task wrote."""
+
+    path: str  # below parts_folder
+    date: str
+    low: int
+    high: int  # exclusive
+    rows: int
+    size: int
+    seqs: Sequence[int]  # of the first and the last row
+    times_ns: Sequence[int]  # the least and the greatest
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +76,8 @@ class Holding:
     """The sequences of one stream in an archive, and in the stream now."""
 
     state: StreamState
-    covered: tuple[
-        tuple[int, int], ...
-    ]  # [low, high) of each file, sorted; a table has one for all its files
+    # [low, high) of each file, sorted; a table has one for all its files.
+    covered: tuple[tuple[int, int], ...]
     said: Mapping[str, Any] | None  # _archive.json, or None while the archive does not have the stream
     files: int  # that hold its rows
 
@@ -89,41 +85,6 @@ class Holding:
     def next(self) -> int:
         """Return the sequence after the archive's last one; for an empty archive, the stream's first."""
         return max((high for _, high in self.covered), default=self.state.first_seq)
-
-
-def archive(
-    spark: SparkSession,
-    root: str,
-    options: Options,
-    rows_per_file: int = 500_000,
-    watch: Watch | None = None,
-) -> list[Written]:
-    """Write all messages that the archive lacks; return the new files.
-
-    Raises:
-        OptionError: the archive has other options.
-        DataLoss: messages were removed before they were archived (with failOnDataLoss), or the stream is another one.
-    """
-    return write(spark, root, options, plan(root, options, rows_per_file), watch)
-
-
-def plan(root: str, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the archive lacks, and create its directories. Raises as `archive` does."""
-    holdings = look(root, options)
-    ranges = lacking(root, options, holdings, rows_per_file)
-    for holding in holdings:
-        _claim(root, holding, options)
-    return ranges
-
-
-def look(root: str, options: Options) -> list[Holding]:
-    """Return the archive of each stream that the options name; changes nothing. Raises StreamMissing."""
-    uses.check(uses.ARCHIVE, options)
-    found = []
-    for state in states(root, options):
-        covered = tuple((file.low, file.high) for file in named_files(root, state.name))
-        found.append(Holding(state, covered, said(root, state.name), len(covered)))
-    return found
 
 
 def states(root: str, options: Options) -> list[StreamState]:
@@ -152,30 +113,18 @@ def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_f
         _check_same(root, holding, options)
         _check_lost(holding, options)
         for low, high in missing(state.first_seq, state.end, holding.covered, rows_per_file):
-            ranges.append(_range(state, low, high, options))
+            ranges.append(range_of(options, state.name, low, high, state.created))
     return ranges
 
 
-def write(
-    spark: SparkSession, root: str, options: Options, ranges: list[ReadRange], watch: Watch | None = None
-) -> list[Written]:
-    """Write planned ranges by the data source `jetstream-files`; return the new files."""
-    if not ranges:
-        return []
-    from pyjs_spark.lake.ranges_source import write_ranges  # needs pyspark, which a plan does not
-
-    task = partial(write_range, options.connect, root)
-    found = write_ranges(spark, task, ranges, watch)
-    return [Written(**file) for files in found for file in files]
-
-
-def _range(state: StreamState, low: int, high: int, options: Options) -> ReadRange:
+def range_of(options: Options, stream: str, low: int, high: int, created: str) -> ReadRange:
+    """Return the range that a task reads."""
     return ReadRange(
-        stream=state.name,
+        stream=stream,
         low=low,
         high=high,
         subjects=options.subjects,
-        created=state.created,
+        created=created,
         columns=columns(options.include_headers),
         headers=options.include_headers,
         fail_on_data_loss=options.fail_on_data_loss,
@@ -227,7 +176,8 @@ def lost_end(holding: Holding) -> str:
 
 def _check_same(root: str, holding: Holding, options: Options) -> None:
     """Raise an error if the archive belongs to another stream or has other options."""
-    found, state, ours = holding.said, holding.state, _claims(holding.state, options)
+    found, state = holding.said, holding.state
+    ours = {"subjects": list(options.subjects), "headers": options.include_headers}
     if found is None:
         return
     if found["created"] != state.created:
@@ -242,89 +192,157 @@ def _check_same(root: str, holding: Holding, options: Options) -> None:
             )
 
 
-def _claims(state: StreamState, options: Options) -> dict[str, Any]:
-    return {"created": state.created, "subjects": list(options.subjects), "headers": options.include_headers}
+# -- progress -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveProgress:
+    """One stream and its part of the archive. Ranges are [low, high)."""
+
+    stream: str
+    first: int  # the stream's first sequence
+    last: int  # and its last; 0 if there never was a message
+    files: int
+    next: int  # after the last archived sequence
+    lag: int  # sequences that the next run writes
+    lost: tuple[tuple[int, int], ...]  # removed before they were archived
+    other: str  # when the archive's stream was created, if the present stream is another one; else ""
+    lost_end: str  # a description, if the stream has less than the archive; else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One file of the next run; a range that spans midnight has one for each day."""
+
+    stream: str
+    low: int
+    high: int  # exclusive
+    rows: int  # about, never more than the range has sequences
+    size: int  # bytes in the stream, about; Parquet files are smaller, mostly
+
+
+def progress(holding: Holding) -> ArchiveProgress:
+    """Return the progress of one stream's archive."""
+    state, covered = holding.state, holding.covered
+    is_other = holding.said is not None and holding.said["created"] != state.created
+    ends = [low for low, _ in covered[:1]]
+    left = [] if is_other else missing(state.first_seq, state.end, covered, max(1, state.end))
+    gone = missing(min(ends, default=state.first_seq), state.first_seq, covered, max(1, state.end))
+    return ArchiveProgress(
+        stream=state.name,
+        first=state.first_seq,
+        last=state.last_seq,
+        files=holding.files,
+        next=holding.next,
+        lag=sum(high - low for low, high in left),
+        lost=() if is_other or state.is_consumed else tuple(gone),
+        other=str(holding.said["created"]) if is_other and holding.said is not None else "",
+        lost_end="" if is_other else lost_end(holding),
+    )
+
+
+def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Planned]:
+    """Return the size of the next run; rows and bytes are estimated from each stream's mean."""
+    states = {holding.state.name: holding.state for holding in holdings}
+    found = []
+    for each in ranges:
+        state = states[each.stream]
+        count, total = each.high - each.low, state.end - state.first_seq
+        found.append(
+            Planned(
+                each.stream,
+                each.low,
+                each.high,
+                rows=-(-state.messages * count // total),
+                size=-(-state.size * count // total),
+            )
+        )
+    return found
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def write_range(
-    settings: ConnectSettings, root: str, what: ReadRange, report: Report | None = None
-) -> list[Written]:
-    """Read one range and write its files, one for each day; runs in a worker."""
-    fs, base = file_system(root)
-    folder = f"{_stream_dir(base, what.stream)}/_tmp"
-    files = write_days(settings, what, fs, lambda *_: f"{folder}/{uuid.uuid4().hex}", report)
-    if not files:  # all were deleted, or none has a subject of the filter
-        return [_publish_none(fs, base, what)]
-    return [_publish(fs, base, what, file) for file in files]
+def parts_folder(kind: str, stream: str) -> str:
+    """Return the folder in which tasks write the files of a stream, below the root."""
+    return {"parquet": f"stream={quoted(stream)}/_tmp", "iceberg": f"{folder_name(stream)}/data"}.get(
+        kind, folder_name(stream)
+    )
 
 
-def write_days(
-    settings: ConnectSettings,
-    what: ReadRange,
-    fs: Any,
-    path_of: Callable[[int, int], str],
-    report: Report | None = None,
-) -> list[DayFile]:
-    """Read one range and write a file for each day; together they cover the range. None if it has no message.
-
-    `path_of` names a file by its day since 1970 and the first sequence that it covers.
-    """
-    import pyarrow.parquet as pq
-
-    from pyjs_spark.read import modes as reading  # needs pyarrow, which a plan does not
-
-    files: list[DayFile] = []
-    for day, rows in _by_day(reading.read_range(settings, what, report)):
-        if not files or files[-1].day != day:
-            low = rows.column("seq")[0].as_py() if files else what.low
-            if files:
-                files[-1].close(low)
-            path = path_of(day, low)
-            writer = pq.ParquetWriter(path, rows.schema, filesystem=fs, compression="zstd")
-            files.append(DayFile(day, low, path, writer))
-        files[-1].write(rows)
-    if files:
-        files[-1].close(what.high)
-    for file in files:
-        sync(fs, file.path)  # before a name or a commit makes them visible
-    return files
+def quoted(stream: str) -> str:
+    """Return the name of a stream as it is in paths."""
+    return quote(stream, safe="")
 
 
-class DayFile:
-    """One file of rows of one day; its range ends where the next file begins."""
+def folder_name(stream: str) -> str:
+    """Return the name of a stream as a folder, without percent signs: the Delta library decodes them in places."""
+    return quoted(stream).replace("~", "%7E").replace("%", "~")
 
-    def __init__(self, day: int, low: int, path: str, writer: Any) -> None:
+
+def write_files(
+    settings: ConnectSettings, kind: str, root: str, what: ReadRange, report: Report | None = None
+) -> list[TableFile]:
+    """Read one range and write its files, which a commit makes visible; runs in a worker. None without a message."""
+    from pyjs_spark.read import modes  # needs pyarrow, which a plan does not
+
+    system, base = file_system(root)
+    folder = f"{base}/{parts_folder(kind, what.stream)}"
+    files: list[TableFile] = []
+    part: _Part | None = None
+    for day, rows in _by_day(modes.read_range(settings, what, report)):
+        if part is None or part.day != day:
+            low = rows.column("seq")[0].as_py() if part is not None else what.low
+            files += [part.closed(low)] if part is not None else []
+            part = _Part(system, folder, day, low, rows.schema)
+        part.write(rows)
+    return [*files, part.closed(what.high)] if part is not None else files
+
+
+class _Part:
+    """One file of rows of one day, under a name of its own; its range ends where the next file begins."""
+
+    def __init__(self, system: Any, folder: str, day: int, low: int, schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq
+
         self.day = day  # since 1970
-        self.low = low
-        self.high = low  # exclusive; set when it is closed
-        self.path = path
-        self.rows = 0
-        self.seqs = (low, low)  # of its first and last row
-        self.times_ns: list[int] = []  # the least and the greatest of each batch
-        self._writer = writer
-
-    @property
-    def date(self) -> str:
-        """Return the day, as in the names of folders."""
-        return f"{EPOCH + timedelta(days=self.day):%Y-%m-%d}"
+        self._system = system
+        self._folder = folder
+        self._low = low
+        self._date = f"{EPOCH + timedelta(days=day):%Y-%m-%d}"
+        self._path = f"date={self._date}/part-{low:019}-{uuid.uuid4().hex}.parquet"
+        self._seqs: list[int] = []  # the first and the last of each batch
+        self._times_ns: list[int] = []  # the least and the greatest of each batch
+        self._rows = 0
+        system.create_dir(f"{folder}/date={self._date}", recursive=True)
+        self._writer = pq.ParquetWriter(
+            f"{folder}/{self._path}", schema, filesystem=system, compression="zstd"
+        )
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append rows."""
         import pyarrow.compute as pc
 
         self._writer.write_batch(rows)
-        seqs, times = rows.column("seq"), pc.min_max(rows.column("ts_ns")).as_py()
-        self.seqs = (self.seqs[0] if self.rows else seqs[0].as_py(), seqs[-1].as_py())
-        self.times_ns += times.values()
-        self.rows += rows.num_rows
+        self._seqs += [rows.column("seq")[at].as_py() for at in (0, -1)]
+        self._times_ns += pc.min_max(rows.column("ts_ns")).as_py().values()
+        self._rows += rows.num_rows
 
-    def close(self, high: int) -> None:
-        """Finish the file, which covers up to `high`."""
+    def closed(self, high: int) -> TableFile:
+        """Finish the file, which covers up to `high`, and return it."""
         self._writer.close()
-        self.high = high
+        path = f"{self._folder}/{self._path}"
+        sync(self._system, path)  # before a name or a commit makes it visible
+        return TableFile(
+            path=self._path,
+            date=self._date,
+            low=self._low,
+            high=high,
+            rows=self._rows,
+            size=self._system.get_file_info(path).size,
+            seqs=(self._seqs[0], self._seqs[-1]),
+            times_ns=(min(self._times_ns), max(self._times_ns)),
+        )
 
 
 def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -336,76 +354,3 @@ def _by_day(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
         cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), batch.num_rows]
         for low, high in pairwise(cuts):
             yield int(days[low]), batch.slice(low, high - low)
-
-
-def _publish(fs: Any, base: str, what: ReadRange, file: DayFile) -> Written:
-    folder = f"{_stream_dir(base, what.stream)}/date={file.date}"
-    path = f"{folder}/{file_name(file.low, file.high)}"
-    fs.create_dir(folder, recursive=True)
-    fs.move(file.path, path)
-    return Written(what.stream, path, file.low, file.high, file.rows)
-
-
-def _publish_none(fs: Any, base: str, what: ReadRange) -> Written:
-    """Write an empty file for a range without messages, so that it is not read again."""
-    folder = f"{_stream_dir(base, what.stream)}/{NONE}"
-    path = f"{folder}/{file_name(what.low, what.high)}"
-    fs.create_dir(folder, recursive=True)
-    fs.open_output_stream(path).close()
-    return Written(what.stream, path, what.low, what.high, 0)
-
-
-def file_name(low: int, high: int) -> str:
-    """Return the name of the file that covers [low, high)."""
-    return f"seq={low:019}-{high - 1:019}.parquet"
-
-
-def _stream_dir(base: str, stream: str) -> str:
-    return f"{base}/stream={quoted(stream)}"
-
-
-def quoted(stream: str) -> str:
-    """Return the name of a stream as it is in paths."""
-    return quote(stream, safe="")
-
-
-def named_files(root: str, stream: str) -> list[NamedFile]:
-    """Return the files of a stream by their sequences, without those that are being written."""
-    from pyarrow import fs
-
-    system, base = file_system(root)
-    folder = _stream_dir(base, stream)
-    found = []
-    for info in system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)):
-        match = FILE.fullmatch(info.base_name)
-        inside = info.path.removeprefix(folder).split("/")[1]
-        if match and (inside == NONE or not inside.startswith("_")):
-            low, last = map(int, match.groups())
-            found.append(NamedFile(info.path, low, last + 1, info.size or 0, inside == NONE))
-    return sorted(found, key=lambda file: (file.low, file.high, file.path))
-
-
-def said(root: str, stream: str) -> dict[str, Any] | None:
-    """Return the properties of the archive, or None if it has nothing of this stream."""
-    system, base = file_system(root)
-    path = f"{_stream_dir(base, stream)}/_archive.json"
-    if not system.get_file_info(path).is_file:
-        return None
-    with system.open_input_stream(path) as source:
-        text = source.read()
-    try:
-        found = strict_json.loads(text)
-        return {name: found[name] for name in ("created", "subjects", "headers")}
-    except (ValueError, TypeError, KeyError):
-        raise SparkError(f"{path}: this says not whose archive it is; put back what was there") from None
-
-
-def _claim(root: str, holding: Holding, options: Options) -> None:
-    """Write the stream's identity into the archive, and create the folders that a run needs."""
-    system, base = file_system(root)
-    folder = _stream_dir(base, holding.state.name)
-    system.create_dir(f"{folder}/_tmp", recursive=True)
-    system.delete_dir_contents(f"{folder}/_tmp")
-    if holding.said is None:
-        claims = _claims(holding.state, options) | {"begun": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
-        write_text(root, f"stream={quoted(holding.state.name)}/_archive.json", json.dumps(claims))

@@ -9,9 +9,8 @@ from typing import Any
 from pyjs_spark.errors import OptionError
 from pyjs_spark.exits import LOST
 from pyjs_spark.lake import archive, lakes
-from pyjs_spark.lake.archive import Written
+from pyjs_spark.lake.archive import ArchiveProgress, Written, planned, progress
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
-from pyjs_spark.lake.progress import ArchiveProgress, planned, progress
 from pyjs_spark.lake.tables.iceberg import check_own_catalog
 from pyjs_spark.lake.tables.table import FORMATS, Lake
 from pyjs_spark.options import uses

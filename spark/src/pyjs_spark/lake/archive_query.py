@@ -1,7 +1,7 @@
 """Archive as a streaming query: each micro-batch writes the new messages, once or at an interval.
 
     spark.readStream.format("jetstream-archive")    plans and reads as `jetstream` does; its tasks write the files
-        .writeStream.foreachBatch(...)              commits them to the table; Parquet files are already in place
+        .writeStream.foreachBatch(...)              commits them
 
 Progress is the archive's own, as for a run of `archive`: the names of the files, or the end that the table's last
 commit has set. So the query needs no checkpoint. A batch that is repeated after a kill, by a query with one, writes
@@ -11,7 +11,6 @@ The gaps of a killed run are filled by the first batch. One query or run at a ti
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,9 +21,8 @@ from pyspark.sql.datasource import InputPartition
 from pyjs_spark.datasource.readers import JetStreamStreamReader, RangeReader
 from pyjs_spark.decode.schema import Projection
 from pyjs_spark.lake import lakes
-from pyjs_spark.lake.ranges_source import FilesReader, FilesSource, register
-from pyjs_spark.lake.tables import tables
-from pyjs_spark.lake.tables.table import Lake, TableFile
+from pyjs_spark.lake.ranges_source import FilesReader, FilesSource, files_in, registered
+from pyjs_spark.lake.tables.table import Lake
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read import offsets
 from pyjs_spark.read.lookup import api_of
@@ -58,7 +56,8 @@ def start(
     lakes.plan(lake, options, rows_per_file)
     limited = replace(options, max_rows_per_trigger=rows_per_file * FILES_PER_BATCH)
     reader_of = staticmethod(partial(ArchiveReader, lake, limited, rows_per_file))
-    rows = spark.readStream.format(register(spark, ArchiveSource, reader_of=reader_of)).load()
+    name = registered(spark, ArchiveSource, lake, limited, rows_per_file, reader_of=reader_of)
+    rows = spark.readStream.format(name).load()
     writer = rows.writeStream.foreachBatch(partial(_commit, lake, options))
     writer = writer.option("checkpointLocation", checkpoint) if checkpoint else writer
     return writer.trigger(**({"processingTime": every} if every else {"availableNow": True})).start()
@@ -114,11 +113,11 @@ class ArchiveReader(JetStreamStreamReader):
 
 
 def _commit(lake: Lake, options: Options, rows: DataFrame, batch: int) -> None:
-    """Write the files of a batch, and add them to their tables."""
+    """Write the files of a batch, and add them to the archive."""
     done = sorted(rows.collect(), key=lambda row: (row.stream, row.low))
-    if done and lake.format != "parquet":
-        made = {(row.stream, row.low): [TableFile(**each) for each in json.loads(row.files)] for row in done}
+    if done:
+        made = {(row.stream, row.low): files_in(row.files) for row in done}
         ranges = [ReadRange(row.stream, row.low, row.high) for row in done]
-        tables.write_parts(
+        lakes.write_parts(
             lambda _, part: [made[each.stream, each.low] for each in part], lake, options, ranges, len(ranges)
         )

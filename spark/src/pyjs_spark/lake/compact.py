@@ -33,10 +33,11 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark.decode.schema import spark_type
 from pyjs_spark.errors import OptionError, SparkError, StreamMissing
 from pyjs_spark.lake import archive, frames
-from pyjs_spark.lake.archive import FILE, file_name, quoted
+from pyjs_spark.lake.archive import quoted
 from pyjs_spark.lake.files import file_system, uri, write_text
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
 from pyjs_spark.lake.reconcile import footer
+from pyjs_spark.lake.tables.parquet import FILE, file_name
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read import lookup

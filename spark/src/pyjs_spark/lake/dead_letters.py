@@ -21,11 +21,11 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import frames
 from pyjs_spark.lake.files import file_system, write_text
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
-from pyjs_spark.lake.spans import spans_of
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read import lookup
 from pyjs_spark.read.lookup import api_of
+from pyjs_spark.read.planner import spans_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

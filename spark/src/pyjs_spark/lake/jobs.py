@@ -156,7 +156,7 @@ class JobKind:
     check: Callable[[Job], object]  # refuses keys and options that do not go together; raises OptionError
     status: Callable[[Job], Outcome] | None = None  # reports its progress; None if it leaves no state
     parse: Callable[[Said, Mapping[str, str]], tuple[dict[str, str], Any]] = read_options
-    is_watched: bool = False  # a run keeps a status file and draws a plot when asked to
+    is_watched: bool = False  # a run keeps a status file when asked to
     has_catalog: bool = False  # reads or writes tables of Iceberg
 
     @property

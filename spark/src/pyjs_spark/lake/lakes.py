@@ -1,15 +1,32 @@
-"""Archives of every format by one name each: Parquet files, or a table of Delta or Iceberg for each stream."""
+"""Archives of every format by one name each: Parquet files, or a table of Delta or Iceberg for each stream.
+
+    <root>/<stream>/                                        a table; characters unfit for paths are ~XX
+    <root>/<stream>/[data/]date=<day>/part-<first>-<attempt>.parquet
+
+Tasks write files, which become part of the archive when the driver commits them. The archive itself holds the
+progress: Parquet files by their names, a table by the sequence that each commit stores, in the same atomic step that
+adds its files. A commit to a table succeeds only if it ends where the files begin, so a run killed before its commit
+is repeated, one killed after it is not, and of two concurrent runs the second fails. Many ranges are committed in
+parts, so that a kill costs one part. Uncommitted files of a killed run are removed, those of a table after a day.
+
+Knows nothing of the libraries of the formats; see tables/.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING
 
+from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import archive as files
-from pyjs_spark.lake.archive import Holding, Written
-from pyjs_spark.lake.tables import table, tables
-from pyjs_spark.lake.tables.table import Lake
+from pyjs_spark.lake.archive import Holding, TableFile, Written, folder_name, quoted, write_files
+from pyjs_spark.lake.files import file_system
+from pyjs_spark.lake.tables.parquet import ParquetArchive
+from pyjs_spark.lake.tables.table import Lake, Table, check_installed
+from pyjs_spark.options import uses
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read.ranges import ReadRange
 
@@ -18,13 +35,27 @@ if TYPE_CHECKING:
 
     from pyjs_spark.lake.watch import Watch
 
-__all__ = ["Lake", "archive", "check_installed", "look", "plan", "task_of", "write"]
+__all__ = ["Lake", "archive", "check_installed", "look", "plan", "table_of", "task_of", "write"]
+
+AT_ONCE, PART_FILES = 16, 256  # ranges of the first part, and of any: each is one Spark job, and one commit
+JOB_S = 10.0  # the next part has more ranges if one took less
+
+Task = Callable[..., list[TableFile]]  # of a range and, if that is wanted, a report
+Run = Callable[[Task, Sequence[ReadRange]], list[list[TableFile]]]
 
 
-def check_installed(kind: str) -> None:
-    """Raise SparkMissing if the library of a format is not installed."""
-    if kind != "parquet":
-        table.check_installed(kind)
+def table_of(lake: Lake, stream: str) -> Table | ParquetArchive:
+    """Return the archive of a stream, even before it exists. Raises SparkMissing."""
+    check_installed(lake.format)
+    if lake.format == "parquet":
+        return ParquetArchive(lake.root, stream)
+    if lake.format == "delta":
+        from pyjs_spark.lake.tables.delta import DeltaArchive
+
+        return DeltaArchive(lake, stream)
+    from pyjs_spark.lake.tables.iceberg import IcebergArchive
+
+    return IcebergArchive(lake, stream)
 
 
 def archive(
@@ -34,37 +65,91 @@ def archive(
     rows_per_file: int = 500_000,
     watch: Watch | None = None,
 ) -> list[Written]:
-    """Write the messages that the lake lacks; return the new files. Raises as archive.archive."""
+    """Write all messages that the lake lacks; return the new files.
+
+    Raises:
+        OptionError: the archive has other options.
+        DataLoss: messages were removed before they were archived (with failOnDataLoss), or the stream is another one.
+    """
     return write(spark, lake, options, plan(lake, options, rows_per_file), watch)
 
 
 def look(lake: Lake, options: Options) -> list[Holding]:
-    """Return the archive of each stream; changes nothing. Raises OptionError: it has another format."""
-    found = files.look(lake.root, options) if lake.format == "parquet" else tables.look(lake, options)
-    for holding in found:
-        tables.refuse_other(lake, holding.state.name)
+    """Return the archive of each stream that the options name; changes nothing.
+
+    Raises:
+        OptionError: it has another format.
+        StreamMissing: there is no such stream.
+    """
+    uses.check(uses.ARCHIVE, options)
+    found = []
+    for state in files.states(lake.root, options):
+        refuse_other(lake, state.name)
+        found.append(table_of(lake, state.name).holding(state))
     return found
 
 
 def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the lake lacks, and create the folders to write them."""
-    look(lake, options)
-    if lake.format == "parquet":
-        return files.plan(lake.root, options, rows_per_file)
-    return tables.plan(lake, options, rows_per_file)
+    """Return the ranges that the lake lacks, and create what is needed to write them. Raises as `archive` does."""
+    holdings = look(lake, options)
+    ranges = files.lacking(lake.root, options, holdings, rows_per_file)
+    for holding in holdings:
+        table_of(lake, holding.state.name).prepare(holding, options)
+    return ranges
 
 
-def task_of(lake: Lake, options: Options) -> Callable[..., list[Any]]:
-    """Return a worker's function for one range: it writes the files, and returns one dataclass for each."""
-    if lake.format == "parquet":
-        return partial(files.write_range, options.connect, lake.root)
-    return tables.task_of(lake, options)
+def task_of(lake: Lake, options: Options) -> Task:
+    """Return a worker's function for one range."""
+    return partial(write_files, options.connect, lake.format, lake.root)
 
 
 def write(
     spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
     """Write planned ranges, each as a task; return the new files. `watch` is called for each finished one."""
-    if lake.format == "parquet":
-        return files.write(spark, lake.root, options, ranges, watch)
-    return tables.write(spark, lake, options, ranges, watch)
+    from pyjs_spark.lake.ranges_source import write_ranges  # needs pyspark, which a plan does not
+
+    def run(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
+        return write_ranges(spark, lake, options, task, part, watch)
+
+    written: list[Written] = []
+    size = AT_ONCE
+    while ranges:
+        begun_s, part, ranges = time.monotonic(), ranges[:size], ranges[size:]
+        written += write_parts(run, lake, options, part, size)
+        size = min(PART_FILES, size * (2 if time.monotonic() - begun_s < JOB_S else 1))
+    return written
+
+
+def write_parts(
+    run: Run, lake: Lake, options: Options, ranges: Sequence[ReadRange], part_size: int
+) -> list[Written]:
+    """Write ranges part by part: `run` executes one task for each range of a part, then the part is committed."""
+    written: list[Written] = []
+    lows = {each.stream: each.low for each in reversed(ranges)}
+    tables = {name: table_of(lake, name) for name in sorted(lows)}
+    ends = {name: table.begin(lows[name]) for name, table in tables.items()}
+    for at in range(0, len(ranges), part_size):
+        part = ranges[at : at + part_size]
+        pairs = zip(part, run(task_of(lake, options), part), strict=True)
+        for name, own in groupby(pairs, key=lambda pair: pair[0].stream):
+            done = list(own)
+            written += tables[name].add(ends[name], done)
+            ends[name] = done[-1][0].high
+    return written
+
+
+def refuse_other(lake: Lake, stream: str) -> None:
+    """Raise OptionError if the archive of a stream has another format."""
+    system, base = file_system(lake.root)
+    begun = {
+        "parquet": f"{base}/stream={quoted(stream)}/_archive.json",
+        "delta": f"{base}/{folder_name(stream)}/_delta_log",
+        "iceberg": f"{base}/{folder_name(stream)}/metadata",
+    }
+    for kind, path in begun.items():
+        if kind != lake.format and system.get_file_info(path).type.name != "NotFound":
+            raise OptionError(
+                f"format={lake.format}: the archive of {stream} at {lake.root} was begun with format={kind}; "
+                f"go on with that one, or name another target"
+            )

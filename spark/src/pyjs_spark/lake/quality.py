@@ -7,7 +7,6 @@ precedes it in the stream is newer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,10 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.exits import FOUND, LOST
 from pyjs_spark.lake import frames
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
-from pyjs_spark.lake.payloads import schema_text
-from pyjs_spark.lake.spans import spans_of
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read.plan import Span
+from pyjs_spark.read.planner import spans_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -34,16 +32,9 @@ LATE = "(ts_ns - event_ns) / 1e9"
 Found = dict[str, Any]  # the result of a check of one stream
 
 
-def _event_time(value: str) -> str:
-    if not re.fullmatch(r"(header:[^\s:]+|json:[^\s]+)", value.strip()):
-        raise ValueError("header:NAME or json:FIELD, with dots between the names of nested fields")
-    return value.strip()
-
-
-def _payload(value: str) -> str:
-    if value.strip().lower() != "json":
-        raise ValueError("json")
-    return "json"
+_event_time = option_values.like(
+    r"header:[^\s:]+|json:[^\s]+", "header:NAME or json:FIELD, with dots between the names of nested fields"
+)
 
 
 def checks_of(job: Job) -> list[str]:
@@ -198,7 +189,7 @@ def _lateness(spark: SparkSession, job: Job, found: list[Found]) -> None:
 
 
 def _payloads(spark: SparkSession, job: Job, found: list[Found]) -> None:
-    schema = schema_text(job["schema"]) if job["schema"] else None
+    schema = frames.schema_text(job["schema"]) if job["schema"] else None
     messages = job.read(spark, "stream string, seq bigint, data binary")
     faults = Faults(frames.payload_faults(messages, schema), "seq", SAMPLES)
     for said in found:
@@ -219,7 +210,7 @@ CHECKS = {"times": _times, "duplicates": _duplicates, "lateness": _lateness, "pa
 def _run(job: Job, session: Session) -> Outcome:
     spans = spans_of(job.options)
     if job["schema"]:
-        schema_text(job["schema"])  # reports errors before Spark starts
+        frames.schema_text(job["schema"])  # reports errors before Spark starts
     losses, troubles, lines = [], [], []
     with session() as spark:
         streams = check(spark, job, spans)
@@ -280,7 +271,7 @@ KIND = JobKind(
         Key("target", "folder or URI of an archive to compare with", is_positional=True),
         Key("event_time", "where the time of an event stands: header:NAME or json:FIELD", _event_time),
         Key("late_after", "what is stored later than this after its event is wrong, as 5m", option_values.seconds),
-        Key("payload", "json: payloads must be JSON", _payload),
+        Key("payload", "json: payloads must be JSON", option_values.one_of("json")),
         Key("schema", "a file with a JSON schema that payloads must fit"),
         Key("fail_on_gaps", "sequences without a message are a loss", option_values.boolean, default=False),
     ),

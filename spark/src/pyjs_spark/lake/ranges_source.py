@@ -2,7 +2,7 @@
 
     stream string, low bigint, high bigint, rows bigint, lost bigint, files string (JSON, one object for each file)
 
-A row stands for a range [low, high) that is written; a table gets its files by the commit that follows. Rows that
+A row stands for a range [low, high) that is written; the commit that follows makes its files visible. Rows that
 passed through Spark to one of its own writers would be copied to the JVM and encoded there: three times the
 processor time. It needs no SparkContext, so it works over Spark Connect too.
 """
@@ -10,15 +10,19 @@ processor time. It needs no SparkContext, so it works over Spark Connect too.
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from pyjs_spark.lake.archive import TableFile, range_of
+from pyjs_spark.lake.tables.table import Lake
 from pyjs_spark.lake.watch import Done, Watch
+from pyjs_spark.options.reading import Options
 from pyjs_spark.read.ranges import ReadRange, Report
 
 if TYPE_CHECKING:
@@ -26,16 +30,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "jetstream-files"
-AT_ONCE = 16  # ranges of the first job; each job is one step of the progress that is shown
-JOB_S = 10.0  # the next job gets more ranges if one took less
-Task = Callable[[ReadRange, Report], list[Any]]  # returns dataclasses, one for each file
+Task = Callable[[ReadRange, Report], list[TableFile]]
+# Of each session, which keeps a source as long as it lives: an archive that is written again finds its own.
+_names: WeakKeyDictionary[Any, dict[Hashable, str]] = WeakKeyDictionary()
 
 
 class FilesSource(DataSource):
-    """Ranges of streams, written to files. The options `from` and `to` select among the planned ones."""
+    """Ranges of streams, written to files. The option `ranges` has them as JSON: arguments of range_of."""
 
     task: Task
-    planned: Sequence[ReadRange] = ()
+    range_of: Callable[..., ReadRange]
 
     @classmethod
     def name(cls) -> str:
@@ -48,8 +52,8 @@ class FilesSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        low, high = int(self.options["from"]), int(self.options["to"])
-        return FilesReader(type(self).task, self.planned[low:high])
+        ranges = json.loads(self.options["ranges"])
+        return FilesReader(type(self).task, [type(self).range_of(*each) for each in ranges])
 
 
 class FilesReader(DataSourceReader):
@@ -70,29 +74,42 @@ class FilesReader(DataSourceReader):
         yield what.stream, what.low, what.high, report.rows, report.lost, json.dumps(files)
 
 
-def register(spark: SparkSession, base: type[DataSource], **parts: Any) -> str:
-    """Register a source with parts of its own, and return its name, which no other archive of the session has."""
-    name = f"{base.name()}-{uuid.uuid4().hex}"
-    parts |= {"name": classmethod(lambda cls: name)}
-    spark.dataSource.register(type(base.__name__, (base,), parts))
-    return name
+def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Hashable, **parts: Any) -> str:
+    """Return the name of a source with parts of its own, which the session knows; the same for the same `key`."""
+    names = _names.setdefault(spark, {})
+    key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
+    if key not in names:
+        names[key] = name = f"{base.name()}-{uuid.uuid4().hex}"
+        parts |= {"name": classmethod(lambda cls: name)}
+        spark.dataSource.register(type(base.__name__, (base,), parts))
+    return names[key]
 
 
 def write_ranges(
-    spark: SparkSession, task: Task, ranges: Sequence[ReadRange], watch: Watch | None
-) -> list[list[dict[str, Any]]]:
-    """Write all ranges by some Spark jobs; return the files of each. `watch` is called for each finished job."""
-    name = register(spark, FilesSource, task=staticmethod(task), planned=tuple(ranges))
-    found: list[list[dict[str, Any]]] = []
-    size = AT_ONCE
-    while len(found) < len(ranges):
-        begun_s, end = time.monotonic(), min(len(ranges), len(found) + size)
-        frame = spark.read.format(name).option("from", len(found)).option("to", end).load()
-        rows = {(row.stream, row.low): row for row in frame.collect()}
-        for what in ranges[len(found) : end]:
-            row = rows[what.stream, what.low]
-            found.append(json.loads(row.files))
-            if watch is not None:
-                watch.done(Done(row.stream, row.low, row.high, row.rows, row.lost))
-        size *= 2 if time.monotonic() - begun_s < JOB_S else 1
+    spark: SparkSession,
+    lake: Lake,
+    options: Options,
+    task: Task,
+    ranges: Sequence[ReadRange],
+    watch: Watch | None,
+) -> list[list[TableFile]]:
+    """Write all ranges by one Spark job; return the files of each. `watch` is called for each range."""
+    parts = {"task": staticmethod(task), "range_of": staticmethod(partial(range_of, options))}
+    name = registered(spark, FilesSource, lake, options, **parts)
+    planned = json.dumps([(each.stream, each.low, each.high, each.created) for each in ranges])
+    rows = {
+        (row.stream, row.low): row
+        for row in spark.read.format(name).option("ranges", planned).load().collect()
+    }
+    found = []
+    for what in ranges:
+        row = rows[what.stream, what.low]
+        found.append(files_in(row.files))
+        if watch is not None:
+            watch.done(Done(row.stream, row.low, row.high, row.rows, row.lost))
     return found
+
+
+def files_in(said: str) -> list[TableFile]:
+    """Return the files that a row names."""
+    return [TableFile(**each) for each in json.loads(said)]

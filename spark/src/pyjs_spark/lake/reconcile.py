@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import archive, frames
-from pyjs_spark.lake.archive import Holding, NamedFile
+from pyjs_spark.lake import archive, frames, lakes
+from pyjs_spark.lake.archive import File, Holding, progress
 from pyjs_spark.lake.files import file_system, uri
 from pyjs_spark.lake.jobs import Job
-from pyjs_spark.lake.progress import progress
+from pyjs_spark.lake.lakes import Lake
+from pyjs_spark.lake.tables.parquet import ParquetArchive
 from pyjs_spark.options.reading import Options
 from pyjs_spark.options.values import Position
 
@@ -90,23 +91,23 @@ class Reconciled:
 def reconcile(spark: SparkSession, job: Job, stream: str) -> Reconciled:
     """Compare one stream with its archive. Raises OptionError if there is none."""
     root = str(job["target"])
-    (holding,) = archive.look(root, _whole(job.options, stream))
+    (holding,) = lakes.look(Lake(root), _whole(job.options, stream))
     if holding.said is None:
         raise OptionError(f"folder {root}: there is no archive of the stream {stream}")
     how_far = progress(holding)
     found = Reconciled(other=how_far.other)
     if found.other:
         return found
-    files = archive.named_files(root, stream)
+    files = ParquetArchive(root, stream).files()
     state = holding.state
-    found.files = sum(not file.is_none for file in files)
+    found.files = sum(file.size > 0 for file in files)
     found.lost = list(how_far.lost)[:SHOWN]
     found.lost_end = archive.lost_end(holding)
     found.lag = max(0, state.end - holding.next)
     holes = list(archive.missing(state.first_seq, min(holding.next, state.end), holding.covered, 2**62))
     found.missing_files = holes[:SHOWN]
     found.doubled = _doubled(files)[:SHOWN]
-    whole = [file for file in files if not file.is_none and not _is_damaged(root, file, found)]
+    whole = [file for file in files if file.size and not _is_damaged(root, file, found)]
     _compare(spark, job, holding, [uri(root, file.path) for file in whole], found)
     return found
 
@@ -126,10 +127,10 @@ def _whole(options: Options, stream: str) -> Options:
     )
 
 
-def _doubled(files: list[NamedFile]) -> list[tuple[int, int]]:
+def _doubled(files: list[File]) -> list[tuple[int, int]]:
     found, end = [], 0
     for file in files:
-        if file.is_none:
+        if not file.size:
             continue
         if file.low < end:
             found.append((file.low, min(end, file.high)))
@@ -137,7 +138,7 @@ def _doubled(files: list[NamedFile]) -> list[tuple[int, int]]:
     return found
 
 
-def _is_damaged(root: str, file: NamedFile, found: Reconciled) -> bool:
+def _is_damaged(root: str, file: File, found: Reconciled) -> bool:
     """Return whether a file is unreadable, or its sequences differ from its name; count its rows."""
     try:
         rows, low, last = footer(root, file.path)

@@ -1,4 +1,4 @@
-"""The progress of a run: a bar on a terminal, a status file, and a plot at its end.
+"""The progress of a run in a status file; on a terminal Spark shows a bar of its own.
 
     {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
      "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
@@ -18,15 +18,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TextIO
 
-from pyjs_spark.errors import OptionError
-from pyjs_spark.observe.plot import Sample, svg
 from pyjs_spark.read.ranges import ReadRange
 
 RATE_OVER_S = 10.0
-BAR_WIDTH = 24
-CLEAR_LINE = "\r\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +43,25 @@ class Watch:
         pipeline: str,
         *,
         file: str | None = None,
-        plot: str | None = None,
-        bar: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        if plot is not None and not plot.endswith(".svg"):
-            raise OptionError(f"--plot {plot}: a plot is an SVG; give it a name that ends with .svg")
         self._pipeline = pipeline
         self._file = file
-        self._plot = plot
-        self._bar = bar
         self._clock = clock
         self._now = now
         self._started, self._started_s = now(), clock()
         self._left: dict[tuple[str, int], int] = {}  # stream and first sequence of each range: its sequences
         self._planned = 0  # ranges
-        self._total = 0  # sequences in them
         self._lag: dict[str, int] = {}
         self._rows = 0
         self._losses: list[str] = []
-        self._samples: list[Sample] = []
+        self._samples: list[tuple[float, int]] = []  # seconds since the start, rows
         self._trouble: OSError | None = None  # the file could not be replaced while tasks ran
 
     def __enter__(self) -> Watch:
-        if self._plot is not None:  # an unwritable path is reported before hours of work
-            _replace(self._plot, svg([], self._pipeline))
         self._tell("running")
-        self._raise_trouble()
+        self._raise_trouble()  # before hours of work
         return self
 
     def __exit__(
@@ -84,18 +70,13 @@ class Watch:
         state = "done" if kind is None else "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
         self._trouble = None
         self._tell(state, " ".join(str(error or "").split()))
-        if self._bar is not None:
-            self._bar.write(CLEAR_LINE)
-            self._bar.flush()
-        if self._plot is not None:
-            self._try(self._plot, svg(self._samples, self._pipeline))
         if kind is None:
             self._raise_trouble()
 
     def plan(self, ranges: Iterable[ReadRange]) -> None:
         """Show the size of the run."""
         self._left = {(each.stream, each.low): each.high - each.low for each in ranges}
-        self._planned, self._total = len(self._left), sum(self._left.values())
+        self._planned = len(self._left)
         for (stream, _), count in self._left.items():
             self._lag[stream] = self._lag.get(stream, 0) + count
         self._tell("running")
@@ -120,11 +101,8 @@ class Watch:
 
     def _tell(self, state: str, error: str = "") -> None:
         at_s = self._clock() - self._started_s
-        self._samples.append(Sample(at_s, self._rows, sum(self._lag.values())))
+        self._samples.append((at_s, self._rows))
         rate = self._mean_rate() if state != "running" else self._rate()
-        if self._bar is not None:
-            self._bar.write(f"{CLEAR_LINE}{self._bar_text(rate)}")
-            self._bar.flush()
         if self._file is None or self._trouble is not None:
             return
         status = {
@@ -140,13 +118,9 @@ class Watch:
             "losses": self._losses,
             "error": error,
         }
-        self._try(self._file, json.dumps(status) + "\n")
-
-    def _try(self, path: str, text: str) -> None:
-        """Replace a file; a failure is reported after the run, which matters more."""
         try:
-            _replace(path, text)
-        except OSError as trouble:
+            _replace(self._file, json.dumps(status) + "\n")
+        except OSError as trouble:  # reported after the run, which matters more
             self._trouble = trouble
 
     def _raise_trouble(self) -> None:
@@ -155,19 +129,13 @@ class Watch:
 
     def _rate(self) -> float:
         """Return the rows per second over the last ten seconds, or over a shorter run."""
-        last = self._samples[-1]
-        recent = [each for each in self._samples if each.at_s >= last.at_s - RATE_OVER_S]
-        before = self._samples[max(0, len(self._samples) - len(recent) - 1)]
-        return _per_second(last.rows - before.rows, last.at_s - before.at_s)
+        last_s, last = self._samples[-1]
+        recent = [at_s for at_s, _ in self._samples if at_s >= last_s - RATE_OVER_S]
+        before_s, before = self._samples[max(0, len(self._samples) - len(recent) - 1)]
+        return _per_second(last - before, last_s - before_s)
 
     def _mean_rate(self) -> float:
-        return _per_second(self._rows, self._samples[-1].at_s)
-
-    def _bar_text(self, rate: float) -> str:
-        part = 1 - sum(self._left.values()) / self._total if self._total else 0.0
-        filled = round(BAR_WIDTH * part)
-        bar = "#" * filled + "." * (BAR_WIDTH - filled)
-        return f"{self._pipeline} [{bar}] {part:4.0%}  {self._rows:,} rows, {rate:,.0f}/s"
+        return _per_second(self._rows, self._samples[-1][0])
 
 
 def _per_second(count: int, seconds: float) -> float:

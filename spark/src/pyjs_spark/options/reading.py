@@ -7,17 +7,16 @@ so that no secret travels in a plan.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import combinations
 from typing import Any, NoReturn
 
-from pyjs_spark.errors import OptionError, SparkError
+from pyjs_spark.errors import OptionError, SparkError, suggestion
 from pyjs_spark.nats.settings import ConnectSettings, parse_address
 from pyjs_spark.options import tables as table_options
 from pyjs_spark.options import values
-from pyjs_spark.options.values import Parser, Position
+from pyjs_spark.options.values import Parser, Position, refuse
 from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark.subjects import overlaps
 
@@ -65,9 +64,8 @@ class Options:
     )
     # Of a batch alone; seq exclusive.
     ending_offsets: Position = option("endingOffsets", values.position("latest"), LATEST)  # noqa: RUF009
-    starting_ns: int | None = option(
-        "startingTimestamp", values.moment, None
-    )  # has precedence over the offsets
+    # Has precedence over the offsets.
+    starting_ns: int | None = option("startingTimestamp", values.moment, None)
     ending_ns: int | None = option("endingTimestamp", values.moment, None)  # exclusive
     # The same for each stream, in ns.
     starting_times: tuple[tuple[str, int], ...] = option("startingOffsetsByTimestamp", values.moments, ())
@@ -188,12 +186,14 @@ def parse_options(given: Mapping[str, str]) -> Options:
             "or a bucket (bucket), or an object store (objectStore)"
         )
     _check_together(said_names, parsed)
-    connect = {
-        name.removeprefix("connect."): value for name, value in parsed.items() if name.startswith("connect.")
-    }
+    return Options(said=tuple(option.name for option, _ in known), **fields_of(parsed))
+
+
+def fields_of(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of options from values by their targets."""
+    connect = {name.removeprefix("connect."): value for name, value in parsed.items() if "." in name}
     own = {name: value for name, value in parsed.items() if "." not in name}
-    said = tuple(option.name for option, _ in known)
-    return Options(connect=ConnectSettings(**connect), said=said, **own)  # type: ignore[arg-type]  # checked by the table
+    return {"connect": ConnectSettings(**connect), **own}
 
 
 def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
@@ -217,12 +217,14 @@ def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
 def _unknown(name: str) -> NoReturn:
     if name.lower() in INSTEAD:
         raise OptionError(f"option {name} is of Kafka: {INSTEAD[name.lower()]}")
-    near = difflib.get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.5)
-    if near:
-        raise OptionError(f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?")
-    raise OptionError(
-        f"option {name} is unknown; there are {', '.join(sorted(option.name for option in TABLE))}"
-    )
+    raise unknown(name, BY_NAME)
+
+
+def unknown(name: str, known: Mapping[str, Option]) -> OptionError:
+    """Return the error for an option that is none of these."""
+    shown = {each: option.name for each, option in known.items()}
+    there = f"there are {', '.join(sorted(set(shown.values())))}"
+    return OptionError(f"option {name} is unknown; {suggestion(name, shown, there)}")
 
 
 def value_of(option: Option, said: str) -> object:
@@ -263,18 +265,13 @@ def check_connect(said: set[str]) -> None:
 def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
     """Refuse options for a server together with a store directory, and vice versa."""
     if "path" not in said:
-        for name in sorted({"account", "keyFile"} & said):
-            raise OptionError(
-                f"option {name} is for reading a store directory; give path too, or leave it out"
-            )
+        why = "is for reading a store directory; give path too, or leave it out"
+        refuse(said, ("account", "keyFile"), why)
         return
-    for name in sorted({"bucket", "objectStore"} & said):
-        raise OptionError(
-            f"option {name} asks a server, and path reads files; read its stream (KV_..., OBJ_...) by stream"
-        )
-    of_server = {option.name for option in CONNECTION}
-    for name in sorted((of_server | {"fetchBatch", "fetchExpires", "idleTimeout"}) & said):
-        raise OptionError(f"option {name} is of a server, and path reads files without one; give one of them")
+    why = "asks a server, and path reads files; read its stream (KV_..., OBJ_...) by stream"
+    refuse(said, ("bucket", "objectStore"), why)
+    of_server = (*(option.name for option in CONNECTION), "fetchBatch", "fetchExpires", "idleTimeout")
+    refuse(said, of_server, "is of a server, and path reads files without one; give one of them")
     if parsed.get("read_mode", "auto") != "auto":
         raise OptionError(
             f"option readMode={parsed['read_mode']} asks a server, and path reads files; leave it out"
@@ -284,9 +281,8 @@ def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
 def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
     """Refuse options for requests that this read mode does not send."""
     mode = str(parsed.get("read_mode", "auto"))
-    for name in {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ()):
-        if name in said:
-            raise OptionError(f"option {name} has no effect with readMode={mode}; leave one of them out")
+    unused = {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ())
+    refuse(said, unused, f"has no effect with readMode={mode}; leave one of them out")
 
 
 def check_batch(options: Options) -> None:
@@ -295,7 +291,7 @@ def check_batch(options: Options) -> None:
         table_options.check_latest(options)
     else:
         _check_consumer(options)
-    _refuse(options, TRIGGERS, "a batch, which has no triggers")
+    refuse(options.said, TRIGGERS, "is not allowed in a batch, which has no triggers; leave it out")
     has_time = options.starting_ns is not None or options.starting_times
     if options.starting_offsets == LATEST and not has_time:
         raise OptionError(
@@ -312,18 +308,9 @@ def check_stream(options: Options) -> None:
             "option pushdown is not allowed in a streaming read, of which Spark hands over no filters; leave it out, "
             "and choose by subjects"
         )
-    if options.path is not None:
-        raise OptionError(
-            "option path is not allowed in a streaming read: a directory tells nobody when something comes; read it "
-            "as a batch, or name the server with servers"
-        )
-    _refuse(options, ENDS, "a streaming read, which has no end")
-
-
-def _refuse(options: Options, names: tuple[str, ...], where: str) -> None:
-    for name in names:
-        if name in options.said:
-            raise OptionError(f"option {name} is not allowed in {where}; leave it out")
+    why = "is not allowed in a streaming read: a directory tells nobody when something comes; read it as a batch, or "
+    refuse(options.said, ("path",), f"{why}name the server with servers")
+    refuse(options.said, ENDS, "is not allowed in a streaming read, which has no end; leave it out")
 
 
 def _check_consumer(options: Options) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.errors import OptionError
 from pyjs_spark.nats.buckets import kv_stream, object_stream
-from pyjs_spark.options.values import Position
+from pyjs_spark.options.values import Position, refuse
 
 if TYPE_CHECKING:
     from pyjs_spark.options.reading import Options
@@ -75,19 +75,17 @@ def _of_streams(position: Position) -> Position:
 
 def check_latest(options: Options) -> None:
     """Refuse options without effect on a read of the latest values of a bucket. Raises OptionError."""
-    named = [name for name in OF_REVISIONS if name in options.said]
-    named += ["readMode"] if options.read_mode in ("direct", "bulk") else []
-    if named:
-        raise OptionError(
-            f"option {named[0]} does not go with a batch of a bucket, which has the latest value of each key; leave "
-            "it out, or set includeHistory=true to read all revisions that are there"
-        )
+    modes = ("readMode",) if options.read_mode in ("direct", "bulk") else ()
+    why = (
+        "does not go with a batch of a bucket, which has the latest value of each key; leave it out, or set "
+        "includeHistory=true to read all revisions that are there"
+    )
+    refuse(options.said, (*OF_REVISIONS, *modes), why)
 
 
 def check_stream(options: Options) -> None:
     """Refuse options that a streaming read cannot have. Raises OptionError."""
-    if options.object_store:
-        raise OptionError("option objectStore is a batch read only; use spark.read, not spark.readStream")
+    refuse(options.said, ("objectStore",), "is a batch read only; use spark.read, not spark.readStream")
     if options.include_history:
         raise OptionError(
             "option includeHistory is not allowed in a streaming read, which has every change; leave it out "

@@ -7,10 +7,11 @@ text names the allowed values; `reading.py` puts the name of the option and the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from pyjs_spark import strict_json
+from pyjs_spark.errors import OptionError
 from pyjs_spark.subjects import covers, is_subject
 from pyjs_spark.times import NS_PER_MS, TIME, parse_rfc3339
 
@@ -21,9 +22,7 @@ SECONDS_MAX = 3650 * SECONDS["d"]  # sockets and servers cannot represent more
 SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
-STREAM_NAME = re.compile(r"[^\s.>/\\\x00]+")  # a * makes it a pattern
 KAFKAS: dict[str, str] = {"-1": "latest", "-2": "earliest"}  # as Kafka's users write them
-BUCKET_NAME = re.compile(r"[A-Za-z0-9_*-]+")
 
 Parser = Callable[[str], object]
 
@@ -34,6 +33,13 @@ class Position:
 
     word: str = ""  # earliest, latest; "" if streams are named
     streams: tuple[tuple[str, int | str], ...] = ()  # (stream, seq or word), sorted by stream
+
+
+def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
+    """Refuse each of some options that was given. Raises OptionError."""
+    for name in names:
+        if name in said:
+            raise OptionError(f"option {name} {why}")
 
 
 def text(value: str) -> str:
@@ -63,12 +69,24 @@ def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser of one of some words."""
+    """Return a parser of one of some words, whatever their case."""
+    known = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
-        if value.strip().lower() not in words:
-            raise ValueError(" or ".join([", ".join(words[:-1]), words[-1]]))
-        return value.strip().lower()
+        if value.strip().lower() not in known:
+            raise ValueError(" or ".join(filter(None, [", ".join(words[:-1]), words[-1]])))
+        return known[value.strip().lower()]
+
+    return parse
+
+
+def like(pattern: str, hint: str) -> Callable[[str], str]:
+    """Return a parser of texts that match a pattern; `hint` tells which are allowed."""
+
+    def parse(value: str) -> str:
+        if not re.fullmatch(pattern, value.strip()):
+            raise ValueError(hint)
+        return value.strip()
 
     return parse
 
@@ -98,31 +116,22 @@ def words(value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(parts))
 
 
-def stream_names(value: str) -> tuple[str, ...]:
-    """Return names of streams, or patterns with *."""
-    names = words(value)
-    if not all(STREAM_NAME.fullmatch(name) for name in names):
-        raise ValueError(
-            "names of streams, comma separated, each without spaces, '.', '>', '/', '\\'; * is any text"
-        )
-    return names
+def list_of(pattern: str, hint: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a parser of comma lists of texts that match a pattern."""
+    one = like(pattern, hint)
+    return lambda value: tuple(one(name) for name in words(value))
 
 
-def bucket_names(value: str) -> tuple[str, ...]:
-    """Return names of buckets, or patterns with *."""
-    names = words(value)
-    if not all(BUCKET_NAME.fullmatch(name) for name in names):
-        raise ValueError(
-            "names of buckets, comma separated, each of letters, digits, '-' and '_'; * is any text"
-        )
-    return names
-
-
-def bucket_name(value: str) -> str:
-    """Return the name of one bucket."""
-    if not BUCKET_NAME.fullmatch(value.strip()) or "*" in value:
-        raise ValueError("the name of one bucket, of letters, digits, '-' and '_'")
-    return value.strip()
+# A * makes a name a pattern.
+STREAM_NAME = r"[^\s.>/\\\x00]+"
+stream_names = list_of(
+    STREAM_NAME, "names of streams, comma separated, each without spaces, '.', '>', '/', '\\'; * is any text"
+)
+bucket_names = list_of(
+    "[A-Za-z0-9_*-]+",
+    "names of buckets, comma separated, each of letters, digits, '-' and '_'; * is any text",
+)
+bucket_name = like("[A-Za-z0-9_-]+", "the name of one bucket, of letters, digits, '-' and '_'")
 
 
 def subjects(value: str) -> tuple[str, ...]:

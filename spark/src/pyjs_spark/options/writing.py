@@ -19,16 +19,19 @@ from pyjs_spark.options.reading import (
     TABLE,
     Option,
     check_connect,
+    fields_of,
     once,
     option,
     stated_in,
+    unknown,
     value_of,
 )
 
 EXACTLY_ONCE = "exactlyOnce"
 AT_LEAST_ONCE = "atLeastOnce"
 FROM_HEADERS = "header"
-KEY = re.compile(r"[-_=A-Za-z0-9]{1,200}")  # one token of a subject, and a key of a bucket
+KEY = r"[-_=A-Za-z0-9]{1,%d}"  # one token of a subject, and a key of a bucket
+KEY_HINT = "up to %d letters, digits, '-', '_' and '='"
 
 
 def _stream(value: str) -> str:
@@ -57,17 +60,7 @@ def subject_fault(value: str) -> str:
     return next((f"the wildcard {token}" for token in tokens if token in ("*", ">")), "")
 
 
-def _key(value: str) -> str:
-    if not KEY.fullmatch(value):
-        raise ValueError("up to 200 letters, digits, '-', '_' and '='")
-    return value
-
-
-def _delivery(value: str) -> str:
-    words = {word.lower(): word for word in (EXACTLY_ONCE, AT_LEAST_ONCE)}
-    if value.strip().lower() not in words:
-        raise ValueError(f"{EXACTLY_ONCE} or {AT_LEAST_ONCE}")
-    return words[value.strip().lower()]
+_key = values.like(KEY % 200, KEY_HINT % 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +74,10 @@ class SinkOptions:
     # header: a Nats-Msg-Id among the headers is the id
     msg_id: str = option("msgId", values.one_of("auto", FROM_HEADERS), "auto")
     sink_id: str = option("sinkId", _key, "")  # "": that of the query, or a new one for each batch write
-    delivery: str = option("delivery", _delivery, EXACTLY_ONCE)
+    delivery: str = option("delivery", values.one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE)
     progress_bucket: str = option("progressBucket", _key, "pyjs-sinks")
-    expected_stream: bool = option(
-        "expectedStream", values.boolean, False
-    )  # named in a header of every message
+    # Named in a header of every message.
+    expected_stream: bool = option("expectedStream", values.boolean, False)
     max_in_flight: int = option("maxInFlight", values.count(high=1_000_000), 4000)
     ack_timeout_s: float = option("ackTimeout", values.seconds, 30.0)
     retries: int = option("retries", values.count(low=0, high=1000), 5)
@@ -129,12 +121,9 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     if "msgIdColumn" in said and parsed.get("msg_id") == FROM_HEADERS:
         raise OptionError("options msgIdColumn and msgId=header name two places of the id; give one")
     if parsed.get("delivery") == AT_LEAST_ONCE:
-        for name in ("sinkId", "progressBucket"):
-            if name in said:
-                raise OptionError(f"option {name} has no use with delivery={AT_LEAST_ONCE}; leave it out")
-    connect = {name.removeprefix("connect."): value for name, value in parsed.items() if "." in name}
-    own = {name: value for name, value in parsed.items() if "." not in name}
-    return SinkOptions(connect=ConnectSettings(**connect), **own)  # type: ignore[arg-type]  # checked by the table
+        why = f"has no use with delivery={AT_LEAST_ONCE}; leave it out"
+        values.refuse(said, ("sinkId", "progressBucket"), why)
+    return SinkOptions(**fields_of(parsed))
 
 
 def _known(name: str) -> Option:
@@ -145,8 +134,4 @@ def _known(name: str) -> Option:
         raise OptionError("option path: a write goes to a stream; call save() or start() without a path")
     if lower in READ_ONLY:
         raise OptionError(f"option {READ_ONLY[lower]} is for reading; leave it out of a write")
-    near = difflib.get_close_matches(lower, BY_NAME, n=1, cutoff=0.5)
-    if near:
-        raise OptionError(f"option {name} is unknown; did you mean {BY_NAME[near[0]].name}?")
-    names = ", ".join(sorted(option.name for option in SINK_TABLE))
-    raise OptionError(f"option {name} is unknown; there are {names}")
+    raise unknown(name, BY_NAME)

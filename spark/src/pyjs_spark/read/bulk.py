@@ -5,12 +5,8 @@ chunks and then forgotten. The next one is sent when the last chunk of the previ
 decoded, and none is outstanding while the caller has a batch: if a caller is slow for minutes, the server has no
 bytes for it. Nothing is left on the server, so the read may be repeated.
 
-On the host of the server, only entries are requested, and the records are read from its files, each checked. A record
-that fails the check (the file may just have been rewritten, or not written yet) comes over the connection. If no
-column needs the records, the entries suffice.
-
-Records that come over the connection are checked here, so that the server need not. If one fails the check, the
-server is asked to check it: it can tell whether that is damage, and reports it.
+If no column needs the records, only entries are requested. Records are checked here, so that the server need not. If
+one fails the check, the server is asked to check it: it can tell whether that is damage, and reports it.
 
     chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
@@ -39,7 +35,6 @@ from pyjs_spark.errors import ApiError, BulkRefused, ConnectionLost, ProtocolErr
 from pyjs_spark.nats.client import Client
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
 from pyjs_spark.read.lookup import STREAM_NOT_FOUND
-from pyjs_spark.read.mapped import Files
 from pyjs_spark.read.ranges import (
     BATCH_SIZE_MAX,
     Losses,
@@ -59,14 +54,12 @@ MAGIC = b"PYJB"
 VERSION = 1
 LAST = 1  # flags: the last chunk of its request
 END = 2  # nothing after it that was asked for
-ENTRIES_ONLY = 4  # no records in it
 INFO_FIELD = "pyjs_version"  # that our servers have in INFO
 REFUSED = 20001  # allow_direct is off
 OTHER_STREAM = 20002
 REQUEST_SIZE = 2 << 20  # bytes asked for at once, which is as much as a server gives
 REQUEST_SIZE_MIN = 1 << 16
 ROW_SIZE = 200  # bytes of a row in a chunk, until it is known better
-MISMATCHES_MAX = 3  # records that are not in the files as they should be, until these are left alone
 
 
 class Chunk(NamedTuple):
@@ -164,8 +157,6 @@ class _Read:
         )
         self._decoder.listen(what.low, what.high)
         self._needs_records = entries.needs_records(what.columns, what.headers)
-        self._files = Files.of(client, what.stream) if self._needs_records else None
-        self._mismatches = 0
         self._is_checking = True  # so that the server need not
         self._next_seq = what.low  # of the next chunk
         self._is_over = False
@@ -189,9 +180,7 @@ class _Read:
                 yield self._maker.make(self._decoder.take())
 
     def close(self) -> None:
-        """End the subscription, if its connection still exists, and close open files."""
-        if self._files is not None:
-            self._files.close()
+        """End the subscription, if its connection still exists."""
         if self._sid and self._connection == self._client.connections:
             try:
                 self._client.unsubscribe(self._sid)
@@ -215,49 +204,28 @@ class _Read:
 
     def _decode(self, chunk: Chunk) -> bool:
         """Make rows of the chunk at hand; True: the batch is full, and what has come is kept for the next one."""
-        if self._needs_records and chunk.flags & ENTRIES_ONLY:
-            assert self._files is not None
-            self._at, state = self._files.decode(self._decoder, chunk, self._at)
-        else:
-            data = chunk.data if self._needs_records else None
-            in_memory = chunk.segment == 0  # there records have no checks
-            check = ALONE if self._is_checking and not in_memory else 0
-            self._at = self._decoder.add(chunk.table, self._at, data, 0, check)
-            state = self._decoder.state
+        data = chunk.data if self._needs_records else None
+        in_memory = chunk.segment == 0  # there records have no checks
+        check = ALONE if self._is_checking and not in_memory else 0
+        self._at = self._decoder.add(chunk.table, self._at, data, 0, check)
+        state = self._decoder.state
         if state == FULL:
             self._keep(chunk)
             return True
-        if state != TAKEN:
-            self._mismatch(chunk)
+        if state == TAKEN:
+            self._patience.progress()
+            self._next_seq = chunk.next
+            self._chunk = None
+            self._is_over = chunk.next >= self._what.high or bool(chunk.flags & END)
             return False
-        self._done(chunk)
-        return False
-
-    def _done(self, chunk: Chunk) -> None:
-        """Continue after a chunk."""
-        self._patience.progress()
-        self._next_seq = chunk.next
-        self._chunk = None
-        self._is_over = chunk.next >= self._what.high or bool(chunk.flags & END)
-
-    def _mismatch(self, chunk: Chunk) -> None:
-        """The files have another record, or none, or one came that is damaged: have this place sent, and checked."""
-        if self._is_checking and not chunk.flags & ENTRIES_ONLY and self._decoder.state == DAMAGED:
-            self._is_checking = False
-        elif self._files is None or not chunk.flags & ENTRIES_ONLY:
+        if not self._is_checking or state != DAMAGED:
             raise ProtocolError(
                 f"{self._client.address}: entry {self._at} of a chunk from sequence {chunk.first} on does not fit it"
             )
-        else:
-            self._mismatches += 1
-        if self._files is not None and self._mismatches >= MISMATCHES_MAX:
-            self._files.close()
-            self._files = None
-        self._next_seq = max(chunk.first, self._decoder.last_seq + 1)
+        self._is_checking = False  # the server does it from here on
         self._drain()
-        self._kept.clear()
-        self._chunk = None
-        self._ask(by_data=True)
+        self._forget()
+        return False
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
@@ -279,8 +247,7 @@ class _Read:
         """Request the next chunk before this one is decoded, if its rows are sure to fit in this batch."""
         room = self._what.bulk_batch_rows - self._decoder.rows - chunk.messages
         is_followed = not chunk.flags & END and chunk.next < self._what.high
-        from_files = self._needs_records and chunk.flags & ENTRIES_ONLY  # it may have to be sent after all
-        if room > 0 and is_followed and not from_files:
+        if room > 0 and is_followed:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
@@ -336,14 +303,13 @@ class _Read:
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def _ask(self, seq: int = 0, rows: int = 0, by_data: bool = False) -> None:
+    def _ask(self, seq: int = 0, rows: int = 0) -> None:
         """Request the following rows, at most `rows` if the batch has no room for more."""
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections
             self._inbox = self._client.new_inbox()
             self._sid = self._client.subscribe(self._inbox + b".*")
-        is_data = self._needs_records and (by_data or self._files is None)
         rows = rows or what.bulk_batch_rows - self._decoder.rows
         body: dict[str, object] = {
             "seq": seq or self._next_seq,
@@ -352,8 +318,8 @@ class _Read:
         }
         body |= {"created": what.created} if what.created else {}
         body |= {"subjects": list(what.subjects)} if what.subjects else {}
-        body |= {} if is_data else {"entries_only": True}
-        body |= {"unchecked": True} if is_data and self._is_checking else {}
+        body |= {} if self._needs_records else {"entries_only": True}
+        body |= {"unchecked": True} if self._needs_records and self._is_checking else {}
         self._asked += 1
         self._is_waiting = True
         subject = f"{self._client.settings.api_prefix}.PYJS.BULK.READ.{what.stream}"

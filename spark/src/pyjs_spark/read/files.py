@@ -9,14 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pyjs_spark import fast
 from pyjs_spark.decode import entries
-from pyjs_spark.decode.entries import CHAINED, ERASED, FULL, TAKEN, Decoding
+from pyjs_spark.decode.entries import (
+    CHAINED,
+    CHECKSUM_SIZE,
+    ERASED,
+    EXTENDED,
+    FULL,
+    RECORD_SIZE_MIN,
+    TAKEN,
+    Decoding,
+)
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
 from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report, check_range
 from pyjs_spark.store import snapshot
@@ -24,7 +33,6 @@ from pyjs_spark.store.api import info_of, snapshot_of
 from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.directory import damaged_store
 from pyjs_spark.store.image import HeldImage, Image, Unusable, open_image
-from pyjs_spark.store.pieces import pieces
 from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark.store.purge import matching
 from pyjs_spark.store.snapshot import Snapshot
@@ -33,6 +41,9 @@ if fast.IS_THERE:
     from pyjs_spark_fast.entries import Decoder
 else:
     from pyjs_spark.decode.entries import Decoder  # type: ignore[assignment]
+
+PIECE_SIZE = 1 << 20  # bytes
+HOLE_SIZE = 1 << 16  # unwanted bytes from which on they are skipped
 
 
 def read_range(
@@ -161,10 +172,33 @@ class _Read:
         """Refuse messages that are overwritten although nothing says that they were removed. Raises BadStore."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
         doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
-        again = (
-            snapshot_of(self._place, self._what.stream) if doubted else None
-        )  # one that was removed just now
+        # One that was removed just now.
+        again = snapshot_of(self._place, self._what.stream) if doubted else None
         for seq in doubted:
             if again is not None and not again.is_removed(seq):
                 what = f"{path} is damaged: message {seq} is overwritten but was never removed"
                 raise damaged_store(self._found.stream.messages, what)
+
+
+class Piece(NamedTuple):
+    """Entries [first, end), whose records are in `size` bytes from `base` on."""
+
+    first: int
+    end: int
+    base: int
+    size: int
+
+
+def pieces(rows: Any) -> Iterator[Piece]:
+    """Yield the pieces with the records of these entries, in order."""
+    begins = rows["offset"].astype(np.int64)
+    ends = begins + rows["subject_len"] + rows["size"] + RECORD_SIZE_MIN
+    ends += np.where(rows["flags"] & EXTENDED, 16, 0)
+    at = 0
+    while at < len(rows):
+        end = max(at + 1, int(np.searchsorted(ends, begins[at] + PIECE_SIZE, side="right")))
+        holes = np.flatnonzero(begins[at + 1 : end] - ends[at : end - 1] > HOLE_SIZE)
+        end = at + 1 + int(holes[0]) if len(holes) else end
+        base = int(begins[at]) - CHECKSUM_SIZE
+        yield Piece(at, end, base, int(ends[end - 1]) - base)
+        at = end

@@ -6,13 +6,12 @@ be made and thrown away; and all three work on work queues and interest streams 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from pyjs_spark.errors import ApiError, SparkError, StreamMissing
-from pyjs_spark.nats.patient import PatientApi
+from pyjs_spark.errors import ApiError, SparkError, StreamMissing, suggestion
+from pyjs_spark.nats.retry import PatientApi
 from pyjs_spark.options.reading import Options
 from pyjs_spark.read.plan import StreamState, state_of
 from pyjs_spark.times import NS_PER_S, format_rfc3339
@@ -83,8 +82,7 @@ def missing(client: Api, name: str) -> StreamMissing:
     """Return the error for a missing stream, with the closest name, or for a pattern without any."""
     if is_pattern(name):
         return StreamMissing(f"option stream={name}: no stream has such a name")
-    near = difflib.get_close_matches(name, _all_names(client), n=1)
-    hint = f"did you mean {near[0]}?" if near else "create it, or name another"
+    hint = suggestion(name, _all_names(client), "create it, or name another")
     return StreamMissing(f"option stream={name}: there is no such stream; {hint}")
 
 

@@ -14,7 +14,6 @@ from pyjs_spark.errors import AccessDenied, BulkRefused
 from pyjs_spark.nats.client import Client, connected
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.read import bulk, direct, pull
-from pyjs_spark.read import files as reader
 from pyjs_spark.read.ranges import ReadRange, Report
 
 if TYPE_CHECKING:
@@ -28,7 +27,10 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, by the way that it names; see pull.read_range()."""
     if what.place is not None:
-        return reader.read_range(what.place, what, report)
+        # With the whole room of the store, which servers' streams do not need.
+        from pyjs_spark.read import files
+
+        return files.read_range(what.place, what, report)
     client = connected(settings)
     if what.mode == "auto":
         return _auto(client, what, report)

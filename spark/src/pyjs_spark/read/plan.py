@@ -16,12 +16,10 @@ from pyjs_spark.options.values import SEQ_MAX, Position
 from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 
 PARALLELISM = 8  # tasks of a read where neither minPartitions nor spark.default.parallelism says how many
-WORTHWHILE_ROWS = (
-    10_000  # a partition with fewer costs more to start than to read; not applied to minPartitions
-)
-SPARSE = (
-    4  # sequences per message from which on a range may pass maxRecordsPerPartition, or tasks would be empty
-)
+# A partition with fewer costs more to start than to read; not applied to minPartitions.
+WORTHWHILE_ROWS = 10_000
+# Sequences per message from which on a range may pass maxRecordsPerPartition, or tasks would be empty.
+SPARSE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +32,8 @@ class StreamState:
     last_seq: int  # 0 if there never was a message
     messages: int
     size: int  # bytes in the store
-    is_consumed: bool = (
-        False  # workqueue or interest: its consumers remove messages that they have read, which is not a loss
-    )
+    # Workqueue or interest: its consumers remove messages that they have read, which is not a loss.
+    is_consumed: bool = False
 
     @property
     def end(self) -> int:

@@ -13,11 +13,10 @@ from dataclasses import replace
 
 from pyjs_spark.errors import DataLoss, OptionError, StreamMissing, no_consumer
 from pyjs_spark.nats import buckets
-from pyjs_spark.options.reading import EARLIEST, LATEST, Options
+from pyjs_spark.options.reading import EARLIEST, LATEST, Options, check_batch
 from pyjs_spark.options.values import Position
 from pyjs_spark.read import lookup, plan
-from pyjs_spark.read.lookup import Api
-from pyjs_spark.read.lost import LossCount
+from pyjs_spark.read.lookup import Api, api_of
 from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 from pyjs_spark.read.plan import Gap, Span, StreamState
 from pyjs_spark.read.pushdown import Bounds
@@ -31,6 +30,25 @@ ADVICE = (
     "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
     "(max_age, max_bytes, max_msgs) or read more often; after a stream was re-created use a new checkpoint."
 )
+
+
+class LossCount:
+    """Counts each lost sequence of a query once, by stream; a gap is found again and again until it is passed."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self._ends: dict[str, int] = {}  # every lost sequence below is counted
+
+    def add(self, gap: Gap) -> None:
+        """Count the part of a gap that is new; one without a known end counts nothing."""
+        low = max(gap.low, self._ends.get(gap.stream, 0))
+        if low < gap.high:
+            self.counts[gap.stream] = self.counts.get(gap.stream, 0) + gap.high - low
+            self._ends[gap.stream] = gap.high
+
+    def begin_again(self, stream: str) -> None:
+        """A stream of this name was re-created: its sequences begin again."""
+        self._ends.pop(stream, None)
 
 
 class Planner:
@@ -302,3 +320,15 @@ def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
     if was is not None and was.created == span.created:
         return span
     return replace(span, low=max(span.low, min(state.first_seq, span.high)))
+
+
+def spans_of(options: Options) -> list[Span]:
+    """Return the range of each stream that a batch read chooses, possibly empty. Raises as the read does."""
+    check_batch(options)
+    api = api_of(options)
+    found: dict[str, Span] = {}
+    for span in Planner(replace(options, min_partitions=1), api).batch(Bounds()):
+        first = found.setdefault(span.stream, span)
+        found[span.stream] = replace(first, high=span.high)
+    names = lookup.stream_names(api, options.streams)
+    return [found.get(name, Span(name, 1, 1, "")) for name in names]

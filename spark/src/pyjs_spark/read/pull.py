@@ -84,9 +84,8 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
         return
     info = Patience(client, report).stream_info(what.stream)
     if info is not None and info["config"]["retention"] != "limits":
-        if (
-            what.mode == "consumer"
-        ):  # the driver refuses it too, but the stream may have been re-created since
+        # The driver refuses it too, but the stream may have been re-created since.
+        if what.mode == "consumer":
             raise no_consumer(what.stream)
         yield from direct.read_range(client, what, report)
         return

@@ -62,9 +62,8 @@ class Report:
     """Counters of a read."""
 
     rows: int = 0
-    lost: int = (
-        0  # the most sequences that can be lost: some may have had no message, or one that was not requested
-    )
+    # The most sequences that can be lost: some may have had no message, or one that was not requested.
+    lost: int = 0
     failures: int = 0  # connections and consumers that ended and were replaced
 
 

@@ -172,9 +172,8 @@ class PackedImage(Image):
         if found is None:
             raise self.damage(0, "both copies of its table of chunks")
         self.size, rows = found
-        begins = accumulate(
-            (size for size, _ in rows), initial=TABLE.size + len(rows) * ROW.size + 8
-        )  # after the table
+        # After the table.
+        begins = accumulate((size for size, _ in rows), initial=TABLE.size + len(rows) * ROW.size + 8)
         self._places = [(at, size, checksum) for at, (size, checksum) in zip(begins, rows, strict=False)]
 
     def read(self, at: int, size: int) -> bytes:

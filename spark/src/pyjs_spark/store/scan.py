@@ -99,9 +99,8 @@ def scanned(image: Image, number: int) -> Contents:
         Unusable: it is damaged.
     """
     scan = _Scan(image, image.size)
-    if (
-        scan.batch_at and not scan.is_sealed
-    ):  # the last message of the batch at the end is missing: the whole batch is ignored
+    # The last message of the batch at the end is missing: the whole batch is ignored.
+    if scan.batch_at and not scan.is_sealed:
         scan = _Scan(image, scan.batch_at)
     return scan.contents(number)
 

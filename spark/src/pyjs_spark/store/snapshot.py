@@ -54,9 +54,8 @@ class Snapshot:
         self.floor = 0
         self.last_seq = 0
         self._cut = ""  # the path of the segment before, if it ends without its last record
-        self._absent: list[
-            tuple[int, int, str]
-        ] = []  # sequences of segments that are missing, and their paths
+        # Sequences of segments that are missing, and their paths.
+        self._absent: list[tuple[int, int, str]] = []
         self._removals: list[Any] = []
         purges = {purge_of(stream)}
         self._build()

@@ -10,12 +10,11 @@ Any other column is refused by name, since no part of a row is dropped silently.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyjs_spark.decode.schema import COLUMNS, SparkField
-from pyjs_spark.errors import SchemaError
+from pyjs_spark.errors import SchemaError, suggestion
 from pyjs_spark.options.writing import FROM_HEADERS, SinkOptions
 
 TYPES = {
@@ -80,8 +79,7 @@ def _stranger(name: str, known: list[str]) -> str:
             f"the column {name} is not written: a stream gives it itself; leave it out with .drop('{name}'), "
             "or put it into headers"
         )
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"a sink takes {', '.join(known)}"
+    hint = suggestion(name, known, f"a sink takes {', '.join(known)}")
     return (
         f"the column {name} is not written; {hint} Put what else a message shall carry into headers or data"
     )

@@ -186,13 +186,7 @@ class Delivery:
         self._options = options
         self._place = place
         self._target = look_at_target(client, options)
-        self._publisher = Publisher(
-            client,
-            options.stream,
-            in_flight_max=options.max_in_flight,
-            ack_timeout_s=options.ack_timeout_s,
-            retries=options.retries,
-        )
+        self._publisher = Publisher(client, options)
         self._what = f"sink {place.sink_id}, batch {place.batch}, partition {place.part}"
         self._is_exact = options.delivery == EXACTLY_ONCE
         self._framing = framing_of(options, place, self._publisher.inbox)
@@ -211,7 +205,7 @@ class Delivery:
         self._missing = 0  # messages that left the stream since an earlier attempt began
         self._begun_ns = 0  # when that was
         self._subject = ""  # of the first row: the stream accepts it
-        self._progress = Progress(client, options.progress_bucket, place.sink_id, options.retries)
+        self._progress = Progress(client, options, place.sink_id)
         self._mine, self._newest = self._progress.read_own(place.part) if self._is_exact else (None, None)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Delivered:

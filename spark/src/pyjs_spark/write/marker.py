@@ -36,6 +36,7 @@ from pyjs_spark.errors import ApiError, NoResponders, PublishFailed, ReplayDiffe
 from pyjs_spark.nats import buckets
 from pyjs_spark.nats.client import NOBODY, Client
 from pyjs_spark.nats.stored import Stored, stored
+from pyjs_spark.options.writing import SinkOptions
 from pyjs_spark.read import pull
 from pyjs_spark.read.direct import END_OF_BATCH, NOT_FOUND
 from pyjs_spark.read.lookup import stream_info
@@ -97,13 +98,13 @@ def new_attempt() -> str:
 class Progress:
     """The markers of one sink."""
 
-    def __init__(self, client: Client, bucket: str, sink_id: str, retries: int) -> None:
+    def __init__(self, client: Client, options: SinkOptions, sink_id: str) -> None:
         self._client = client
-        self._bucket = bucket
+        self._bucket = bucket = options.progress_bucket
         self._stream = buckets.kv_stream(bucket)
         self._prefix = f"$KV.{bucket}.{sink_id}."
         self._batch_subject = f"{self._prefix}batch"
-        self._retries = retries
+        self._retries = options.retries
         self._deleted: dict[int, int] = {}  # partitions whose key was deleted -> revision of that
 
     def read(self) -> dict[int, Marker]:

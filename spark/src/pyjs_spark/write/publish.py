@@ -30,6 +30,7 @@ from pyjs_spark.errors import (
 )
 from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import NOBODY, Client, Reply
+from pyjs_spark.options.writing import SinkOptions
 
 if fast.IS_THERE:
     from pyjs_spark_fast.frames import Acks
@@ -57,16 +58,11 @@ Stored = Callable[[Iterable[Frames]], Iterable[int]]
 class Publisher:
     """Publishes the frames of one partition on a connection of its own."""
 
-    def __init__(
-        self, client: Client, stream: str, *, in_flight_max: int, ack_timeout_s: float, retries: int
-    ) -> None:
+    def __init__(self, client: Client, options: SinkOptions) -> None:
         self.inbox = b"_INBOX.%016x." % random.getrandbits(64)
         self.stored: Stored | None = None  # called after a lost connection; None if the ids suffice
         self._client = client
-        self._stream = stream
-        self._in_flight_max = in_flight_max
-        self._ack_timeout_s = ack_timeout_s
-        self._retries = retries
+        self._options = options
         self._failures = 0  # in a row, without an acknowledgement between them
         self._acks = Acks(self.inbox)
         self._under_way: deque[Frames] = deque()
@@ -95,7 +91,7 @@ class Publisher:
         if not count:
             return
         self._catch_up()
-        self._wait(max(0, self._in_flight_max - count))
+        self._wait(max(0, self._options.max_in_flight - count))
         while self._under_way and self._size + len(frames.data) > SIZE_MAX:
             self._wait(max(0, self._acks.waiting - len(self._under_way[0].numbers)))
         self._acks.add(frames.numbers)
@@ -152,14 +148,14 @@ class Publisher:
         self._heard_at_s = time.monotonic()
 
     def _hear(self) -> None:
-        before = self._acks.waiting
+        before, wait_s = self._acks.waiting, self._options.ack_timeout_s
         self._heard_at_s = time.monotonic()
-        answer = self._client.pump(self._acks, time.monotonic() + self._ack_timeout_s)
+        answer = self._client.pump(self._acks, self._heard_at_s + wait_s)
         if answer is not None:
             self._answered(answer)
         elif self._acks.state == NEED_MORE and self._acks.waiting == before:
             raise ConnectionLost(
-                f"{self._client.address}: no acknowledgement for {self._ack_timeout_s:g} s (option ackTimeout)"
+                f"{self._client.address}: no acknowledgement for {wait_s:g} s (option ackTimeout)"
             )
 
     def _progress(self, before: int) -> None:
@@ -185,10 +181,10 @@ class Publisher:
             )
         if said.code:
             self._failed(row, said)
-        elif said.stream != self._stream:
+        elif said.stream != self._options.stream:
             raise PublishFailed(
-                f"row {row} was stored by stream {said.stream} and not by {self._stream}: the subjects of the "
-                "streams were changed meanwhile"
+                f"row {row} was stored by stream {said.stream} and not by {self._options.stream}: the subjects "
+                "of the streams were changed meanwhile"
             )
         else:
             self._acks.settle(row, said.seq, said.is_duplicate)
@@ -201,7 +197,7 @@ class Publisher:
             return
         advice = ADVICE.get(said.err_code)
         raise PublishFailed(
-            f"stream {self._stream} does not take row {row}: {text}{'; ' + advice if advice else ''}"
+            f"stream {self._options.stream} does not take row {row}: {text}{'; ' + advice if advice else ''}"
         )
 
     def _refuse(self, row: int, why: str) -> None:
@@ -234,10 +230,10 @@ class Publisher:
     def _count_failure(self, why: str, failed: type[PublishFailed]) -> None:
         """Wait longer than before, or give up."""
         self._failures += 1
-        if self._failures > self._retries:
+        if self._failures > self._options.retries:
             raise failed(
-                f"stream {self._stream}: {self._acks.waiting} messages are not acknowledged, after "
-                f"{self._retries} retries (option retries): {why}"
+                f"stream {self._options.stream}: {self._acks.waiting} messages are not acknowledged, after "
+                f"{self._options.retries} retries (option retries): {why}"
             )
         retry.pause(self._failures - 1)
 

@@ -42,9 +42,8 @@ class Found:
 
     mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> content
     ids: set[bytes] = field(default_factory=set)  # of rows with an id of their own, of all partitions
-    others: Counter[int] = field(
-        default_factory=Counter
-    )  # content of rows of other partitions, of many at most
+    # Content of rows of other partitions, of many at most.
+    others: Counter[int] = field(default_factory=Counter)
     missing: int = 0  # sequences of the range whose message is gone
 
     def rows_of(self, frames: Frames) -> list[int]:
@@ -58,36 +57,18 @@ def content(subject: bytes, headers: bytes, data: bytes) -> int:
     return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
 
 
+@dataclass(frozen=True, slots=True)
 class Recovery:
     """Looks for the rows of one batch in the target."""
 
-    def __init__(
-        self,
-        client: Client,
-        stream: str,
-        created: str,
-        *,
-        subject: str,
-        batch_mark: bytes,
-        part: int,
-        retries: int,
-        keeps_subjects: bool,
-    ) -> None:
-        """`batch_mark` is the mark of a framing without the partition; `subject` is one that the stream accepts.
-
-        With `keeps_subjects` the stream stores messages under the subjects to which they were published.
-        """
-        self._client = client
-        self._stream = stream
-        self._created = created
-        self._subject = subject
-        self._mark = batch_mark
-        self._part = part
-        self._retries = retries
-        self._keeps_subjects = keeps_subjects
-        self._place = re.compile(
-            rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % re.escape(batch_mark)
-        )
+    client: Client
+    stream: str
+    created: str
+    subject: str  # one that the stream accepts
+    batch_mark: bytes  # the mark of a framing without the partition
+    part: int
+    retries: int
+    keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
 
     def find(self, after: int) -> Found:
         """Return the rows after sequence `after`, once no more of this partition arrive."""
@@ -105,10 +86,10 @@ class Recovery:
     def _last_seq(self) -> int:
         """Return a last sequence that is not below any message stored before this call."""
         headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
-        said = publish_one(self._client, self._subject, b"", headers, self._retries)
+        said = publish_one(self.client, self.subject, b"", headers, self.retries)
         last = LAST_SEQ.search(said.text)
         if said.err_code != WRONG_LAST_SEQ or last is None:
-            raise PublishFailed(f"stream {self._stream}: the end of the stream cannot be told: {said}")
+            raise PublishFailed(f"stream {self.stream}: the end of the stream cannot be told: {said}")
         return int(last[1])
 
     def _scan(self, low: int, high: int, found: Found) -> bool:
@@ -116,34 +97,36 @@ class Recovery:
         if low >= high:
             return False
         what = ReadRange(
-            self._stream,
+            self.stream,
             low,
             high,
-            created=self._created,
+            created=self.created,
             columns=("subject", "headers", "data"),
             headers="raw",
             fail_on_data_loss=False,
         )
         report, count = Report(), 0
-        for batch in pull.read_range(self._client, what, report):
+        for batch in pull.read_range(self.client, what, report):
             count += self._take(batch, found)
         found.missing += high - low - report.rows
         return count > 0
 
     def _take(self, batch: pa.RecordBatch, found: Found) -> int:
         """Store the rows of the batch among these messages; return their number."""
+        mark = re.escape(self.batch_mark)
+        of_row = re.compile(rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % mark)
         headers = batch.column(1)
-        ours = pc.fill_null(pc.match_substring(headers.cast(pa.binary()), self._mark.decode()), False)
+        ours = pc.fill_null(pc.match_substring(headers.cast(pa.binary()), self.batch_mark.decode()), False)
         rows = batch.filter(ours)
         subjects, blocks, payloads = (column.to_pylist() for column in rows.columns)
         for subject, block, data in zip(subjects, blocks, payloads, strict=True):
-            place = self._place.search(block)
+            place = of_row.search(block)
             if place is None:
                 continue
             if place[1].lower() == b"pyjs-sink":
                 found.ids.add(_own_id(block))
-            what = content(subject.encode() if self._keeps_subjects else b"", block, data)
-            if int(place[2]) == self._part:
+            what = content(subject.encode() if self.keeps_subjects else b"", block, data)
+            if int(place[2]) == self.part:
                 found.mine[int(place[3])] = what
             elif len(found.others) < OTHERS_MAX:
                 found.others[what] += 1
@@ -169,14 +152,13 @@ def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, b
         yield number, own, content(words[1] if with_subjects else b"", block, body[size:-2])
 
 
+@dataclass(frozen=True, slots=True)
 class ReplayCheck:
     """Compares the rows of a replay with the messages found, and selects those still to be sent."""
 
-    def __init__(self, found: Found, what: str, *, keeps_subjects: bool) -> None:
-        """`what` names the batch in errors; `keeps_subjects` as in Recovery."""
-        self._found = found
-        self._what = what
-        self._keeps_subjects = keeps_subjects
+    found: Found
+    what: str  # names the batch in errors
+    keeps_subjects: bool  # as in Recovery
 
     def stored(self, frames: Frames) -> set[int]:
         """Return the rows that the stream already has.
@@ -184,15 +166,15 @@ class ReplayCheck:
         Raises:
             ReplayDiffers: the rows differ from those of the earlier attempt.
         """
-        found, there, strays, fresh = self._found, set(), 0, 0
-        for row, own, what in sent(frames, with_subjects=self._keeps_subjects):
+        found, there, strays, fresh = self.found, set(), 0, 0
+        for row, own, what in sent(frames, with_subjects=self.keeps_subjects):
             if own:
                 if own in found.ids:
                     there.add(row)
                 continue
             before = found.mine.get(row)
             if before is not None and before != what:
-                raise ReplayDiffers(f"{self._what}: row {row} was stored with other content. {ADVICE}")
+                raise ReplayDiffers(f"{self.what}: row {row} was stored with other content. {ADVICE}")
             if before is not None:
                 there.add(row)
                 continue
@@ -200,7 +182,7 @@ class ReplayCheck:
             strays += found.others[what] == 1
         if strays > fresh / 2:
             raise ReplayDiffers(
-                f"{self._what}: {strays} of {fresh} rows were stored by other partitions. {ADVICE}"
+                f"{self.what}: {strays} of {fresh} rows were stored by other partitions. {ADVICE}"
             )
         return there
 

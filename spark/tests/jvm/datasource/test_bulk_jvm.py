@@ -11,7 +11,7 @@ import pytest
 from spark.tests.conftest import JETSTREAM, Filler, our_command_from_anywhere
 from tests.conformance.harness.process import ServerProcess
 
-from pyjs_spark.lake.archive import archive
+from pyjs_spark.lake.lakes import Lake, archive
 from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_a_directory_is_archived(
 ) -> None:
     options = parse_options({"path": str(home / "store"), "stream": "ORDERS"})
 
-    files = archive(spark, str(tmp_path), options, 2000)
+    files = archive(spark, Lake(str(tmp_path)), options, 2000)
 
     assert sum(file.rows for file in files) == ROWS - 1
     assert spark.read.parquet(str(tmp_path)).count() == ROWS - 1

@@ -12,7 +12,7 @@ import pytest
 from spark.tests.conftest import Filler
 from tests.conformance.harness.process import ServerProcess
 
-from pyjs_spark.lake.archive import archive
+from pyjs_spark.lake.lakes import Lake, archive
 from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
@@ -361,8 +361,8 @@ def test_an_archive_is_a_table_partitioned_by_stream_and_day(
 ) -> None:
     options = parse_options({"stream": orders.name, "servers": f"nats://127.0.0.1:{server.port}"})
 
-    files = archive(spark, str(tmp_path), options, rows_per_file=5)
-    again = archive(spark, str(tmp_path), options, rows_per_file=5)
+    files = archive(spark, Lake(str(tmp_path)), options, rows_per_file=5)
+    again = archive(spark, Lake(str(tmp_path)), options, rows_per_file=5)
 
     table = spark.read.parquet(str(tmp_path))
     assert ([file.rows for file in files], again) == ([5, 5, 2], [])

@@ -14,7 +14,7 @@ from tests.style.tree import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MESSAGES = 20_000
+MESSAGES = 5_000
 
 
 @pytest.mark.parametrize("server", ["ours"], indirect=True)  # the parts run on both in their own tests

@@ -14,9 +14,8 @@ from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.cli.own_spark import worker_error
 from pyjs_spark.errors import DataLoss
-from pyjs_spark.lake import archive, lakes
-from pyjs_spark.lake.lakes import Lake
-from pyjs_spark.lake.ranges_source import AT_ONCE
+from pyjs_spark.lake import lakes
+from pyjs_spark.lake.lakes import AT_ONCE, Lake
 from pyjs_spark.lake.watch import Done, Watch
 from pyjs_spark.options.reading import parse_options
 
@@ -84,11 +83,12 @@ def test_the_loss_that_a_worker_meets_is_told_as_such(
     filler.create()
     filler.fill(6)
     options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
-    ranges = archive.plan(str(tmp_path), options, 5)
+    lake = Lake(str(tmp_path))
+    ranges = lakes.plan(lake, options, 5)
     filler.api(f"STREAM.PURGE.{filler.name}", seq=4)
 
     with pytest.raises(Exception, match="DataLoss") as caught:
-        archive.write(spark, str(tmp_path), options, ranges)
+        lakes.write(spark, lake, options, ranges)
 
     assert isinstance(found := worker_error(str(caught.value)), DataLoss)
     assert str(found).startswith(f"stream {filler.name}: ")

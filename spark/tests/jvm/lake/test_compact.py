@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spark.tests.conftest import Filler, arrow_or_skip
+from spark.tests.support.archived import archive_here
 from spark.tests.support.places import SOURCES
 from tests.conformance.harness.process import ServerProcess
 
@@ -24,10 +25,8 @@ import pyarrow as pa  # only where it is installed
 import pyarrow.parquet as pq
 
 from pyjs_spark.errors import OptionError, SparkError, StreamMissing
-from pyjs_spark.lake import (
-    archive,
-    compact,
-)
+from pyjs_spark.lake import compact
+from pyjs_spark.lake.tables.parquet import file_name
 from pyjs_spark.options.reading import parse_options
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def write(root: Path, *ranges: tuple[int, int], day: str = DAY, without: tuple[i
     for low, high in ranges:
         seqs = [seq for seq in range(low, high) if seq not in without]
         rows = pa.table({"seq": pa.array(seqs, pa.int64()), "data": [b"%d" % seq for seq in seqs]})
-        pq.write_table(rows, folder / archive.file_name(low, high))
+        pq.write_table(rows, folder / file_name(low, high))
 
 
 def names(root: Path) -> list[str]:
@@ -132,8 +131,8 @@ def test_ranges_that_have_no_message_may_lie_between(tmp_path: Path, run: Run) -
     write(tmp_path, (1, 6), (11, 16))
     none = tmp_path / "stream=S" / "_none"
     none.mkdir()
-    (none / archive.file_name(6, 11)).touch()
-    (none / archive.file_name(16, 21)).touch()
+    (none / file_name(6, 11)).touch()
+    (none / file_name(16, 21)).touch()
 
     assert run(tmp_path) == 1
     assert names(tmp_path) == ["seq=001-015.parquet"]
@@ -150,8 +149,7 @@ def test_an_archive_goes_on_behind_a_compaction(
     options = parse_options({"stream": filler.name, "servers": address})
 
     def archived() -> int:
-        ranges = archive.plan(str(tmp_path), options, 5)
-        return sum(len(archive.write_range(options.connect, str(tmp_path), what)) for what in ranges)
+        return len(archive_here(tmp_path, options))
 
     filler.fill(12)
     assert archived() == 3
@@ -241,7 +239,7 @@ def test_what_is_planned_covers_the_same_and_crosses_nothing(
 
 def test_a_damaged_file_is_told_and_nothing_changes(tmp_path: Path, main: Main) -> None:
     write(tmp_path, (1, 6), (6, 11))
-    bad = tmp_path / "stream=S" / DAY / archive.file_name(6, 11)
+    bad = tmp_path / "stream=S" / DAY / file_name(6, 11)
     bad.write_bytes(b"PAR1 and no more")
 
     assert main(["compact", "S", str(tmp_path)]) == 1
@@ -252,7 +250,7 @@ def test_a_damaged_file_is_told_and_nothing_changes(tmp_path: Path, main: Main) 
 def test_a_file_with_other_rows_than_its_name_says_is_told(tmp_path: Path, run: Run) -> None:
     write(tmp_path, (1, 6), (6, 11))
     folder = tmp_path / "stream=S" / DAY
-    os.replace(folder / archive.file_name(1, 6), folder / archive.file_name(11, 16))
+    os.replace(folder / file_name(1, 6), folder / file_name(11, 16))
 
     with pytest.raises(SparkError, match="sequences 1 to 5 pass what its name says"):
         run(tmp_path)
@@ -260,7 +258,7 @@ def test_a_file_with_other_rows_than_its_name_says_is_told(tmp_path: Path, run: 
 
 def test_files_with_other_columns_are_told(tmp_path: Path, run: Run) -> None:
     write(tmp_path, (1, 6), (6, 11))
-    pq.write_table(pa.table({"seq": [6]}), tmp_path / "stream=S" / DAY / archive.file_name(6, 11))
+    pq.write_table(pa.table({"seq": [6]}), tmp_path / "stream=S" / DAY / file_name(6, 11))
 
     with pytest.raises(SparkError, match="its columns are not those of"):
         run(tmp_path)

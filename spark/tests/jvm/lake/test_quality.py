@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip, wait_for
+from spark.tests.support.archived import archive_here
 from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
@@ -18,7 +19,8 @@ import pyarrow as pa  # only where it is installed
 import pyarrow.parquet as pq
 
 from pyjs_spark.cli.main import main
-from pyjs_spark.lake import archive, frames
+from pyjs_spark.lake import frames
+from pyjs_spark.lake.tables.parquet import file_name
 from pyjs_spark.options.reading import parse_options
 from pyjs_spark.times import parse_rfc3339
 
@@ -48,8 +50,7 @@ def archived(server: ServerProcess, filler: Filler, tmp_path: Path) -> Callable[
 
     def run(**more: str) -> Path:
         options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}", **more})
-        for what in archive.plan(str(tmp_path / "lake"), options, 5):
-            archive.write_range(options.connect, str(tmp_path / "lake"), what)
+        archive_here(tmp_path / "lake", options)
         return tmp_path / "lake"
 
     return run
@@ -336,8 +337,8 @@ def test_damage_and_doubles_are_told(say: Say, filler: Filler, archived: Callabl
     lake = archived()
     (first,) = lake.rglob("seq=*0001-*.parquet")
     (second,) = lake.rglob("seq=*0006-*.parquet")
-    (first.parent / archive.file_name(1, 4)).write_bytes(b"PAR1")
-    second.rename(first.parent / archive.file_name(7, 11))
+    (first.parent / file_name(1, 4)).write_bytes(b"PAR1")
+    second.rename(first.parent / file_name(7, 11))
 
     code, said, err = say(str(lake))
 

@@ -13,7 +13,8 @@ from spark.tests.conftest import Filler, required
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import DataLoss, OptionError
-from pyjs_spark.lake import archive, lakes
+from pyjs_spark.lake import lakes
+from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.lake.replay import ledger as replay_ledger
 from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay import run as replay_run
@@ -36,7 +37,7 @@ def lake(server: ServerProcess, filler: Filler, spark: SparkSession, tmp_path: P
 
     def write() -> str:
         options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
-        archive.archive(spark, str(tmp_path / "lake"), options, rows_per_file=5)
+        lakes.archive(spark, Lake(str(tmp_path / "lake")), options, rows_per_file=5)
         return str(tmp_path / "lake")
 
     return write

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from spark.tests.conftest import Filler
+from spark.tests.support.archived import archive_here
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake import archive
 from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay import run as replay_run
 from pyjs_spark.options.reading import parse_options
@@ -35,8 +35,7 @@ def again(server: ServerProcess, filler: Filler, spark: SparkSession, tmp_path: 
 
     def run(**changes: str) -> int:
         options = parse_options({"stream": filler.name, "servers": address})
-        for what in archive.plan(lake, options, 100):
-            archive.write_range(options.connect, lake, what)
+        archive_here(lake, options, 100)
         head = {"source": lake, "stream": filler.name, "target": stream, "id": filler.name, **changes}
         found = replay.make(head, [f"{filler.subject.decode()}.> -> again.>"], {"servers": address})
         try:

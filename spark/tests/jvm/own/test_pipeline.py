@@ -37,9 +37,9 @@ def test_an_archive_from_an_empty_folder_to_a_checked_table(
         f'[spark]\n"spark.driver.memory" = "512m"\n"spark.driver.extraJavaOptions" = "{QUICK_JAVA}"\n'
     )
 
-    status, plot = tmp_path / "status.json", tmp_path / "run.svg"
+    status = tmp_path / "status.json"
 
-    first = pipeline("run", "-c", str(file), "--status-file", str(status), "--plot", str(plot))
+    first = pipeline("run", "-c", str(file), "--status-file", str(status))
     said = json.loads(status.read_text())
     again = pipeline("run", "-c", str(file))
 
@@ -49,7 +49,6 @@ def test_an_archive_from_an_empty_folder_to_a_checked_table(
     assert (again.returncode, again.stdout, again.stderr) == (0, "nothing new\n", "")
     assert (said["state"], said["rows"], said["lag"]) == ("done", 12, {filler.name: 0})
     assert said["batches"] == {"done": 3, "planned": 3}
-    assert plot.read_text().count("<polyline") == 2
     table = dataset.dataset(lake, partitioning="hive").to_table()
     assert sorted(table["seq"].to_pylist()) == list(range(1, 13))
     assert sorted(int(data) for data in table["data"].to_pylist()) == list(range(1, 13))

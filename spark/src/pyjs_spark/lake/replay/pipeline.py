@@ -41,12 +41,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyjs_spark.errors import OptionError
+from pyjs_spark.lake.archive import File
 from pyjs_spark.lake.archive_job import FORMAT, lake_of
 from pyjs_spark.lake.jobs import Key, Said, values_of
 from pyjs_spark.lake.replay import mapping
 from pyjs_spark.lake.replay.mapping import Mapping
 from pyjs_spark.options import values as option_values
-from pyjs_spark.options.writing import KEY, SinkOptions, parse_sink_options
+from pyjs_spark.options.writing import KEY, KEY_HINT, SinkOptions, parse_sink_options
 
 ROWS_PER_BATCH = 1_000_000
 OWN = (
@@ -60,25 +61,12 @@ OWN = (
 ID_MAX = 100  # the sink gets more after it
 
 
-def _name(said: str) -> str:
-    if not option_values.STREAM_NAME.fullmatch(said) or "*" in said or "," in said:
-        raise ValueError("the name of one stream")
-    return said
-
-
-def _id(said: str) -> str:
-    if not KEY.fullmatch(said) or len(said) > ID_MAX:
-        raise ValueError(f"up to {ID_MAX} letters, digits, '-', '_' and '='")
-    return said
-
-
-def _place(said: str) -> str:
-    return said.strip()
-
+_name = option_values.like(rf"(?!.*[*,]){option_values.STREAM_NAME}", "the name of one stream")
+_id = option_values.like(KEY % ID_MAX, KEY_HINT % ID_MAX)
 
 # fmt: off
 KEYS = (
-    Key("source", "folder or URI of the archive", _place, is_positional=True, is_needed=True),
+    Key("source", "folder or URI of the archive", is_positional=True, is_needed=True),
     Key("stream", "the archived stream", _name, is_positional=True, is_needed=True),
     Key("target", "the stream that stores the messages", _name, is_positional=True, is_needed=True),
     FORMAT,
@@ -177,16 +165,6 @@ def _check_order(found: Replay) -> None:
 
 
 # -- ranges ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """One file of the archive: sequences [low, high)."""
-
-    path: str
-    low: int
-    high: int
-    size: int  # bytes; 0 if no sequence of it had a message
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,21 @@ the same rows in every attempt, so the sink recognises it by its number and writ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyjs_spark.datasource.sessions import activate
 from pyjs_spark.errors import DataLoss, OptionError, SparkError
 from pyjs_spark.lake import files
+from pyjs_spark.lake.archive import File
+from pyjs_spark.lake.archive_job import table
+from pyjs_spark.lake.jobs import Job, JobKind, Outcome, Session
 from pyjs_spark.lake.replay import ledger as replay_ledger
 from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay import rows as replay_rows
 from pyjs_spark.lake.replay import source as replay_source
 from pyjs_spark.lake.replay.ledger import BEGUN, DONE, Ledger
-from pyjs_spark.lake.replay.pipeline import Batch, File, Replay
+from pyjs_spark.lake.replay.pipeline import Batch, Replay
 from pyjs_spark.lake.replay.rows import Limits
 from pyjs_spark.nats.client import connected
 from pyjs_spark.read import lookup
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyjs_spark.write.marker import Progress
+
+SHOWN = 20  # batches that `explain` lists; --json has all
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +162,7 @@ def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Rep
 def _progress(found: Replay) -> Progress:
     from pyjs_spark.write.marker import Progress  # needs pyarrow
 
-    options = found.options
-    return Progress(connected(options.connect), options.progress_bucket, found.id, options.retries)
+    return Progress(connected(found.options.connect), found.options, found.id)
 
 
 def _limits(found: Replay, planned: Plan) -> Limits:
@@ -175,3 +179,74 @@ def _limits(found: Replay, planned: Plan) -> Limits:
     framing = delivery.framing_of(found.options, last, b"")
     own = delivery.own_size(found.options, framing, RowPlan(data=2, subject=0, headers=1, msg_id=3))
     return Limits(subjects, size_max(client.info) - own, HEADERS_MAX - own)
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+
+def _check_job(job: Job) -> Replay:
+    return replay.of_values(job.values, job.given, job.options, job.catalog)
+
+
+def _explain(job: Job) -> Outcome:
+    found: Replay = job.made
+    batches = [
+        {
+            "low": batch.low,
+            "last": batch.high - 1,
+            "files": len(batch.files),
+            "rows": rows_of(found, batch),
+            "bytes": sum(file.size for file in batch.files),
+        }
+        for batch in plan(found).batches
+    ]
+    rows, size = (sum(batch[name] for batch in batches) for name in ("rows", "bytes"))
+    head = ("first", "last", "files", "rows about", "bytes in files")
+    lines = table(head, [tuple(batch.values()) for batch in batches[:SHOWN]])
+    lines += [f"... and {len(batches) - SHOWN} more"] if len(batches) > SHOWN else []
+    rate = f", {found.rate}/s at most: {rows / found.rate:.0f} s" if found.rate else ""
+    is_less = found.subjects or found.since_ns is not None or found.until_ns is not None
+    lines.append(
+        f"{len(batches)} batches, about {rows} rows{', before the filters' if is_less else ''}{rate}"
+    )
+    lines += [f"map {each}" for each in found.maps]
+    return Outcome(lines, {"ranges": batches, "batches": len(batches), "rows": rows, "bytes": size})
+
+
+def _status(job: Job) -> Outcome:
+    planned = plan(job.made)
+    at = planned.ledger.next if planned.ledger.batch else 0
+    lag = sum(batch.high - batch.low for batch in planned.batches)
+    is_open = planned.ledger.state == BEGUN
+    lines = table(("replay", "next", "last in archive", "lag"), [(job["id"], at, planned.end - 1, lag)])
+    again = ["a batch was begun, and is done again by the next run, which repeats nothing"] if is_open else []
+    said = {"id": job["id"], "next": at, "end": planned.end, "lag": lag, "is_open": is_open}
+    return Outcome([*lines, *again], said)
+
+
+def _run_job(job: Job, session: Session) -> Outcome:
+    planned = plan(job.made)  # reports errors before Spark starts
+    done: list[Replayed] = []
+    if planned.batches:
+        with session() as spark:
+            done = run(spark, job.made, planned, lambda each: None)
+    rows, duplicates = sum(each.rows for each in done), sum(each.duplicates for each in done)
+    said = {"batches": [asdict(each) for each in done], "rows": rows, "duplicates": duplicates}
+    if not done:
+        return Outcome(["nothing new"], said)
+    known = f", {duplicates} of them not stored, whose ids it had already" if duplicates else ""
+    line = f"{job['target']}: {rows} messages in {len(done)} batches{known}, next sequence {done[-1].high}"
+    return Outcome([line], said)
+
+
+KIND = JobKind(
+    "replay",
+    "write an archive back into a stream, in order and exactly once",
+    replay.KEYS,
+    _run_job,
+    _explain,
+    _check_job,
+    _status,
+    parse=replay.sink_options,
+    has_catalog=True,
+)

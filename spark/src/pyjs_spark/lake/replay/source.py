@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyjs_spark.errors import OptionError, SparkError
-from pyjs_spark.lake import files
-from pyjs_spark.lake.archive import named_files, said
-from pyjs_spark.lake.replay.pipeline import File, Replay
-from pyjs_spark.lake.tables import tables
+from pyjs_spark.lake import files, lakes
+from pyjs_spark.lake.archive import File
+from pyjs_spark.lake.replay.pipeline import Replay
+from pyjs_spark.lake.tables.parquet import ParquetArchive
 from pyjs_spark.lake.tables.table import Lake, told
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ class Source:
 def look(found: Replay) -> Source:
     """Return the archive to replay. Raises OptionError if there is none."""
     lake = Lake(found.source, found.format, found.catalog)
-    tables.refuse_other(lake, found.stream)
-    source = _files(found) if found.format == "parquet" else _table(tables.table_of(lake, found.stream))
+    lakes.refuse_other(lake, found.stream)
+    archive = lakes.table_of(lake, found.stream)
+    source = _files(archive) if isinstance(archive, ParquetArchive) else _table(archive)
     if source is None:
         raise OptionError(
             f"source {found.source}: no archive of stream {found.stream} (format={found.format})"
@@ -47,15 +48,11 @@ def look(found: Replay) -> Source:
     return source
 
 
-def _files(found: Replay) -> Source | None:
-    claims = said(found.source, found.stream)
+def _files(archive: ParquetArchive) -> Source | None:
+    claims = archive.said()
     if claims is None:
         return None
-    held = [
-        File(each.path, each.low, each.high, 0 if each.is_none else each.size)
-        for each in named_files(found.source, found.stream)
-    ]
-    return Source(str(claims["created"]), str(claims["headers"]), list(_once(held)))
+    return Source(str(claims["created"]), str(claims["headers"]), list(_once(archive.files())))
 
 
 def _once(held: Iterable[File]) -> Iterator[File]:

@@ -21,9 +21,9 @@ from typing import Any
 
 from pyjs_spark.decode.schema import spark_type
 from pyjs_spark.errors import OptionError
-from pyjs_spark.lake.archive import columns
+from pyjs_spark.lake.archive import TableFile, columns
 from pyjs_spark.lake.files import file_system
-from pyjs_spark.lake.tables.table import Table, TableFile, TableProperties
+from pyjs_spark.lake.tables.table import TableProperties, Table
 
 NAME = "pyjs"  # of the catalog, and in the environment: PYICEBERG_CATALOG__PYJS__...
 NAMESPACE = "jetstream"
@@ -33,8 +33,6 @@ RETRIES = "commit.retry.num-retries"
 
 class IcebergArchive(Table):
     """The Iceberg table of one stream."""
-
-    data = "/data"
 
     def record(self) -> TableProperties | None:
         """Return the properties of the table, or None if there is no table."""
@@ -80,7 +78,7 @@ class IcebergArchive(Table):
 
     def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
         """Add the files in one commit."""
-        paths = [f"{self.folder}{self.data}/{file.path}" for file in files]
+        paths = [f"{self.parts}/{file.path}" for file in files]
         table.metadata.properties[RETRIES] = "0"  # of this object alone; it is not written to the table
         with table.transaction() as change:
             change.set_properties({NEXT: str(high)})

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import quote
 
 from pyjs_spark.errors import SparkError, SparkMissing
+from pyjs_spark.lake.archive import Holding, TableFile, Written, folder_name, parts_folder
 from pyjs_spark.lake.files import file_system
+from pyjs_spark.options.reading import Options
+from pyjs_spark.read.plan import StreamState
+from pyjs_spark.read.ranges import ReadRange
 
 INSTALL = "pip install 'pyjs-spark[lake]'"
 FORMATS = ("parquet", "delta", "iceberg")
+PART = re.compile(r"part-(\d{19})-[0-9a-f]{32}\.parquet")
+ORPHAN_AGE = timedelta(days=1)  # no run needs so long for one part
 TRIES_MAX = 5  # when maintenance of the table commits at the same time
-PACKAGES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",)}
+PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,7 @@ class Lake:
     """Location and format of the tables."""
 
     root: str
-    format: str  # parquet, delta or iceberg
+    format: str = "parquet"  # or delta, iceberg
     catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg; empty: a file in root
 
 
@@ -58,35 +65,68 @@ class TableProperties:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """One file that a task wrote."""
-
-    path: str  # below the table's folder of data
-    date: str
-    low: int
-    high: int  # exclusive
-    rows: int
-    size: int
-    seqs: Sequence[int]  # of the first and the last row
-    times_ns: Sequence[int]  # the least and the greatest
-
-
 class Table(ABC):
     """The table of one stream."""
-
-    data = ""  # the folder of the files, below that of the table
 
     def __init__(self, lake: Lake, stream: str) -> None:
         self.lake = lake
         self.stream = stream
         self.folder = f"{self.root}/{folder_name(stream)}"
+        self.parts = f"{self.root}/{parts_folder(lake.format, stream)}"  # of its files
 
     @property
     def root(self) -> str:
         """Return the root in the form that libraries accept: a URI, or an absolute path."""
         root = self.lake.root
         return root.rstrip("/") if "://" in root else str(file_system(root)[1])
+
+    def holding(self, state: StreamState) -> Holding:
+        """Return what the table has of its stream."""
+        with told(self):
+            record = self.record()
+        if record is None:
+            return Holding(state, (), None, 0)
+        said = {"created": record.created, "subjects": list(record.subjects), "headers": record.headers}
+        return Holding(state, ((record.first, record.next),), said, record.files)
+
+    def prepare(self, holding: Holding, options: Options) -> None:
+        """Create the table, or remove the files of a killed run that were never committed."""
+        if holding.said is not None:
+            self._remove_orphans(holding.next)
+            return
+        state, first = holding.state, holding.state.first_seq
+        with told(self):
+            self.create(
+                TableProperties(state.created, options.subjects, options.include_headers, first, first)
+            )
+
+    def _remove_orphans(self, next_seq: int) -> None:
+        from pyarrow import fs
+
+        system, base = file_system(self.parts)
+        oldest = datetime.now(UTC) - ORPHAN_AGE
+        for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
+            match = PART.fullmatch(info.base_name)
+            if match and int(match[1]) >= next_seq and info.mtime is not None and info.mtime < oldest:
+                system.delete_file(info.path)
+
+    def begin(self, low: int) -> int:
+        """Return the end of the table. Raises SparkError if ranges from `low` on were planned from another one."""
+        with told(self):
+            record = self.record()
+        if record is None or record.next > low:
+            raise self.moved(low, record.next if record else None)
+        return record.next
+
+    def add(self, after: int, done: Sequence[tuple[ReadRange, Sequence[TableFile]]]) -> list[Written]:
+        """Commit the files of ranges if the table ends at `after`; return them."""
+        files = [file for _, own in done for file in own]
+        with told(self):
+            self.append(after, done[-1][0].high, files)
+        return [
+            Written(self.stream, f"{self.parts}/{each.path}", each.low, each.high, each.rows)
+            for each in files
+        ]
 
     @abstractmethod
     def record(self) -> TableProperties | None:
@@ -138,16 +178,10 @@ class Table(ABC):
         )
 
 
-def folder_name(stream: str) -> str:
-    """Return the name of a stream as a folder, without percent signs: the Delta library decodes them in places."""
-    return quote(stream, safe="").replace("~", "%7E").replace("%", "~")
-
-
 def check_installed(kind: str) -> None:
     """Raise SparkMissing if the library of a format is not installed."""
-    for name in PACKAGES[kind]:
-        if importlib.util.find_spec(name) is None:
-            raise SparkMissing(f"format={kind}: the package {name} is not installed; {INSTALL}")
+    if kind in PACKAGES and importlib.util.find_spec(PACKAGES[kind]) is None:
+        raise SparkMissing(f"format={kind}: the package {PACKAGES[kind]} is not installed; {INSTALL}")
 
 
 @contextmanager

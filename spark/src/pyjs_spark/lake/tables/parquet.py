@@ -1,0 +1,116 @@
+"""Archive of a stream as Parquet files; the name of a file has its first and last sequence.
+
+    <root>/stream=<name>/date=<UTC day>/seq=<first>-<last>.parquet    both numbers with 19 digits
+    <root>/stream=<name>/_archive.json      identity of the stream, and the options of the archive
+    <root>/stream=<name>/_none/             empty files of such names, for ranges without a message
+    <root>/stream=<name>/_tmp/              files that are being written
+
+The names alone record the progress: the next run reads the sequences that no file covers, and after a kill it writes
+the unfinished files again. A file covers its whole range of sequences, including those without a message. No file is
+ever changed; a complete file is renamed into place by the driver. Any engine reads the archive as a table partitioned
+by stream and date, without the files that begin with `_`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pyjs_spark import strict_json
+from pyjs_spark.errors import SparkError
+from pyjs_spark.lake.archive import File, Holding, TableFile, Written, parts_folder, quoted
+from pyjs_spark.lake.files import file_system, write_text
+from pyjs_spark.options.reading import Options
+from pyjs_spark.read.plan import StreamState
+from pyjs_spark.read.ranges import ReadRange
+
+NONE = "_none"  # the folder of empty files
+FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
+
+
+class ParquetArchive:
+    """The archive of one stream."""
+
+    def __init__(self, root: str, stream: str) -> None:
+        self._root = root
+        self._stream = stream
+        self._system, base = file_system(root)
+        self._folder = f"{base}/stream={quoted(stream)}"
+        self._parts = f"{base}/{parts_folder('parquet', stream)}"
+
+    def holding(self, state: StreamState) -> Holding:
+        """Return what the archive has of its stream."""
+        covered = tuple((file.low, file.high) for file in self.files())
+        return Holding(state, covered, self.said(), len(covered))
+
+    def files(self) -> list[File]:
+        """Return the files by their sequences, without those that are being written."""
+        from pyarrow import fs
+
+        found = []
+        selector = fs.FileSelector(self._folder, recursive=True, allow_not_found=True)
+        for info in self._system.get_file_info(selector):
+            match = FILE.fullmatch(info.base_name)
+            inside = info.path.removeprefix(self._folder).split("/")[1]
+            if match and (inside == NONE or not inside.startswith("_")):
+                low, last = map(int, match.groups())
+                found.append(File(info.path, low, last + 1, 0 if inside == NONE else max(1, info.size or 0)))
+        return sorted(found, key=lambda file: (file.low, file.high, file.path))
+
+    def said(self) -> Mapping[str, Any] | None:
+        """Return the properties of the archive, or None if it has nothing of this stream."""
+        path = f"{self._folder}/_archive.json"
+        if not self._system.get_file_info(path).is_file:
+            return None
+        with self._system.open_input_stream(path) as source:
+            text = source.read()
+        try:
+            found = strict_json.loads(text)
+            return {name: found[name] for name in ("created", "subjects", "headers")}
+        except (ValueError, TypeError, KeyError):
+            raise SparkError(f"{path}: this says not whose archive it is; put back what was there") from None
+
+    def prepare(self, holding: Holding, options: Options) -> None:
+        """Write the stream's identity, and remove the files that a killed run has left."""
+        self._system.create_dir(self._parts, recursive=True)
+        self._system.delete_dir_contents(self._parts)
+        if holding.said is None:
+            claims = {
+                "created": holding.state.created,
+                "subjects": list(options.subjects),
+                "headers": options.include_headers,
+                "begun": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            }
+            write_text(self._root, f"stream={quoted(self._stream)}/_archive.json", json.dumps(claims))
+
+    def begin(self, low: int) -> int:
+        """Return `low`: files may come in any order."""
+        return low
+
+    def add(self, after: int, done: Sequence[tuple[ReadRange, Sequence[TableFile]]]) -> list[Written]:
+        """Rename the files of ranges into place; return them, and the empty ones of ranges without a message."""
+        return [each for what, files in done for each in self._placed(what, files)]
+
+    def _placed(self, what: ReadRange, files: Sequence[TableFile]) -> list[Written]:
+        placed = []
+        for file in files:
+            path = self._path(f"date={file.date}", file.low, file.high)
+            self._system.move(f"{self._parts}/{file.path}", path)
+            placed.append(Written(self._stream, path, file.low, file.high, file.rows))
+        if files:
+            return placed
+        path = self._path(NONE, what.low, what.high)  # so that the range is not read again
+        self._system.open_output_stream(path).close()
+        return [Written(self._stream, path, what.low, what.high, 0)]
+
+    def _path(self, folder: str, low: int, high: int) -> str:
+        self._system.create_dir(f"{self._folder}/{folder}", recursive=True)
+        return f"{self._folder}/{folder}/{file_name(low, high)}"
+
+
+def file_name(low: int, high: int) -> str:
+    """Return the name of the file that covers [low, high)."""
+    return f"seq={low:019}-{high - 1:019}.parquet"
