@@ -197,10 +197,12 @@ class Batches:
         self.asked.clear()
         for name in (ATOMIC, FAST):
             self.open[name] = []
-            for batch in self.batches[name].values() if how == "power" else ():
-                batch.told = {
-                    number: told_ns for number, told_ns in batch.told.items() if told_ns <= since_ns
-                }
+            for batch in self.batches[name].values():
+                late = {number for number, told_ns in batch.told.items() if told_ns > since_ns}
+                if how != "power":  # as if it were told now, since the next process has to sync it
+                    batch.told |= dict.fromkeys(late, self.world.moment())
+                    continue
+                batch.told = {number: told_ns for number, told_ns in batch.told.items() if number not in late}
                 batch.seq = batch.seq if batch.last in batch.told else 0
 
     # -- what must hold --------------------------------------------------------------------------------------------

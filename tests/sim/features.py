@@ -168,9 +168,12 @@ class Features:
     # -- what a crash takes back -----------------------------------------------------------------------------------
 
     def died(self, how: str, since_ns: int) -> None:
-        """Take back what was told after `since_ns`, if the power was cut."""
+        """After a power cut, take back what was told after `since_ns`; after a kill it is as if told now."""
         self.asked.clear()
         if how != "power":
+            for each in (*self.sent[COUNT].values(), *self.sent[SCHED].values()):
+                if each.told_ns > max(since_ns, 0):
+                    each.told_ns = self.world.moment()
             return
         self.cut_ns = self.world.moment()
         for each in (*self.sent[COUNT].values(), *self.sent[SCHED].values()):

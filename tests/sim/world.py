@@ -61,6 +61,7 @@ class World:
         self.elapsed_ns = 1000 * NS_PER_S  # in the lives before, and before them
         self.life_began_ns = 0
         self.doubted_ns = NEVER_NS  # a sync failed: what was told since then is not sure
+        self.sync_failed = False  # or something else that a later sync depends on, at any time
         self.process: Process
         self.clients: list[SimClient] = []
         self.streams: dict[str, StreamModel] = {}
@@ -229,6 +230,8 @@ class World:
                 model.take_back(since, self.moment() - self.slack_ns())
             else:
                 model.renew(since)
+        if self.sync_failed:  # as for the models: nothing before is sure, whatever later syncs say
+            since = min(since, -1)
         self.features.died(how, since)
         self.batches.died(how, since)
         if how == "power":
@@ -280,6 +283,7 @@ class World:
             for model in self.streams.values():
                 model.doubt(self.doubted_ns)
                 model.tainted = model.tainted or bool(failed)
+            self.sync_failed = self.sync_failed or bool(failed)
         if self.always:
             self.doubted_ns = NEVER_NS
 

@@ -91,7 +91,8 @@ cdef class Scheduler:
         self.chores = lane(shares.chores, Chore.go_on, _of_chore, "chore")
         self.flushes = lane(shares.flushes, methodcaller("flush_output"), _of_account, "flush")
         self.lanes = (
-            self.jobs, self.commits, self.consensus, self.requests, self.pumps, self.inboxes, self.chores, self.flushes
+            self.jobs, self.commits, self.consensus, self.requests, self.pumps, self.inboxes, self.chores,
+            self.flushes,
         )
 
     @property

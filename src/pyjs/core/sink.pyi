@@ -6,6 +6,10 @@ from pyjs.core.chore import Chore, Step
 from pyjs.core.job import Job
 
 @type_check_only
+class Agreeing(Protocol):
+    def turn(self) -> None: ...
+
+@type_check_only
 class SyncWork(Protocol):
     together: Together | None
     def __call__(self) -> Exception | None: ...
@@ -29,6 +33,7 @@ class Turn:
     sessions: list[Sink]
     streams: list[Sink]
     consumers: list[Sink]
+    consensus: list[Agreeing]
     expired: list[Sink]
     held: list[Sink]
     requests: list[Request]
@@ -40,6 +45,8 @@ class Turn:
     finished: list[tuple[Job, Exception | None]]
     def begin(self, now: int, copies: int) -> None: ...
     def go_on(self, steps: Iterator[Step]) -> None: ...
+    @overload
+    def take(self, name: Literal["consensus"]) -> list[Agreeing]: ...
     @overload
     def take(self, name: Literal["expired"]) -> list[Sink]: ...
     @overload

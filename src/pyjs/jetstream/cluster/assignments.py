@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjs.base.nuid import DIGITS
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import INCARNATION_MAX, NODE_MAX, Load
-from pyjs.jetstream.config.declared import from_meta, to_meta
-from pyjs.jetstream.config.level import offline_stream
 from pyjs.jetstream.config.choices import FILE, MEMORY
+from pyjs.jetstream.config.declared import from_meta, to_meta
+from pyjs.jetstream.config.offline import offline_stream
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.names import is_valid_name
 

@@ -1,7 +1,6 @@
 """The stored streams and consumers of an account: create, update, remove, recover.
 
 Knows the layout of directories and files. Unreadable files are renamed and reported; recovery continues without them.
-
 Long because creation, update, recovery and removal share one layout and one set of caches.
 """
 

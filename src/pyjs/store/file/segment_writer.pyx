@@ -624,8 +624,8 @@ cdef class SegmentWriter:
         """Write the removal of a message before it is overwritten, since a kill may happen in between."""
         if self.note_removal(seq, True) != 0:
             return -1
-        if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 or (self.entries == MARK_DUE and self.stage_state() != 0) \
-                or self.write_staged() != 0:
+        if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 \
+                or (self.entries == MARK_DUE and self.stage_state() != 0) or self.write_staged() != 0:
             return -1
         self.erasures.n = 0
         return 0

@@ -25,7 +25,7 @@ class SegmentRemoval:
         self._keep = keep  # path -> new name of a file that is not a segment any more, and stays
 
     def __call__(self) -> OSError | None:
-        """Delete or rename the segments, delete their index files; return None if that is durable, otherwise the error."""
+        """Delete or rename the segments, delete their index files; return the error, or None if that is durable."""
         for path in self._paths:
             remove_file(self._disk, self._log, index_path(path))
             try:

@@ -13,7 +13,7 @@ cdef class SegmentFiles:
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced
     cdef bint names_unsynced                # the directory changed
-    cdef public int64_t ids_from            # a file with messages since then keeps their ids; the last time: none does
+    cdef public int64_t ids_from            # a file with messages since then keeps their ids; maximum: none does
     cdef readonly dict last_times           # path of a retired segment with such messages -> time of its last one
     cdef readonly dict kept                 # the same for those that were renamed
     cdef public tuple names_above           # directories found at the start; the first job syncs them

@@ -19,7 +19,7 @@ from typing import Any
 from pyjs_spark.decode.schema import arrow_schema
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.archive import TableFile, columns
-from pyjs_spark.lake.tables.table import Lake, TableProperties, Table
+from pyjs_spark.lake.tables.table import Lake, Table, TableProperties
 from pyjs_spark.times import EPOCH
 
 APP = "pyjs-archive"

@@ -23,7 +23,7 @@ from pyjs_spark.decode.schema import spark_type
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.archive import TableFile, columns
 from pyjs_spark.lake.files import file_system
-from pyjs_spark.lake.tables.table import TableProperties, Table
+from pyjs_spark.lake.tables.table import Table, TableProperties
 
 NAME = "pyjs"  # of the catalog, and in the environment: PYICEBERG_CATALOG__PYJS__...
 NAMESPACE = "jetstream"

@@ -18,7 +18,6 @@ class Replica(Sink):
     term: int
     stopped: Exception | None
     in_flight: int
-    in_flight_max: int
     def __init__(
         self,
         stream: Stream,

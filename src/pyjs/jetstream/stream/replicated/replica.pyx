@@ -51,7 +51,10 @@ cdef enum:
 
 cdef class Replica(Sink):
     def __init__(self, Stream stream not None, group, keep_config=None) -> None:
-        """Attach to a stream that `relearn.replica_steps` has recovered; it continues after the last entry that its store has applied."""
+        """Attach to a stream that `relearn.replica_steps` has recovered.
+
+        It continues after the last entry that its store has applied.
+        """
         self.stream = stream
         self.account, self.server = stream.usage.account, stream.usage.server
         self.group = group
