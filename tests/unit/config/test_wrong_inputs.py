@@ -29,7 +29,7 @@ WRONG = [
     (
         "cluster {port: 1, pool_size: 5}",
         "1:19",
-        '"pool_size" is not supported yet: each pair of servers has',
+        '"pool_size" is not supported yet: between two servers, small messages have one connection',
         "remove it",
     ),
     (
