@@ -6,6 +6,7 @@ import gc
 import time
 import tracemalloc
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,41 @@ def test_every_message_finds_exactly_the_matching_subscriptions(
             assert listener.receivers(a) == listener.expected(a)
         elif step == "trim":
             listener.account.subs.cache.trim(1)
+
+
+TAILS = st.lists(st.sampled_from([b"a", b"b", b"*", b">"]), max_size=3)
+INBOXES = TAILS.map(lambda tail: b".".join([b"_INBOX.id", *tail])).filter(is_valid_subject)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(INBOXES, max_size=6), st.lists(st.sampled_from([b"a", b"b"]), max_size=3))
+def test_a_message_to_an_inbox_finds_exactly_the_matching_subscriptions(
+    patterns: list[bytes], tail: list[bytes]
+) -> None:
+    listener = Listener()
+    for pattern in patterns:
+        listener.subscribe(pattern)
+    subject = b".".join([b"_INBOX.id", *tail])
+
+    assert [listener.receivers(subject) for _ in range(2)] == [listener.expected(subject)] * 2
+
+
+@pytest.mark.parametrize(
+    ("patterns", "subject", "receivers"),
+    [
+        ([b"$KV.b.>", b"$KV.b.*.age"], b"$KV.b.k", 1),
+        ([b"_INBOX.id.>", b"_INBOX.id.*.x"], b"_INBOX.id.5", 1),
+        ([b"_INBOX.id", b"_INBOX.id.*.x"], b"_INBOX.id.5", 0),
+    ],
+)
+def test_a_wildcard_with_more_tokens_than_a_subject_does_not_match_it(
+    patterns: list[bytes], subject: bytes, receivers: int
+) -> None:
+    listener = Listener()
+    for pattern in patterns:
+        listener.subscribe(pattern)
+
+    assert listener.receivers(subject) == receivers
 
 
 def test_a_subject_with_an_empty_token_reaches_nobody() -> None:
