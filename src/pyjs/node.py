@@ -98,7 +98,7 @@ class Node(Host):
         self.total_connections = 0
         self.slow_consumers = self.stale_connections = self.stalled_clients = 0
         # By account: in_msgs, in_bytes, out_msgs, out_bytes of closed sessions.
-        self._closed_counters: dict[str, tuple[int, int, int, int]] = {}  # by account
+        self._closed_counters: dict[str, tuple[int, int, int, int]] = {}
         self._last_cid = 4  # nats-server's own internal clients take the first ids
         if options.worker is not None:  # ids of connections differ between workers
             self._last_cid += (options.worker.number - 1) * WORKER_CIDS

@@ -57,9 +57,8 @@ if TYPE_CHECKING:
 
 
 SCRUB_AFTER_NS = 10_000_000_000  # ns; the start reads other files first
-LOAD_AFTER_NS = (
-    100_000_000  # ns; the import delays the loop by some milliseconds, the first clients connect before
-)
+# The import delays the loop by some milliseconds; let the first clients connect before.
+LOAD_AFTER_NS = 100_000_000
 
 
 class JetStreamServer:

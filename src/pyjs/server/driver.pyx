@@ -21,6 +21,7 @@ cdef enum:
     CROWDED = 256               # reads that wait after company was seen
 
 cdef int64_t NS_PER_MS = 1000000
+DEADLINE_MAX = 1 << 62          # ns: a token may expire in a year that no clock reaches
 
 
 cdef class Driver:
@@ -97,7 +98,7 @@ cdef class Driver:
         next_ns = self.node.next_deadline_ns()
         if next_ns is None:
             return
-        deadline_ns = next_ns
+        deadline_ns = min(next_ns, DEADLINE_MAX)
         if self.timer is not None:
             if self.armed_ns <= deadline_ns:
                 return                          # a turn too early costs less than setting timers in every turn

@@ -7,7 +7,8 @@ Tasks write files, which become part of the archive when the driver commits them
 progress: Parquet files by their names, a table by the sequence that each commit stores, in the same atomic step that
 adds its files. A commit to a table succeeds only if it ends where the files begin, so a run killed before its commit
 is repeated, one killed after it is not, and of two concurrent runs the second fails. Many ranges are committed in
-parts, so that a kill costs one part. Uncommitted files of a killed run are removed, those of a table after a day.
+parts, so that a kill costs one part. The next run removes the uncommitted files of ranges that it still has to write,
+those of a table after a day.
 
 Knows nothing of the libraries of the formats; see tables/.
 """

@@ -79,9 +79,10 @@ def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Ha
     names = _names.setdefault(spark, {})
     key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
     if key not in names:
-        names[key] = name = f"{base.name()}-{uuid.uuid4().hex}"
+        name = f"{base.name()}-{uuid.uuid4().hex}"
         parts |= {"name": classmethod(lambda cls: name)}
         spark.dataSource.register(type(base.__name__, (base,), parts))
+        names[key] = name
     return names[key]
 
 

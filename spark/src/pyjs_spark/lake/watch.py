@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -56,7 +57,7 @@ class Watch:
         self._lag: dict[str, int] = {}
         self._rows = 0
         self._losses: list[str] = []
-        self._samples: list[tuple[float, int]] = []  # seconds since the start, rows
+        self._samples: deque[tuple[float, int]] = deque()  # seconds since the start, rows; the last seconds
         self._trouble: OSError | None = None  # the file could not be replaced while tasks ran
 
     def __enter__(self) -> Watch:
@@ -100,11 +101,13 @@ class Watch:
         self._losses.append(text)
 
     def _tell(self, state: str, error: str = "") -> None:
-        at_s = self._clock() - self._started_s
-        self._samples.append((at_s, self._rows))
-        rate = self._mean_rate() if state != "running" else self._rate()
         if self._file is None or self._trouble is not None:
             return
+        at_s = self._clock() - self._started_s
+        self._samples.append((at_s, self._rows))
+        while len(self._samples) > 2 and self._samples[1][0] < at_s - RATE_OVER_S:
+            self._samples.popleft()
+        rate = self._mean_rate() if state != "running" else self._rate()
         status = {
             "pipeline": self._pipeline,
             "state": state,
@@ -129,9 +132,7 @@ class Watch:
 
     def _rate(self) -> float:
         """Return the rows per second over the last ten seconds, or over a shorter run."""
-        last_s, last = self._samples[-1]
-        recent = [at_s for at_s, _ in self._samples if at_s >= last_s - RATE_OVER_S]
-        before_s, before = self._samples[max(0, len(self._samples) - len(recent) - 1)]
+        (before_s, before), (last_s, last) = self._samples[0], self._samples[-1]
         return _per_second(last - before, last_s - before_s)
 
     def _mean_rate(self) -> float:

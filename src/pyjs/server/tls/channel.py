@@ -40,7 +40,7 @@ class TlsChannel:
     """The server side of one TLS stream."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        self.handshake_done = False  # the handshake is over
+        self.handshake_done = False
         self._shown = Shown()
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()

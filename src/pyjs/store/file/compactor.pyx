@@ -81,7 +81,7 @@ cdef class Compactor:
             s = self.catalogue.index.segments[at]
             s.sparse = False
             # The last segment must stay: it records last_seq.
-            if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n or s.last_ts >= self.files.ids_from:
+            if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n or self.files.keeps_ids(s.last_ts):
                 continue
             self.rewriting = rewrite_of(self.files.disk, self.files.path_of(s.number), s, self.files.incarnation,
                                         mark, self.files.meta, self.files.key, self.codec or s.encoding & CODEC_MASK)
@@ -192,7 +192,7 @@ cdef class Compactor:
     cdef void give_up(self, Segment* s) noexcept:
         """Retire the file of `s` with the next commit, and drop its queued work."""
         path = self.files.path_of(s.number)
-        if s.last_ts >= self.files.ids_from:
+        if self.files.keeps_ids(s.last_ts):
             self.files.last_times[path] = s.last_ts
         self.retired.retire(path)
         self.outdate(s.number)

@@ -130,10 +130,10 @@ cdef class RetiredFiles:
         files, keep = self.files, {}
         for path in due:
             last_ts = files.last_times.pop(path, None)
-            if last_ts is not None and last_ts >= files.ids_from:
+            if last_ts is not None and files.keeps_ids(last_ts):
                 keep[path] = kept_path(path)
                 files.kept[keep[path]] = last_ts
-        for path in [path for path, last_ts in files.kept.items() if last_ts < files.ids_from]:
+        for path in [path for path, last_ts in files.kept.items() if not files.keeps_ids(last_ts)]:
             del files.kept[path]
             due.append(path)
         return keep

@@ -13,9 +13,10 @@ cdef class SegmentFiles:
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced
     cdef bint names_unsynced                # the directory changed
-    cdef public int64_t ids_from            # a file with messages since then keeps their ids; maximum: none does
+    cdef public int64_t ids_from            # a file with later messages keeps their ids; INT64.high: none does
     cdef readonly dict last_times           # path of a retired segment with such messages -> time of its last one
     cdef readonly dict kept                 # the same for those that were renamed
     cdef public tuple names_above           # directories found at the start; the first job syncs them
 
+    cdef bint keeps_ids(self, int64_t last_ts) noexcept nogil
     cdef void wrote(self, str path) except *

@@ -8,6 +8,8 @@ from pyjs.base.bounds import INT64
 from pyjs.base.disk import SHORTAGES
 from pyjs.store.open_files import OpenFiles
 
+cdef int64_t TIME_MAX = INT64.high
+
 # A file could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
 UNOPENED = (*SHORTAGES, errno.EACCES)
 
@@ -32,6 +34,10 @@ cdef class SegmentFiles:
     def path_of(self, uint32_t number) -> str:
         """Return the path of a segment's file."""
         return f"{self.directory}/{number:08d}.seg"
+
+    cdef bint keeps_ids(self, int64_t last_ts) noexcept nogil:
+        """Return whether the ids in a file must stay whose last message has this time."""
+        return last_ts >= self.ids_from and self.ids_from != TIME_MAX
 
     cdef void wrote(self, str path) except *:
         """Mark an open file as unsynced."""

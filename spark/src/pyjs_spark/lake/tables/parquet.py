@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +28,7 @@ from pyjs_spark.options.reading import Options
 from pyjs_spark.read.plan import StreamState
 from pyjs_spark.read.ranges import ReadRange
 
+MOVES = 8  # at the same time
 NONE = "_none"  # the folder of empty files
 FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
 
@@ -92,7 +94,9 @@ class ParquetArchive:
 
     def add(self, after: int, done: Sequence[tuple[ReadRange, Sequence[TableFile]]]) -> list[Written]:
         """Rename the files of ranges into place; return them, and the empty ones of ranges without a message."""
-        return [each for what, files in done for each in self._placed(what, files)]
+        with ThreadPoolExecutor(MOVES) as pool:  # on S3 a move is a copy
+            placed = pool.map(self._placed, *zip(*done, strict=True)) if done else ()
+            return [each for files in placed for each in files]
 
     def _placed(self, what: ReadRange, files: Sequence[TableFile]) -> list[Written]:
         placed = []
