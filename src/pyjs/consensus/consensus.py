@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
-from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
+from pyjs.base.errors import CorruptRecord, StoreFailed
 from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Part
 from pyjs.consensus.durability import Due, Durability, Waits
@@ -41,7 +41,7 @@ from pyjs.consensus.engine import (
     node_of,
     peer_id,
 )
-from pyjs.consensus.member import ENTRY_COST, Member, State
+from pyjs.consensus.member import ENTRY_COST, Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
 from pyjs.consensus.snapshots import Snapshots
@@ -476,11 +476,11 @@ class Consensus:
             member = self._backlog.popleft()
             try:
                 done, used = member.apply_some(self._payloads, min(count, FAIR_APPLIES), size)
-            except NotNow:
-                self._waiting.append(member)
-                continue
-            except CorruptRecord as error:
-                self._lose(member, f"its log is damaged: {error}")
+            except Unreadable as error:
+                if error.is_lasting:
+                    self._lose(member, f"its log is damaged: {error}")
+                else:
+                    self._waiting.append(member)
                 continue
             except Exception as error:  # of a machine: others go on
                 self._stop_member(member, error)

@@ -9,8 +9,10 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyjs.base.errors import CorruptRecord, NotNow, PyjsError
 from pyjs.consensus.descriptor import size_and_time
 from pyjs.consensus.engine import EntryKind, Role
+from pyjs.consensus.payloads import Gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +31,14 @@ class State(Enum):
 
     RUNNING = "running"
     STOPPED = "stopped"
+
+
+class Unreadable(PyjsError):
+    """The log does not give the payload of the next entry; a machine that raises the same has failed."""
+
+    def __init__(self, cause: PyjsError) -> None:
+        super().__init__(str(cause))
+        self.is_lasting = not isinstance(cause, NotNow)
 
 
 class Member:
@@ -106,7 +116,8 @@ class Member:
         """Apply up to `count` entries, or until payloads have `size` bytes; return how much it was.
 
         Raises:
-            what the machine or the log raises: the entry remains the next one.
+            Unreadable: the entry remains the next one.
+            anything else: by the machine, which has got the entry and must get nothing more.
         """
         done = used = 0
         queue = self.queue
@@ -125,7 +136,10 @@ class Member:
 
     def _apply(self, payloads: Payloads, index: int, term: int, body: bytes) -> int:
         size, time_ns = size_and_time(body)
-        payload = payloads.get((self.group, index, term)) if size else b""
+        try:
+            payload = payloads.get((self.group, index, term)) if size else b""
+        except (NotNow, CorruptRecord, Gone) as error:
+            raise Unreadable(error) from error
         self.queue.popleft()  # before the machine is called, which may close the group
         self.applied_time_ns = time_ns
         proposal = self.proposal_of(index, term)

@@ -29,6 +29,7 @@ class Failing(MemoryNode):
     """A node whose machines can fail."""
 
     fails = ""
+    error: type[Exception] = ZeroDivisionError
 
     def start(self, now: int, confs: dict[int, Conf]) -> None:
         super().start(now, confs)
@@ -38,21 +39,29 @@ class Failing(MemoryNode):
     def _with_fault(self, apply: Callable[..., None]) -> Callable[..., None]:
         def failing(*given: object) -> None:
             if self.fails:
-                raise ZeroDivisionError(self.fails)
+                raise self.error(self.fails)
             apply(*given)
 
         return failing
 
     def _expects(self, text: str) -> bool:
-        return "ZeroDivisionError" in text
+        return self.error.__name__ in text
 
 
-def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away() -> None:
+class Refusal(CorruptRecord):
+    """What a machine finds damaged: in its own files, not in the log."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("/stream", 7, text)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, NotNow, Refusal])
+def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away(error: type[Exception]) -> None:
     hosts = Hosts(node_class=Failing)
     hosts.publish(5)
     bad = hosts.leader()
     assert isinstance(bad, Failing)
-    bad.fails = "no"
+    bad.fails, bad.error = "no", error
     bad.publish(GROUP, b"x")
 
     hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad))
