@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
-from pyjs.base.errors import CorruptRecord, StoreFailed
+from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Part
 from pyjs.consensus.durability import Due, Durability, Waits
@@ -130,6 +130,7 @@ class Consensus:
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
+        self._late: list[Due] = []  # groups whose log cannot be read now: until the next tick
         self._full: dict[int, None] = {}  # groups whose log has grown too large
         self._reads: dict[
             tuple[int, int], tuple[int, Callable[[], None]]
@@ -215,7 +216,12 @@ class Consensus:
             self._engine.close(member.group)
         self._snapshots.finish(member.group)
         self._after_snapshot.pop(member.group, None)
-        self._begin(member)
+        try:
+            self._begin(member)
+        except NotNow:
+            self._late.append(Due(Waits.REOPEN, group=member.group))
+        except CorruptRecord as error:
+            self._lose_damaged(member, error)
 
     def _forget(self, group: int) -> None:
         member = self._members.pop(group)
@@ -383,7 +389,7 @@ class Consensus:
             if not ready.token:
                 break  # nothing was stored, so nothing new can be ready
         self._durability.begin()
-        self._find_quarantined()
+        self._find_lost()
 
     def _stage(self, writes: Sequence[Write]) -> bool:
         """Give the log what it must write; return whether a vote or a term is among it."""
@@ -405,7 +411,7 @@ class Consensus:
             try:
                 self._log.write(part, payloads)
             except CorruptRecord as error:
-                self._lose(member, f"its log is damaged: {error}")
+                self._lose_damaged(member, error)
                 continue
             self._is_staged = True
             if hard is not None and hard[:2] != member.vote:
@@ -478,7 +484,7 @@ class Consensus:
                 done, used = member.apply_some(self._payloads, min(count, FAIR_APPLIES), size)
             except Unreadable as error:
                 if error.is_lasting:
-                    self._lose(member, f"its log is damaged: {error}")
+                    self._lose_damaged(member, error)
                 else:
                     self._waiting.append(member)
                 continue
@@ -549,7 +555,11 @@ class Consensus:
             index, term, conf = self._engine.compact(member.group, member.applied)
         except RaftError:
             return  # its own snapshot is on the way
-        self._log.point(member.group, index, term, conf, state)
+        try:
+            self._log.point(member.group, index, term, conf, state)
+        except CorruptRecord as error:
+            self._lose_damaged(member, error)
+            return
         self._is_staged = True
         member.log_size = sum(ENTRY_COST + int.from_bytes(body[:4], "little") for *_, body in member.queue)
         member.compact_at = self._log_size_max
@@ -589,9 +599,13 @@ class Consensus:
                 self._host.log.error(f"A snapshot of {member} is refused: {error}")
                 self._give_up(group)
                 continue
-            self._log.point(group, point.index, point.term, point.conf, point.descriptor + data)
-            if group in self._after_snapshot:
-                self._log.write(*self._after_snapshot.pop(group))
+            try:
+                self._log.point(group, point.index, point.term, point.conf, point.descriptor + data)
+                if group in self._after_snapshot:
+                    self._log.write(*self._after_snapshot.pop(group))
+            except CorruptRecord as error:
+                self._lose_damaged(member, error)
+                continue
             self._is_staged = True
             dues.append(Due(Waits.INSTALLED, group=group, index=point.index))
         return dues
@@ -635,12 +649,20 @@ class Consensus:
             with suppress(RaftError):  # a learner
                 self._engine.transfer(member.group, max(others)[1])
 
-    def _find_quarantined(self) -> None:
-        """Close groups that have panicked, and name them once."""
+    def _find_lost(self) -> None:
+        """Close groups that have panicked or whose entries cannot be sent, and name them once."""
+        damaged = self._outbox.damaged
+        while damaged:
+            group, error = damaged.popitem()
+            if group in self._members:
+                self._lose_damaged(self._members[group], error)
         for group, text in self._engine.quarantined():
             member = self._members.get(group)
             if member is not None:
                 self._lose(member, text)
+
+    def _lose_damaged(self, member: Member, error: Exception) -> None:
+        self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
         """Close a group that nothing more can be believed of; nothing of this turn is acknowledged for it."""
@@ -720,8 +742,11 @@ class Consensus:
         self._ticked_ns = now_ns
         self._snapshots.tick(now_ns)
         self._backlog.extend(self._waiting)
-        has_waited = bool(self._waiting)
+        has_waited = bool(self._waiting or self._late)
         self._waiting.clear()
+        for due in self._late:
+            self._durability.add(due, needs_sync=False)
+        self._late.clear()
         if self._reads:
             self._reads = {key: read for key, read in self._reads.items() if read[0] > now_ns}
         self._tend_log()

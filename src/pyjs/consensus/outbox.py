@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pyjs.base.errors import PyjsError
+from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.consensus import batch
 from pyjs.consensus.payloads import Gone
 
@@ -39,6 +39,7 @@ class Outbox:
         self._payloads = payloads
         self._text_log = text_log
         self.dropped = 0  # frames with entries that did not leave
+        self.damaged: dict[int, CorruptRecord] = {}  # by group: drained by the owner, who closes them
         self._unreadable: set[int] = set()  # groups whose damage is in the text log
 
     def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
@@ -88,6 +89,9 @@ class Outbox:
         try:
             return [self._payloads.get(key) for key in keys]
         except Gone:  # the engine sends what its log has now
+            return None
+        except CorruptRecord as error:
+            self.damaged[keys[0][0]] = error
             return None
         except (PyjsError, OSError) as error:
             group = keys[0][0]

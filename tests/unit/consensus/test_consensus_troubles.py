@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import xxhash
-from tests.sim.consensus.node import SimNode
+from tests.sim.consensus.node import SimMachine, SimNode
 from tests.support.consensus import GROUP, Hosts, MemoryNode
 
 from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
-from pyjs.consensus.consensus import Condition
+from pyjs.consensus.consensus import Condition, Tuning
+from pyjs.consensus.durability import Due, Waits
 from pyjs.consensus.engine import Change, Conf, Write, peer_id
 
 
@@ -202,6 +203,103 @@ def test_an_entry_that_is_damaged_closes_its_group(monkeypatch: pytest.MonkeyPat
 
     assert "the payload of index 7 is damaged" in bad.seen[0]  # type: ignore[attr-defined]
     assert bad.machines[GROUP].state.count == 3
+
+
+def damaged(*given: object) -> list[tuple[int, int, bytes]]:
+    raise CorruptRecord("/consensus/1", 4096, "the record of index 7 is damaged")
+
+
+def test_a_log_that_cannot_be_cut_closes_its_group_alone() -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.leader(5)
+    bad.log.point, bad.log.crowding = damaged, lambda: [5]
+
+    hosts.until(lambda: 5 not in bad.consensus._members)
+
+    assert "its log is damaged: /consensus/1 at 4096" in bad.seen[0]  # type: ignore[attr-defined]
+    bad.log.crowding = list
+    hosts.publish(3, 6)
+
+
+def test_a_snapshot_that_cannot_be_stored_closes_its_group_alone() -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving, tuning=Tuning(log_size_max=2000))
+    hosts.publish(5, 5)
+    away = hosts.followers(5)[0]
+    away.end(power=False)
+    hosts.publish(200, 5)
+    hosts.step(5)
+    hosts.start(away.number)
+    away.log.point = damaged
+
+    hosts.until(lambda: 5 not in away.consensus._members)
+
+    assert "its log is damaged: /consensus/1 at 4096" in away.seen[0]  # type: ignore[attr-defined]
+    hosts.publish(3, 6)
+
+
+def open_again(node: SimNode, group: int) -> None:
+    """Close a group, and open it while something waits for the log: it begins again a little later."""
+    node.consensus.close(group)
+    node.consensus._durability.add(Due(Waits.STORED), needs_sync=False)
+    node.machines[group] = SimMachine(node, group)
+    node.consensus.open(group, f"g{group}", node.machines[group])
+
+
+def test_a_group_that_cannot_begin_again_is_closed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.followers(5)[0]
+    monkeypatch.setattr(bad.log, "entries", damaged)
+    open_again(bad, 5)
+
+    hosts.until(lambda: 5 not in bad.consensus._members)
+
+    assert "its log is damaged: /consensus/1 at 4096" in bad.seen[0]  # type: ignore[attr-defined]
+    hosts.publish(3, 6)
+
+
+def test_a_group_that_cannot_be_read_now_begins_again_later(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.publish(3)
+    node = hosts.followers()[0]
+    refusals = 3
+
+    def entries(group: int) -> list[tuple[int, int, bytes]]:
+        nonlocal refusals
+        if refusals:
+            refusals -= 1
+            raise NotNow("too many open files")
+        return type(node.log).entries(node.log, group)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(node.log, "entries", entries)
+    open_again(node, GROUP)
+    hosts.publish(3)
+
+    assert refusals == 0
+    assert node.machines[GROUP].state.count == 6
+
+
+def test_a_damaged_entry_that_another_node_needs_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.leader(5)
+    away = hosts.followers(5)[0]
+    away.end(power=False)
+    bad.publish(5, b"x")
+    hosts.until(lambda: bad.machines[5].state.count == 4)
+    bad.consensus._payloads._recent.clear()
+    monkeypatch.setattr(bad.log, "payload", damaged)
+    hosts.start(away.number)
+
+    hosts.until(lambda: 5 not in bad.consensus._members)
+
+    assert "its log is damaged: /consensus/1 at 4096" in bad.seen[-1]  # type: ignore[attr-defined]
+    hosts.until(lambda: away.machines[5].state.count == 4)
 
 
 def test_a_log_whose_file_is_needed_again_is_cut(hosts: Hosts) -> None:
