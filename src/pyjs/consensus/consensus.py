@@ -114,6 +114,7 @@ class Consensus:
         self._log = log
         self._peers = peers
         self._log_size_max = tuning.log_size_max
+        self._handing_ns = tuning.election_ticks * TICK_NS  # after which the engine forgets a transfer
         self._engine = Groups(
             node,
             seed=int.from_bytes(host.rng.randbytes(7), "little"),
@@ -139,6 +140,8 @@ class Consensus:
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
         self._silent: set[int] = set()  # nodes
+        # Groups that lead without a machine: how often another replica was asked to lead, when the next one is.
+        self._unfit: dict[int, tuple[int, int]] = {}
         self._is_staged = False  # the log has something that is not written
         self._queued = False  # in Turn.consensus
         self._timer: Timer | None = None
@@ -434,6 +437,8 @@ class Consensus:
             if member is None:  # closed in this turn
                 continue
             self._guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
+            if _is_unfit(member):
+                self._hand_over(member)
         for group, index, term, kind, body in ready.committed:
             member = self._members.get(group)
             if member is None:
@@ -638,16 +643,32 @@ class Consensus:
             member.stop()
         except Exception as again:
             self._host.faults.report("apply", f"the end of {member}", again, self._turn.now)
-        if member.role == Role.LEADER:
+        if _is_unfit(member):
             self._hand_over(member)
 
     def _hand_over(self, member: Member) -> None:
-        """Let the replica that has most of the log lead."""
-        matched = self._engine.status(member.group).matched
-        others = [(index, peer) for peer, index in matched if peer != member.peer]
-        if others:
-            with suppress(RaftError):  # a learner
-                self._engine.transfer(member.group, max(others)[1])
+        """Let another replica lead: the one that has most of the log, or the next one if it does not."""
+        tries, at_ns = self._unfit.get(member.group, (0, 0))
+        if self._turn.now < at_ns:
+            return
+        self._unfit[member.group] = tries + 1, self._turn.now + self._handing_ns
+        with suppress(RaftError):  # it leads no more
+            found = self._engine.status(member.group)
+            others = [(index, peer) for peer, index in found.matched if peer in found.conf.voters]
+            heirs = [peer for _, peer in sorted(others, reverse=True) if peer != member.peer]
+            heirs = [peer for peer in heirs if node_of(peer) not in self._silent] or heirs
+            if heirs:
+                self._engine.transfer(member.group, heirs[tries % len(heirs)])
+                self._queue()
+
+    def _hand_over_again(self) -> None:
+        """Ask the next replicas to lead what is still led without a machine."""
+        for group in list(self._unfit):
+            member = self._members.get(group)
+            if member is not None and _is_unfit(member):
+                self._hand_over(member)
+            else:
+                del self._unfit[group]
 
     def _find_lost(self) -> None:
         """Close groups that have panicked or whose entries cannot be sent, and name them once."""
@@ -750,10 +771,16 @@ class Consensus:
         if self._reads:
             self._reads = {key: read for key, read in self._reads.items() if read[0] > now_ns}
         self._tend_log()
+        self._hand_over_again()
         _, awake = self._engine.counts()
         is_busy = awake or has_waited or self._reads or self._snapshots.is_busy
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
+
+
+def _is_unfit(member: Member) -> bool:
+    """Whether a group leads here whose machine applies nothing."""
+    return member.state is State.STOPPED and member.role == Role.LEADER
 
 
 def _conf_of(stored: Membership) -> Conf:

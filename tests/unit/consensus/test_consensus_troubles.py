@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import xxhash
@@ -14,7 +15,7 @@ from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
 from pyjs.consensus.consensus import Condition, Tuning
 from pyjs.consensus.durability import Due, Waits
-from pyjs.consensus.engine import Change, Conf, Write, peer_id
+from pyjs.consensus.engine import Change, Conf, Groups, Role, Write, peer_id
 
 
 def errors(node: SimNode) -> list[str]:
@@ -76,6 +77,54 @@ def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away(error
     good.publish(GROUP, b"y")
     hosts.until(lambda: good.machines[GROUP].state.count == 7)
     assert bad.machines[GROUP].state.count == 5
+
+
+def stopped_follower(hosts: Hosts) -> Failing:
+    """Return a follower whose machine has failed; the leader's machine knows one entry more."""
+    bad = hosts.followers()[0]
+    assert isinstance(bad, Failing)
+    bad.fails = "no"
+    leader = hosts.leader()
+    leader.publish(GROUP, b"x")
+    hosts.until(lambda: bad.consensus.status(GROUP).is_stopped)
+    return bad
+
+
+def test_a_stopped_replica_that_is_elected_gives_the_lead_away() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+    hosts.leader().consensus.transfer(GROUP, bad.number)
+    hosts.until(lambda: bad.consensus.status(GROUP).role == Role.LEADER)
+
+    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad), 30)
+
+
+def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+    hosts.leader().consensus.transfer(GROUP, bad.number)
+    asked: list[int] = []
+    bad.consensus._engine = Refusing(bad.consensus._engine, asked)  # type: ignore[assignment]
+    hosts.until(lambda: len(asked) >= 3)
+
+    assert set(asked) == {peer_id(node) for node in bad.others}
+    assert asked[0] != asked[1]
+
+
+class Refusing:
+    """An engine whose transfers lead to nothing."""
+
+    def __init__(self, engine: Groups, asked: list[int]) -> None:
+        self._engine = engine
+        self._asked = asked
+
+    def transfer(self, group: int, peer: int) -> None:
+        self._asked.append(peer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 def heartbeat(group: int, source: int, target: int, term: int, commit: int) -> bytes:
