@@ -612,6 +612,7 @@ class Consensus:
                 self._lose_damaged(member, error)
                 continue
             self._is_staged = True
+            member.await_start(point.index)
             dues.append(Due(Waits.INSTALLED, group=group, index=point.index))
         return dues
 

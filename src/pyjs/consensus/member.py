@@ -173,6 +173,11 @@ class Member:
             else:
                 self._reads.append((index, done))
 
+    def await_start(self, index: int) -> None:
+        """Apply nothing until `note_start`: the log has nothing from before another entry, the state is on its way."""
+        self.queue.clear()
+        self.queued = index
+
     def note_start(self, index: int) -> None:
         """Begin after another entry: the log has nothing from before it."""
         self.queue.clear()

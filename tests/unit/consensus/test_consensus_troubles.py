@@ -16,6 +16,7 @@ from pyjs.consensus import batch, outbox
 from pyjs.consensus.consensus import Condition, Tuning
 from pyjs.consensus.durability import Due, Waits
 from pyjs.consensus.engine import Change, Conf, Groups, Role, Write, peer_id
+from pyjs.consensus.payloads import Gone
 
 
 def errors(node: SimNode) -> list[str]:
@@ -406,6 +407,56 @@ def test_an_entry_that_cannot_be_read_now_is_applied_later(
 
     assert refusals == 0
     assert follower.machines[GROUP].state.count == 6
+
+
+def behind_and_staged(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> SimNode:
+    """Return a follower with a staged snapshot, whose sync never ends, and with committed entries from before it."""
+    hosts.publish(1)
+    leader, follower = hosts.leader(), hosts.followers()[0]
+
+    def get(key: object) -> bytes:
+        raise NotNow("too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(follower.consensus._payloads, "get", get)
+        leader.publish(GROUP, b"queued")
+        hosts.until(lambda: follower.consensus._members[GROUP].queue)
+        leader.deaf = {follower.number}
+        for number in range(200):
+            leader.publish(GROUP, b"%d" % number)
+        hosts.until(lambda: leader.log.groups[GROUP].start > 50)
+        leader.deaf = set()
+        follower._finish_jobs = lambda: None  # type: ignore[method-assign]
+        hosts.until(lambda: follower.log.groups[GROUP].start > 50)
+    follower.consensus._payloads._recent.clear()
+    return follower
+
+
+def test_entries_from_before_a_staged_snapshot_are_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(tuning=Tuning(log_size_max=2000))
+    follower = behind_and_staged(hosts, monkeypatch)
+
+    hosts.step(5)
+    assert not follower.consensus.status(GROUP).is_stopped
+    assert follower.machines[GROUP].state.count == 1
+    del follower._finish_jobs
+    hosts.until(lambda: follower.machines[GROUP].state.count == 202)
+
+
+def test_an_entry_that_the_log_has_not_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(1)
+    bad = hosts.followers()[0]
+
+    def get(key: object) -> bytes:
+        raise Gone("the log of group 5 has no entry 3 of term 1")
+
+    monkeypatch.setattr(bad.consensus._payloads, "get", get)
+    hosts.leader().publish(GROUP, b"x")
+    hosts.until(lambda: bad.consensus._members == {})
+
+    assert "has no entry 3 of term 1" in bad.seen[0]  # type: ignore[attr-defined]
+    assert bad.host.faults.counts == {}
 
 
 def test_large_entries_leave_in_several_batches(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
