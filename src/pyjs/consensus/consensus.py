@@ -177,7 +177,7 @@ class Consensus:
         if self._durability.is_idle or conf is not None:
             self._begin(member)
         else:  # its last life may have written what is not durable yet
-            self._durability.add(Due(Waits.REOPEN, group=group), needs_sync=self._durability.is_always)
+            self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
         self._mark()
 
     def _begin(self, member: Member) -> None:
@@ -222,7 +222,7 @@ class Consensus:
         try:
             self._begin(member)
         except NotNow:
-            self._late.append(Due(Waits.REOPEN, group=member.group))
+            self._late.append(Due(Waits.REOPEN, member=member))
         except CorruptRecord as error:
             self._lose_damaged(member, error)
 
@@ -465,8 +465,9 @@ class Consensus:
         for due in self._durability.take():
             if due.kind is Waits.STORED:
                 self._outbox.send(self._engine.stored(due.token))
-            elif due.group in self._members:
-                member = self._members[due.group]
+                continue
+            member = due.member
+            if member is not None and self._members.get(member.group) is member:
                 if due.kind is Waits.REOPEN:
                     self._reopen(member)
                 else:
@@ -589,8 +590,9 @@ class Consensus:
 
     def _give_up(self, group: int) -> None:
         """Begin again with the log from before a snapshot that does not come."""
-        if group in self._members and self._snapshots.finish(group) is not None:
-            self._durability.add(Due(Waits.REOPEN, group=group), needs_sync=self._durability.is_always)
+        member = self._members.get(group)
+        if member is not None and self._snapshots.finish(group) is not None:
+            self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
             self._queue()
 
     def _stage_installs(self) -> list[Due]:
@@ -613,14 +615,14 @@ class Consensus:
                 continue
             self._is_staged = True
             member.await_start(point.index)
-            dues.append(Due(Waits.INSTALLED, group=group, index=point.index))
+            dues.append(Due(Waits.INSTALLED, member=member, index=point.index))
         return dues
 
     def _installed(self, member: Member, index: int) -> None:
         """Take over a snapshot that is durable."""
-        incoming = self._snapshots.finish(member.group)
+        incoming = self._snapshots.finish_whole(member.group, index)
         if incoming is None:
-            return  # the group was opened again, and began with it
+            return  # the group began again, with it; or a newer one is on its way
         _, time_ns, _ = incoming.wanted
         member.note_start(index)
         self._guard(member, partial(member.install, index, time_ns, bytes(incoming.data)))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import xxhash
@@ -441,6 +443,43 @@ def test_entries_from_before_a_staged_snapshot_are_not_applied(monkeypatch: pyte
     assert follower.machines[GROUP].state.count == 1
     del follower._finish_jobs
     hosts.until(lambda: follower.machines[GROUP].state.count == 202)
+
+
+def test_a_staged_snapshot_of_a_group_that_was_opened_again_is_not_installed_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hosts = Hosts(tuning=Tuning(log_size_max=2000))
+    follower = behind_and_staged(hosts, monkeypatch)
+    consensus, before = follower.consensus, follower.machines[GROUP]
+    consensus.close(GROUP)
+    follower.machines[GROUP] = after = SimMachine(follower, GROUP)
+    consensus.open(GROUP, "g5", after)
+    installs: list[int] = []
+    install = after.install
+    monkeypatch.setattr(after, "install", lambda index, data: (installs.append(index), install(index, data)))
+
+    del follower._finish_jobs
+    hosts.until(lambda: after.state.count == 202)
+
+    assert before.state.count == 1
+    assert len(installs) == 1
+
+
+def test_a_newer_snapshot_on_its_way_is_not_taken_for_the_one_that_is_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hosts = Hosts(tuning=Tuning(log_size_max=2000))
+    follower = behind_and_staged(hosts, monkeypatch)
+    snapshots, machine = follower.consensus._snapshots, follower.machines[GROUP]
+    index = follower.log.groups[GROUP].start
+    point = cast("Any", SimpleNamespace(index=index + 9))
+    newer = replace(snapshots._incoming[GROUP], point=point, data=bytearray())
+    snapshots._incoming[GROUP] = newer
+    del follower._finish_jobs
+    hosts.step(3)
+
+    assert snapshots._incoming[GROUP] is newer
+    assert machine.state.count == 1
 
 
 def test_an_entry_that_the_log_has_not_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
