@@ -41,7 +41,7 @@ from pyjs.consensus.engine import (
     node_of,
     peer_id,
 )
-from pyjs.consensus.member import ENTRY_COST, Member, State, Unreadable
+from pyjs.consensus.member import Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
 from pyjs.consensus.snapshots import Snapshots
@@ -205,6 +205,7 @@ class Consensus:
         )
         member.vote = (term, vote)
         member.take_role(term, Role.FOLLOWER, 0)
+        member.log_size = 0
         member.note_entries(entries)
 
     def close(self, group: int) -> None:
@@ -270,9 +271,10 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when everything that was committed before this call has been applied here.
 
-        Returns False if no leader is known. `done` is never called if the leader changes meanwhile.
+        Returns False if no leader is known, or nothing is applied here any more. `done` is never called if the leader changes meanwhile.
         """
-        if group not in self._members:
+        member = self._members.get(group)
+        if member is None or member.state is State.STOPPED:
             return False
         try:
             number = self._engine.read_index(group)
@@ -567,7 +569,7 @@ class Consensus:
             self._lose_damaged(member, error)
             return
         self._is_staged = True
-        member.log_size = sum(ENTRY_COST + int.from_bytes(body[:4], "little") for *_, body in member.queue)
+        member.note_cut()
         member.compact_at = self._log_size_max
 
     def _is_behind(self, member: Member) -> bool:

@@ -82,7 +82,9 @@ class Member:
             self._pending[index] = (term, proposal)
 
     def wants_read(self, index: int, done: Callable[[], None]) -> None:
-        """Call `done` when `index` has been applied."""
+        """Call `done` when `index` has been applied; never in a group that is stopped."""
+        if self.state is State.STOPPED:
+            return
         if self.applied >= index:
             done()
         else:
@@ -193,6 +195,11 @@ class Member:
                 size += payload_size
                 self.time_ns = max(self.time_ns, time_ns)
         self.log_size += size
+
+    def note_cut(self) -> None:
+        """Note that the log begins after what has been applied."""
+        sizes = (size_and_time(body)[0] for _, _, kind, body in self.queue if kind == DATA)
+        self.log_size = len(self.queue) * ENTRY_COST + sum(sizes)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:
         """Replace the state of the machine, after `note_start`."""

@@ -103,6 +103,15 @@ def test_a_stopped_replica_that_is_elected_gives_the_lead_away() -> None:
     hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad), 30)
 
 
+def test_a_stopped_replica_takes_no_reads() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+
+    assert not bad.consensus.read_index(GROUP, list)
+    assert bad.consensus._reads == {}
+
+
 def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
     hosts = Hosts(node_class=Failing)
     hosts.publish(5)
@@ -311,6 +320,17 @@ def test_a_group_that_cannot_begin_again_is_closed_alone(monkeypatch: pytest.Mon
 
     assert "its log is damaged: /consensus/1 at 4096" in bad.seen[0]  # type: ignore[attr-defined]
     hosts.publish(3, 6)
+
+
+def test_a_replica_that_begins_again_counts_its_entries_once(hosts: Hosts) -> None:
+    hosts.publish(3)
+    node = hosts.followers()[0]
+    member = node.consensus._members[GROUP]
+    before = member.log_size
+
+    node.consensus._reopen(member)
+
+    assert member.log_size == before
 
 
 def test_a_group_that_cannot_be_read_now_begins_again_later(
