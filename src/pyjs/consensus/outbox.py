@@ -31,6 +31,24 @@ _KIND_AT = 8  # in an entry
 _DATA = 1
 
 
+class _Load:
+    """A batch that is being filled."""
+
+    __slots__ = ("frames", "payload_size", "payloads", "size")
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.payloads: list[bytes] = []
+        self.payload_size = 0
+        self.size = batch.HEADER_SIZE
+
+    def add(self, frame: bytes, payloads: Sequence[bytes], size: int) -> None:
+        self.frames.append(frame)
+        self.payloads += payloads
+        self.payload_size += size
+        self.size += len(frame) + size
+
+
 class Outbox:
     """The way of frames to the other nodes."""
 
@@ -61,28 +79,30 @@ class Outbox:
 
     def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
         """Send frame by frame what fits."""
-        kept: list[bytes] = []
-        beside: list[bytes] = []
-        size = 0
+        gaps: set[int] = set()  # groups of which a frame was left out: the other side refuses what follows
+        load = _Load()
         for frame, wanted in split(frames, keys):
-            if not wanted:
-                kept.append(frame)
-                continue
-            payloads = self._read(wanted) if free > 0 else None
-            if payloads is None or sum(map(len, payloads)) > batch.PAYLOAD_MAX:
+            payloads: list[bytes] | None = []
+            if wanted:
+                payloads = self._read(wanted) if free > 0 and wanted[0][0] not in gaps else None
+            size = sum(map(len, payloads or ()))
+            if payloads is None or size > batch.PAYLOAD_MAX:
                 self.dropped += 1
-                free = min(free, 0)  # what follows would leave a gap
+                gaps.add(wanted[0][0])
                 continue
-            kept.append(frame)
-            beside += payloads
-            added = sum(map(len, payloads))
-            size += added
-            free -= added
-            if size >= BATCH_SIZE:
-                self._peers.send(node, batch.of_frames(b"".join(kept), beside))
-                kept, beside, size = [], [], 0
-        if kept:
-            self._peers.send(node, batch.of_frames(b"".join(kept), beside))
+            if load.size + len(frame) + size > batch.SIZE_MAX:
+                self._send_load(node, load)
+                load = _Load()
+            load.add(frame, payloads, size)
+            free -= size
+            if load.payload_size >= BATCH_SIZE:
+                self._send_load(node, load)
+                load = _Load()
+        self._send_load(node, load)
+
+    def _send_load(self, node: int, load: _Load) -> None:
+        if load.frames:
+            self._peers.send(node, batch.of_frames(b"".join(load.frames), load.payloads))
 
     def _read(self, keys: Sequence[Key]) -> list[bytes] | None:
         """Return the payloads of one frame; None if one of them cannot be read."""
