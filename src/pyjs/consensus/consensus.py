@@ -691,7 +691,7 @@ class Consensus:
         self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
-        """Close a group that nothing more can be believed of; nothing of this turn is acknowledged for it."""
+        """Close a group whose state can no longer be trusted; nothing of this turn is acknowledged for it."""
         self._host.log.error(
             f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
         )
@@ -701,7 +701,7 @@ class Consensus:
         self._forget(member.group)
 
     def _fail(self, cause: str) -> None:
-        """Take part no more, because what is promised could be lost."""
+        """Take part no more, since promises could be broken."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"

@@ -176,7 +176,7 @@ class Member:
                 self._reads.append((index, done))
 
     def await_start(self, index: int) -> None:
-        """Apply nothing until `note_start`: the log has nothing from before another entry, the state is on its way."""
+        """Apply nothing until `note_start`: the log has nothing from before another entry any more."""
         self.queue.clear()
         self.queued = index
 

@@ -181,7 +181,7 @@ class Snapshots:
         return self._incoming.pop(group, None)
 
     def finish_whole(self, group: int, index: int) -> Incoming | None:
-        """Forget a complete snapshot and return it; None if the group is not fetching that one, or not all is here."""
+        """Forget a complete snapshot and return it; None if the group fetches another one, or not all is here."""
         incoming = self._incoming.get(group)
         if incoming is None or incoming.point.index != index or not incoming.is_whole:
             return None

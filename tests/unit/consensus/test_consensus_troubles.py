@@ -476,7 +476,12 @@ def test_a_staged_snapshot_of_a_group_that_was_opened_again_is_not_installed_twi
     consensus.open(GROUP, "g5", after)
     installs: list[int] = []
     install = after.install
-    monkeypatch.setattr(after, "install", lambda index, data: (installs.append(index), install(index, data)))
+
+    def counted(index: int, data: bytes) -> None:
+        installs.append(index)
+        install(index, data)
+
+    monkeypatch.setattr(after, "install", counted)
 
     del follower._finish_jobs
     hosts.until(lambda: after.state.count == 202)
