@@ -271,7 +271,8 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when everything that was committed before this call has been applied here.
 
-        Returns False if no leader is known, or nothing is applied here any more. `done` is never called if the leader changes meanwhile.
+        Returns False if no leader is known, or nothing is applied here any more. `done` is never called if the
+        leader changes meanwhile.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
