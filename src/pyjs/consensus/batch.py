@@ -40,6 +40,7 @@ SIZE_MAX = (64 << 20) + (1 << 20)  # bytes of a batch: one entry with the larges
 PAYLOAD_MAX = SIZE_MAX - (1 << 16)  # bytes of a payload, so that its frame fits beside it
 PART_MAX = 1 << 18  # bytes of a snapshot in one batch
 _HEADER = Struct("<BBHI")
+HEADER_SIZE = _HEADER.size
 _PLACE = Struct("<QQQ")
 _NAME = Struct("<QQ")
 

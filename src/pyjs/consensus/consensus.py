@@ -41,7 +41,7 @@ from pyjs.consensus.engine import (
     node_of,
     peer_id,
 )
-from pyjs.consensus.member import ENTRY_COST, Member, State
+from pyjs.consensus.member import Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
 from pyjs.consensus.snapshots import Snapshots
@@ -114,6 +114,7 @@ class Consensus:
         self._log = log
         self._peers = peers
         self._log_size_max = tuning.log_size_max
+        self._handing_ns = tuning.election_ticks * TICK_NS  # after which the engine forgets a transfer
         self._engine = Groups(
             node,
             seed=int.from_bytes(host.rng.randbytes(7), "little"),
@@ -130,6 +131,7 @@ class Consensus:
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
+        self._late: list[Due] = []  # groups whose log cannot be read now: until the next tick
         self._full: dict[int, None] = {}  # groups whose log has grown too large
         self._reads: dict[
             tuple[int, int], tuple[int, Callable[[], None]]
@@ -138,6 +140,8 @@ class Consensus:
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
         self._silent: set[int] = set()  # nodes
+        # Groups that lead without a machine: how often another replica was asked to lead, when the next one is.
+        self._unfit: dict[int, tuple[int, int]] = {}
         self._is_staged = False  # the log has something that is not written
         self._queued = False  # in Turn.consensus
         self._timer: Timer | None = None
@@ -173,7 +177,7 @@ class Consensus:
         if self._durability.is_idle or conf is not None:
             self._begin(member)
         else:  # its last life may have written what is not durable yet
-            self._durability.add(Due(Waits.REOPEN, group=group), needs_sync=self._durability.is_always)
+            self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
         self._mark()
 
     def _begin(self, member: Member) -> None:
@@ -201,6 +205,7 @@ class Consensus:
         )
         member.vote = (term, vote)
         member.take_role(term, Role.FOLLOWER, 0)
+        member.log_size = 0
         member.note_entries(entries)
 
     def close(self, group: int) -> None:
@@ -215,7 +220,12 @@ class Consensus:
             self._engine.close(member.group)
         self._snapshots.finish(member.group)
         self._after_snapshot.pop(member.group, None)
-        self._begin(member)
+        try:
+            self._begin(member)
+        except NotNow:
+            self._late.append(Due(Waits.REOPEN, member=member))
+        except CorruptRecord as error:
+            self._lose_damaged(member, error)
 
     def _forget(self, group: int) -> None:
         member = self._members.pop(group)
@@ -261,9 +271,11 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when everything that was committed before this call has been applied here.
 
-        Returns False if no leader is known. `done` is never called if the leader changes meanwhile.
+        Returns False if no leader is known, or nothing is applied here any more. `done` is never called if the
+        leader changes meanwhile.
         """
-        if group not in self._members:
+        member = self._members.get(group)
+        if member is None or member.state is State.STOPPED:
             return False
         try:
             number = self._engine.read_index(group)
@@ -383,7 +395,7 @@ class Consensus:
             if not ready.token:
                 break  # nothing was stored, so nothing new can be ready
         self._durability.begin()
-        self._find_quarantined()
+        self._find_lost()
 
     def _stage(self, writes: Sequence[Write]) -> bool:
         """Give the log what it must write; return whether a vote or a term is among it."""
@@ -405,7 +417,7 @@ class Consensus:
             try:
                 self._log.write(part, payloads)
             except CorruptRecord as error:
-                self._lose(member, f"its log is damaged: {error}")
+                self._lose_damaged(member, error)
                 continue
             self._is_staged = True
             if hard is not None and hard[:2] != member.vote:
@@ -428,6 +440,8 @@ class Consensus:
             if member is None:  # closed in this turn
                 continue
             self._guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
+            if _is_unfit(member):
+                self._hand_over(member)
         for group, index, term, kind, body in ready.committed:
             member = self._members.get(group)
             if member is None:
@@ -454,8 +468,9 @@ class Consensus:
         for due in self._durability.take():
             if due.kind is Waits.STORED:
                 self._outbox.send(self._engine.stored(due.token))
-            elif due.group in self._members:
-                member = self._members[due.group]
+                continue
+            member = due.member
+            if member is not None and self._members.get(member.group) is member:
                 if due.kind is Waits.REOPEN:
                     self._reopen(member)
                 else:
@@ -476,11 +491,11 @@ class Consensus:
             member = self._backlog.popleft()
             try:
                 done, used = member.apply_some(self._payloads, min(count, FAIR_APPLIES), size)
-            except NotNow:
-                self._waiting.append(member)
-                continue
-            except CorruptRecord as error:
-                self._lose(member, f"its log is damaged: {error}")
+            except Unreadable as error:
+                if error.is_lasting:
+                    self._lose_damaged(member, error)
+                else:
+                    self._waiting.append(member)
                 continue
             except Exception as error:  # of a machine: others go on
                 self._stop_member(member, error)
@@ -549,9 +564,13 @@ class Consensus:
             index, term, conf = self._engine.compact(member.group, member.applied)
         except RaftError:
             return  # its own snapshot is on the way
-        self._log.point(member.group, index, term, conf, state)
+        try:
+            self._log.point(member.group, index, term, conf, state)
+        except CorruptRecord as error:
+            self._lose_damaged(member, error)
+            return
         self._is_staged = True
-        member.log_size = sum(ENTRY_COST + int.from_bytes(body[:4], "little") for *_, body in member.queue)
+        member.note_cut()
         member.compact_at = self._log_size_max
 
     def _is_behind(self, member: Member) -> bool:
@@ -574,8 +593,9 @@ class Consensus:
 
     def _give_up(self, group: int) -> None:
         """Begin again with the log from before a snapshot that does not come."""
-        if group in self._members and self._snapshots.finish(group) is not None:
-            self._durability.add(Due(Waits.REOPEN, group=group), needs_sync=self._durability.is_always)
+        member = self._members.get(group)
+        if member is not None and self._snapshots.finish(group) is not None:
+            self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
             self._queue()
 
     def _stage_installs(self) -> list[Due]:
@@ -589,18 +609,23 @@ class Consensus:
                 self._host.log.error(f"A snapshot of {member} is refused: {error}")
                 self._give_up(group)
                 continue
-            self._log.point(group, point.index, point.term, point.conf, point.descriptor + data)
-            if group in self._after_snapshot:
-                self._log.write(*self._after_snapshot.pop(group))
+            try:
+                self._log.point(group, point.index, point.term, point.conf, point.descriptor + data)
+                if group in self._after_snapshot:
+                    self._log.write(*self._after_snapshot.pop(group))
+            except CorruptRecord as error:
+                self._lose_damaged(member, error)
+                continue
             self._is_staged = True
-            dues.append(Due(Waits.INSTALLED, group=group, index=point.index))
+            member.await_start(point.index)
+            dues.append(Due(Waits.INSTALLED, member=member, index=point.index))
         return dues
 
     def _installed(self, member: Member, index: int) -> None:
         """Take over a snapshot that is durable."""
-        incoming = self._snapshots.finish(member.group)
+        incoming = self._snapshots.finish_whole(member.group, index)
         if incoming is None:
-            return  # the group was opened again, and began with it
+            return  # the group began again, with it; or a newer one is on its way
         _, time_ns, _ = incoming.wanted
         member.note_start(index)
         self._guard(member, partial(member.install, index, time_ns, bytes(incoming.data)))
@@ -624,26 +649,50 @@ class Consensus:
             member.stop()
         except Exception as again:
             self._host.faults.report("apply", f"the end of {member}", again, self._turn.now)
-        if member.role == Role.LEADER:
+        if _is_unfit(member):
             self._hand_over(member)
 
     def _hand_over(self, member: Member) -> None:
-        """Let the replica that has most of the log lead."""
-        matched = self._engine.status(member.group).matched
-        others = [(index, peer) for peer, index in matched if peer != member.peer]
-        if others:
-            with suppress(RaftError):  # a learner
-                self._engine.transfer(member.group, max(others)[1])
+        """Let another replica lead: the one that has most of the log, or the next one if it does not."""
+        tries, at_ns = self._unfit.get(member.group, (0, 0))
+        if self._turn.now < at_ns:
+            return
+        self._unfit[member.group] = tries + 1, self._turn.now + self._handing_ns
+        with suppress(RaftError):  # it leads no more
+            found = self._engine.status(member.group)
+            others = [(index, peer) for peer, index in found.matched if peer in found.conf.voters]
+            heirs = [peer for _, peer in sorted(others, reverse=True) if peer != member.peer]
+            heirs = [peer for peer in heirs if node_of(peer) not in self._silent] or heirs
+            if heirs:
+                self._engine.transfer(member.group, heirs[tries % len(heirs)])
+                self._queue()
 
-    def _find_quarantined(self) -> None:
-        """Close groups that have panicked, and name them once."""
+    def _hand_over_again(self) -> None:
+        """Ask the next replicas to lead what is still led without a machine."""
+        for group in list(self._unfit):
+            member = self._members.get(group)
+            if member is not None and _is_unfit(member):
+                self._hand_over(member)
+            else:
+                del self._unfit[group]
+
+    def _find_lost(self) -> None:
+        """Close groups that have panicked or whose entries cannot be sent, and name them once."""
+        damaged = self._outbox.damaged
+        while damaged:
+            group, error = damaged.popitem()
+            if group in self._members:
+                self._lose_damaged(self._members[group], error)
         for group, text in self._engine.quarantined():
             member = self._members.get(group)
             if member is not None:
                 self._lose(member, text)
 
+    def _lose_damaged(self, member: Member, error: Exception) -> None:
+        self._lose(member, f"its log is damaged: {error}")
+
     def _lose(self, member: Member, cause: str) -> None:
-        """Close a group that nothing more can be believed of; nothing of this turn is acknowledged for it."""
+        """Close a group whose state can no longer be trusted; nothing of this turn is acknowledged for it."""
         self._host.log.error(
             f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
         )
@@ -653,7 +702,7 @@ class Consensus:
         self._forget(member.group)
 
     def _fail(self, cause: str) -> None:
-        """Take part no more, because what is promised could be lost."""
+        """Take part no more, since promises could be broken."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"
@@ -720,15 +769,24 @@ class Consensus:
         self._ticked_ns = now_ns
         self._snapshots.tick(now_ns)
         self._backlog.extend(self._waiting)
-        has_waited = bool(self._waiting)
+        has_waited = bool(self._waiting or self._late)
         self._waiting.clear()
+        for due in self._late:
+            self._durability.add(due, needs_sync=False)
+        self._late.clear()
         if self._reads:
             self._reads = {key: read for key, read in self._reads.items() if read[0] > now_ns}
         self._tend_log()
+        self._hand_over_again()
         _, awake = self._engine.counts()
         is_busy = awake or has_waited or self._reads or self._snapshots.is_busy
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
+
+
+def _is_unfit(member: Member) -> bool:
+    """Whether a group leads here whose machine applies nothing."""
+    return member.state is State.STOPPED and member.role == Role.LEADER
 
 
 def _conf_of(stored: Membership) -> Conf:

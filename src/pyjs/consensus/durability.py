@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timer, Timers
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
+    from pyjs.consensus.member import Member
     from pyjs.core.sink import Turn
 
 
@@ -40,7 +41,7 @@ class Due:
 
     kind: Waits
     token: int = 0  # of STORED
-    group: int = 0  # of the others
+    member: Member | None = None  # of the others: a group that is opened again is another one
     index: int = 0  # of INSTALLED
 
 

@@ -9,8 +9,10 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyjs.base.errors import CorruptRecord, NotNow, PyjsError
 from pyjs.consensus.descriptor import size_and_time
 from pyjs.consensus.engine import EntryKind, Role
+from pyjs.consensus.payloads import Gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +31,14 @@ class State(Enum):
 
     RUNNING = "running"
     STOPPED = "stopped"
+
+
+class Unreadable(PyjsError):
+    """The log does not give the payload of the next entry; a machine that raises the same has failed."""
+
+    def __init__(self, cause: PyjsError) -> None:
+        super().__init__(str(cause))
+        self.is_lasting = not isinstance(cause, NotNow)
 
 
 class Member:
@@ -72,7 +82,9 @@ class Member:
             self._pending[index] = (term, proposal)
 
     def wants_read(self, index: int, done: Callable[[], None]) -> None:
-        """Call `done` when `index` has been applied."""
+        """Call `done` when `index` has been applied; never in a group that is stopped."""
+        if self.state is State.STOPPED:
+            return
         if self.applied >= index:
             done()
         else:
@@ -106,7 +118,8 @@ class Member:
         """Apply up to `count` entries, or until payloads have `size` bytes; return how much it was.
 
         Raises:
-            what the machine or the log raises: the entry remains the next one.
+            Unreadable: the entry remains the next one.
+            anything else: by the machine, which has got the entry and must get nothing more.
         """
         done = used = 0
         queue = self.queue
@@ -125,7 +138,10 @@ class Member:
 
     def _apply(self, payloads: Payloads, index: int, term: int, body: bytes) -> int:
         size, time_ns = size_and_time(body)
-        payload = payloads.get((self.group, index, term)) if size else b""
+        try:
+            payload = payloads.get((self.group, index, term)) if size else b""
+        except (NotNow, CorruptRecord, Gone) as error:
+            raise Unreadable(error) from error
         self.queue.popleft()  # before the machine is called, which may close the group
         self.applied_time_ns = time_ns
         proposal = self.proposal_of(index, term)
@@ -159,6 +175,11 @@ class Member:
             else:
                 self._reads.append((index, done))
 
+    def await_start(self, index: int) -> None:
+        """Apply nothing until `note_start`: the log has nothing from before another entry any more."""
+        self.queue.clear()
+        self.queued = index
+
     def note_start(self, index: int) -> None:
         """Begin after another entry: the log has nothing from before it."""
         self.queue.clear()
@@ -174,6 +195,11 @@ class Member:
                 size += payload_size
                 self.time_ns = max(self.time_ns, time_ns)
         self.log_size += size
+
+    def note_cut(self) -> None:
+        """Note that the log begins after what has been applied."""
+        sizes = (size_and_time(body)[0] for _, _, kind, body in self.queue if kind == DATA)
+        self.log_size = len(self.queue) * ENTRY_COST + sum(sizes)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:
         """Replace the state of the machine, after `note_start`."""

@@ -1,6 +1,6 @@
 """Numbers of nodes, made from the names of their servers, so that nobody has to give them out.
 
-Two names with the same number (one pair in two thousand million) cannot be in one cluster: they refuse each other.
+Two names with the same number (one pair in two billion) cannot be in one cluster: they refuse each other.
 """
 
 from __future__ import annotations

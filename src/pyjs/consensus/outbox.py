@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pyjs.base.errors import PyjsError
+from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.consensus import batch
 from pyjs.consensus.payloads import Gone
 
@@ -31,6 +31,24 @@ _KIND_AT = 8  # in an entry
 _DATA = 1
 
 
+class _Load:
+    """A batch that is being filled."""
+
+    __slots__ = ("frames", "payload_size", "payloads", "size")
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.payloads: list[bytes] = []
+        self.payload_size = 0
+        self.size = batch.HEADER_SIZE
+
+    def add(self, frame: bytes, payloads: Sequence[bytes], size: int) -> None:
+        self.frames.append(frame)
+        self.payloads += payloads
+        self.payload_size += size
+        self.size += len(frame) + size
+
+
 class Outbox:
     """The way of frames to the other nodes."""
 
@@ -39,6 +57,7 @@ class Outbox:
         self._payloads = payloads
         self._text_log = text_log
         self.dropped = 0  # frames with entries that did not leave
+        self.damaged: dict[int, CorruptRecord] = {}  # by group: drained by the owner, who closes them
         self._unreadable: set[int] = set()  # groups whose damage is in the text log
 
     def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
@@ -60,34 +79,39 @@ class Outbox:
 
     def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
         """Send frame by frame what fits."""
-        kept: list[bytes] = []
-        beside: list[bytes] = []
-        size = 0
+        gaps: set[int] = set()  # groups of which a frame was left out: the other side refuses what follows
+        load = _Load()
         for frame, wanted in split(frames, keys):
-            if not wanted:
-                kept.append(frame)
-                continue
-            payloads = self._read(wanted) if free > 0 else None
-            if payloads is None or sum(map(len, payloads)) > batch.PAYLOAD_MAX:
+            payloads: list[bytes] | None = []
+            if wanted:
+                payloads = self._read(wanted) if free > 0 and wanted[0][0] not in gaps else None
+            size = sum(map(len, payloads or ()))
+            if payloads is None or size > batch.PAYLOAD_MAX:
                 self.dropped += 1
-                free = min(free, 0)  # what follows would leave a gap
+                gaps.add(wanted[0][0])
                 continue
-            kept.append(frame)
-            beside += payloads
-            added = sum(map(len, payloads))
-            size += added
-            free -= added
-            if size >= BATCH_SIZE:
-                self._peers.send(node, batch.of_frames(b"".join(kept), beside))
-                kept, beside, size = [], [], 0
-        if kept:
-            self._peers.send(node, batch.of_frames(b"".join(kept), beside))
+            if load.size + len(frame) + size > batch.SIZE_MAX:
+                self._send_load(node, load)
+                load = _Load()
+            load.add(frame, payloads, size)
+            free -= size
+            if load.payload_size >= BATCH_SIZE:
+                self._send_load(node, load)
+                load = _Load()
+        self._send_load(node, load)
+
+    def _send_load(self, node: int, load: _Load) -> None:
+        if load.frames:
+            self._peers.send(node, batch.of_frames(b"".join(load.frames), load.payloads))
 
     def _read(self, keys: Sequence[Key]) -> list[bytes] | None:
         """Return the payloads of one frame; None if one of them cannot be read."""
         try:
             return [self._payloads.get(key) for key in keys]
         except Gone:  # the engine sends what its log has now
+            return None
+        except CorruptRecord as error:
+            self.damaged[keys[0][0]] = error
             return None
         except (PyjsError, OSError) as error:
             group = keys[0][0]

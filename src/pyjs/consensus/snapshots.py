@@ -162,7 +162,8 @@ class Snapshots:
     def take_whole(self) -> list[int]:
         """Return the groups whose data is complete since the last call."""
         groups, self.whole = self.whole, []
-        return [group for group in groups if group in self._incoming]
+        incoming = self._incoming  # another one may have begun meanwhile
+        return [group for group in groups if group in incoming and incoming[group].is_whole]
 
     def data_of(self, group: int) -> tuple[Point, bytes]:
         """Return the point of a complete snapshot and its data.
@@ -178,6 +179,13 @@ class Snapshots:
     def finish(self, group: int) -> Incoming | None:
         """Forget the snapshot that a group here was fetching; return it."""
         return self._incoming.pop(group, None)
+
+    def finish_whole(self, group: int, index: int) -> Incoming | None:
+        """Forget a complete snapshot and return it; None if the group fetches another one, or not all is here."""
+        incoming = self._incoming.get(group)
+        if incoming is None or incoming.point.index != index or not incoming.is_whole:
+            return None
+        return self._incoming.pop(group)
 
     def arrived(self, group: int, incoming: Incoming) -> None:
         """Tell the sender that its snapshot is durable here."""

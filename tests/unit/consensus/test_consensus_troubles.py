@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import xxhash
-from tests.sim.consensus.node import SimNode
+from tests.sim.consensus.node import SimMachine, SimNode
 from tests.support.consensus import GROUP, Hosts, MemoryNode
 
 from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
-from pyjs.consensus.consensus import Condition
-from pyjs.consensus.engine import Change, Conf, Write, peer_id
+from pyjs.consensus.consensus import Condition, Tuning
+from pyjs.consensus.durability import Due, Waits
+from pyjs.consensus.engine import Change, Conf, Groups, Role, Write, peer_id
+from pyjs.consensus.payloads import Gone
 
 
 def errors(node: SimNode) -> list[str]:
@@ -29,6 +34,7 @@ class Failing(MemoryNode):
     """A node whose machines can fail."""
 
     fails = ""
+    error: type[Exception] = ZeroDivisionError
 
     def start(self, now: int, confs: dict[int, Conf]) -> None:
         super().start(now, confs)
@@ -38,21 +44,29 @@ class Failing(MemoryNode):
     def _with_fault(self, apply: Callable[..., None]) -> Callable[..., None]:
         def failing(*given: object) -> None:
             if self.fails:
-                raise ZeroDivisionError(self.fails)
+                raise self.error(self.fails)
             apply(*given)
 
         return failing
 
     def _expects(self, text: str) -> bool:
-        return "ZeroDivisionError" in text
+        return self.error.__name__ in text
 
 
-def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away() -> None:
+class Refusal(CorruptRecord):
+    """What a machine finds damaged: in its own files, not in the log."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("/stream", 7, text)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, NotNow, Refusal])
+def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away(error: type[Exception]) -> None:
     hosts = Hosts(node_class=Failing)
     hosts.publish(5)
     bad = hosts.leader()
     assert isinstance(bad, Failing)
-    bad.fails = "no"
+    bad.fails, bad.error = "no", error
     bad.publish(GROUP, b"x")
 
     hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad))
@@ -66,6 +80,63 @@ def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away() -> 
     good.publish(GROUP, b"y")
     hosts.until(lambda: good.machines[GROUP].state.count == 7)
     assert bad.machines[GROUP].state.count == 5
+
+
+def stopped_follower(hosts: Hosts) -> Failing:
+    """Return a follower whose machine has failed; the leader's machine knows one entry more."""
+    bad = hosts.followers()[0]
+    assert isinstance(bad, Failing)
+    bad.fails = "no"
+    leader = hosts.leader()
+    leader.publish(GROUP, b"x")
+    hosts.until(lambda: bad.consensus.status(GROUP).is_stopped)
+    return bad
+
+
+def test_a_stopped_replica_that_is_elected_gives_the_lead_away() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+    hosts.leader().consensus.transfer(GROUP, bad.number)
+    hosts.until(lambda: bad.consensus.status(GROUP).role == Role.LEADER)
+
+    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad), 30)
+
+
+def test_a_stopped_replica_takes_no_reads() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+
+    assert not bad.consensus.read_index(GROUP, list)
+    assert bad.consensus._reads == {}
+
+
+def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+    hosts.leader().consensus.transfer(GROUP, bad.number)
+    asked: list[int] = []
+    bad.consensus._engine = Refusing(bad.consensus._engine, asked)  # type: ignore[assignment]
+    hosts.until(lambda: len(asked) >= 3)
+
+    assert set(asked) == {peer_id(node) for node in bad.others}
+    assert asked[0] != asked[1]
+
+
+class Refusing:
+    """An engine whose transfers lead to nothing."""
+
+    def __init__(self, engine: Groups, asked: list[int]) -> None:
+        self._engine = engine
+        self._asked = asked
+
+    def transfer(self, group: int, peer: int) -> None:
+        self._asked.append(peer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 def heartbeat(group: int, source: int, target: int, term: int, commit: int) -> bytes:
@@ -195,6 +266,114 @@ def test_an_entry_that_is_damaged_closes_its_group(monkeypatch: pytest.MonkeyPat
     assert bad.machines[GROUP].state.count == 3
 
 
+def damaged(*given: object) -> list[tuple[int, int, bytes]]:
+    raise CorruptRecord("/consensus/1", 4096, "the record of index 7 is damaged")
+
+
+def test_a_log_that_cannot_be_cut_closes_its_group_alone() -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.leader(5)
+    bad.log.point, bad.log.crowding = damaged, lambda: [5]
+
+    hosts.until(lambda: 5 not in bad.consensus._members)
+
+    assert "its log is damaged: /consensus/1 at 4096" in bad.seen[0]  # type: ignore[attr-defined]
+    bad.log.crowding = list
+    hosts.publish(3, 6)
+
+
+def test_a_snapshot_that_cannot_be_stored_closes_its_group_alone() -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving, tuning=Tuning(log_size_max=2000))
+    hosts.publish(5, 5)
+    away = hosts.followers(5)[0]
+    away.end(power=False)
+    hosts.publish(200, 5)
+    hosts.step(5)
+    hosts.start(away.number)
+    away.log.point = damaged
+
+    hosts.until(lambda: 5 not in away.consensus._members)
+
+    assert "its log is damaged: /consensus/1 at 4096" in away.seen[0]  # type: ignore[attr-defined]
+    hosts.publish(3, 6)
+
+
+def open_again(node: SimNode, group: int) -> None:
+    """Close a group, and open it while something waits for the log: it begins again a little later."""
+    node.consensus.close(group)
+    node.consensus._durability.add(Due(Waits.STORED), needs_sync=False)
+    node.machines[group] = SimMachine(node, group)
+    node.consensus.open(group, f"g{group}", node.machines[group])
+
+
+def test_a_group_that_cannot_begin_again_is_closed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.followers(5)[0]
+    monkeypatch.setattr(bad.log, "entries", damaged)
+    open_again(bad, 5)
+
+    hosts.until(lambda: 5 not in bad.consensus._members)
+
+    assert "its log is damaged: /consensus/1 at 4096" in bad.seen[0]  # type: ignore[attr-defined]
+    hosts.publish(3, 6)
+
+
+def test_a_replica_that_begins_again_counts_its_entries_once(hosts: Hosts) -> None:
+    hosts.publish(3)
+    node = hosts.followers()[0]
+    member = node.consensus._members[GROUP]
+    before = member.log_size
+
+    node.consensus._reopen(member)
+
+    assert member.log_size == before
+
+
+def test_a_group_that_cannot_be_read_now_begins_again_later(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.publish(3)
+    node = hosts.followers()[0]
+    refusals = 3
+
+    def entries(group: int) -> list[tuple[int, int, bytes]]:
+        nonlocal refusals
+        if refusals:
+            refusals -= 1
+            raise NotNow("too many open files")
+        return type(node.log).entries(node.log, group)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(node.log, "entries", entries)
+    open_again(node, GROUP)
+    hosts.publish(3)
+
+    assert refusals == 0
+    assert node.machines[GROUP].state.count == 6
+
+
+def test_a_damaged_entry_that_another_node_needs_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.leader(5)
+    away = hosts.followers(5)[0]
+    away.end(power=False)
+    bad.publish(5, b"x")
+    hosts.until(lambda: bad.machines[5].state.count == 4)
+    bad.consensus._payloads._recent.clear()
+    monkeypatch.setattr(bad.log, "payload", damaged)
+    hosts.start(away.number)
+
+    hosts.until(lambda: 5 not in bad.consensus._members)
+
+    assert "its log is damaged: /consensus/1 at 4096" in bad.seen[-1]  # type: ignore[attr-defined]
+    hosts.until(lambda: away.machines[5].state.count == 4)
+
+
 def test_a_log_whose_file_is_needed_again_is_cut(hosts: Hosts) -> None:
     hosts.publish(30)
     leader = hosts.leader()
@@ -250,6 +429,98 @@ def test_an_entry_that_cannot_be_read_now_is_applied_later(
 
     assert refusals == 0
     assert follower.machines[GROUP].state.count == 6
+
+
+def behind_and_staged(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> SimNode:
+    """Return a follower with a staged snapshot, whose sync never ends, and with committed entries from before it."""
+    hosts.publish(1)
+    leader, follower = hosts.leader(), hosts.followers()[0]
+
+    def get(key: object) -> bytes:
+        raise NotNow("too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(follower.consensus._payloads, "get", get)
+        leader.publish(GROUP, b"queued")
+        hosts.until(lambda: follower.consensus._members[GROUP].queue)
+        leader.deaf = {follower.number}
+        for number in range(200):
+            leader.publish(GROUP, b"%d" % number)
+        hosts.until(lambda: leader.log.groups[GROUP].start > 50)
+        leader.deaf = set()
+        follower._finish_jobs = lambda: None  # type: ignore[method-assign]
+        hosts.until(lambda: follower.log.groups[GROUP].start > 50)
+    follower.consensus._payloads._recent.clear()
+    return follower
+
+
+def test_entries_from_before_a_staged_snapshot_are_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(tuning=Tuning(log_size_max=2000))
+    follower = behind_and_staged(hosts, monkeypatch)
+
+    hosts.step(5)
+    assert not follower.consensus.status(GROUP).is_stopped
+    assert follower.machines[GROUP].state.count == 1
+    del follower._finish_jobs
+    hosts.until(lambda: follower.machines[GROUP].state.count == 202)
+
+
+def test_a_staged_snapshot_of_a_group_that_was_opened_again_is_not_installed_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hosts = Hosts(tuning=Tuning(log_size_max=2000))
+    follower = behind_and_staged(hosts, monkeypatch)
+    consensus, before = follower.consensus, follower.machines[GROUP]
+    consensus.close(GROUP)
+    follower.machines[GROUP] = after = SimMachine(follower, GROUP)
+    consensus.open(GROUP, "g5", after)
+    installs: list[int] = []
+    install = after.install
+
+    def counted(index: int, data: bytes) -> None:
+        installs.append(index)
+        install(index, data)
+
+    monkeypatch.setattr(after, "install", counted)
+
+    del follower._finish_jobs
+    hosts.until(lambda: after.state.count == 202)
+
+    assert before.state.count == 1
+    assert len(installs) == 1
+
+
+def test_a_newer_snapshot_on_its_way_is_not_taken_for_the_one_that_is_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hosts = Hosts(tuning=Tuning(log_size_max=2000))
+    follower = behind_and_staged(hosts, monkeypatch)
+    snapshots, machine = follower.consensus._snapshots, follower.machines[GROUP]
+    index = follower.log.groups[GROUP].start
+    point = cast("Any", SimpleNamespace(index=index + 9))
+    newer = replace(snapshots._incoming[GROUP], point=point, data=bytearray())
+    snapshots._incoming[GROUP] = newer
+    del follower._finish_jobs
+    hosts.step(3)
+
+    assert snapshots._incoming[GROUP] is newer
+    assert machine.state.count == 1
+
+
+def test_an_entry_that_the_log_has_not_closes_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(1)
+    bad = hosts.followers()[0]
+
+    def get(key: object) -> bytes:
+        raise Gone("the log of group 5 has no entry 3 of term 1")
+
+    monkeypatch.setattr(bad.consensus._payloads, "get", get)
+    hosts.leader().publish(GROUP, b"x")
+    hosts.until(lambda: bad.consensus._members == {})
+
+    assert "has no entry 3 of term 1" in bad.seen[0]  # type: ignore[attr-defined]
+    assert bad.host.faults.counts == {}
 
 
 def test_large_entries_leave_in_several_batches(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,28 @@ def test_entries_count_with_their_payloads() -> None:
     assert bench.member.next_time_ns(5) == 51
 
 
+def test_after_a_cut_only_queued_entries_count_and_only_messages_have_payloads() -> None:
+    bench = Bench()
+    bench.commit(1, b"x" * 100)
+    bench.member.take((2, 1, EntryKind.CHANGE, b"\xff" * 40))
+    bench.commit(3, None)
+    bench.member.log_size = 1 << 20
+
+    bench.member.note_cut()
+
+    assert bench.member.log_size == 100 + 3 * ENTRY_COST
+
+
+def test_a_stopped_group_collects_no_reads() -> None:
+    bench = Bench()
+    bench.member.stop()
+    bench.member.wants_read(1, lambda: bench.machine.calls.append("read"))
+    bench.member.wants_read(0, lambda: bench.machine.calls.append("read"))
+
+    assert bench.member._reads == []
+    assert bench.apply() == []
+
+
 def test_a_stopped_group_takes_nothing() -> None:
     bench = Bench()
     bench.member.proposed(1, 1, 10, "mine")

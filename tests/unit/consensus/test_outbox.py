@@ -141,6 +141,54 @@ def test_an_entry_that_the_log_no_longer_has_is_left_out_silently(bench: Bench) 
     assert bench.log.lines == []
 
 
+class TwoGroups(Bench):
+    """An outbox with four entries of one group, then four of another one."""
+
+    OTHER = GROUP + 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others = [b"%d" % number * 50 for number in range(4, 8)]
+        frames, keys = frames_of(self.others)
+        other = [(self.OTHER, index, term) for _, index, term in keys]
+        self.frames += frames
+        self.keys += other
+        for key, payload in zip(other, self.others, strict=True):
+            self.held.stage(key, payload)
+
+    def lose(self, key: Key) -> None:
+        """Let an entry of the first group be in the log only, where it cannot be read."""
+        del self.held._staged[key]
+
+
+def test_a_gap_in_one_group_holds_no_other_group_back() -> None:
+    bench = TwoGroups()
+    bench.lose(bench.keys[1])
+
+    assert bench.send() == [[bench.payloads[0], *bench.others]]
+    assert bench.outbox.dropped == 3
+
+
+def test_an_oversized_entry_holds_no_other_group_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = TwoGroups()
+    bench.lose(bench.keys[3])
+    monkeypatch.setattr(batch, "PAYLOAD_MAX", 99)
+
+    assert bench.send() == [bench.others]
+    assert bench.outbox.dropped == 4
+
+
+def test_a_batch_is_never_larger_than_the_other_side_takes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = len(bench.frames) // 4
+    monkeypatch.setattr(batch, "SIZE_MAX", 2 * (frame + 100) + batch.HEADER_SIZE)
+    monkeypatch.setattr(outbox, "BATCH_SIZE", 399)
+
+    assert bench.send() == [bench.payloads[:2], bench.payloads[2:]]
+    assert max(map(len, bench.sent.batches)) <= batch.SIZE_MAX
+
+
 def test_an_entry_that_cannot_be_read_is_named_once(bench: Bench) -> None:
     bench.held.forget_staged()
 

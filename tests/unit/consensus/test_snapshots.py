@@ -222,6 +222,25 @@ def test_a_damaged_descriptor_is_refused(pair: Pair) -> None:
         pair.receiver.fetch(5, 1, cast("Any", SimpleNamespace(index=9, descriptor=bytes(40))), 0)
 
 
+def test_a_snapshot_whose_place_a_newer_one_took_is_not_whole(pair: Pair) -> None:
+    pair.offer()
+    pair.deliver()
+    pair.receiver.fetch(5, 1, pair.point(DATA, 12), 0)
+
+    assert pair.receiver.take_whole() == []
+
+
+def test_only_the_snapshot_that_was_meant_is_finished(pair: Pair) -> None:
+    pair.offer()
+    assert pair.receiver.finish_whole(5, 9) is None
+    pair.deliver()
+    assert pair.receiver.finish_whole(5, 8) is None
+    assert pair.receiver.finish_whole(6, 9) is None
+
+    assert pair.receiver.finish_whole(5, 9) is not None
+    assert pair.receiver.finish_whole(5, 9) is None
+
+
 def test_a_closed_group_is_not_whole(pair: Pair) -> None:
     pair.offer()
     pair.deliver()

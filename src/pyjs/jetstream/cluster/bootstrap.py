@@ -12,10 +12,10 @@ list of all expected servers as pairs (number, store). The rules:
 4. A server that hears of a running group which it cannot start joins it, as a learner under a new incarnation.
 
 Why two memberships M and M' never both elect, as long as all name the same servers and fewer than half of the stores
-are lost: both voters' majorities are of the same servers, so one server x voted in both. By rule 1 that were two
-stores of x; it voted in M with the first and lost it. Before that vote more than half had adopted M (rule 3), and one
-of them, y, still has its store. The second store of x adopted M' after y had spoken to it (rule 2), and y said M:
-so it would not have adopted M'.
+are lost: both voters' majorities are of the same servers, so one server x voted in both. By rule 1 those must have
+been two stores of x; it voted in M with the first and lost it. Before that vote more than half had adopted M (rule
+3), and one of them, y, still has its store. The second store of x adopted M' after y had spoken to it (rule 2), and y
+said M: so it would not have adopted M'.
 
 Both assumptions are checked where they can be: servers that expect different numbers, or more servers than expected,
 adopt nothing and say why. Votes of different memberships never mix, since `identity` is in the name of the group.
