@@ -31,6 +31,7 @@ from pyjs.wire.compose cimport compose
 
 from collections import deque
 
+from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.relearn import schedule_steps
@@ -47,6 +48,8 @@ cdef enum:
     SUBJECT_SIZE_MAX = 65535
     SUBJECT_TOO_LONG = 4        # as in stream.pyx
     RECORD_OVERHEAD = 48        # bytes of a stored record beyond its item, at most
+    DRAINED_PER_STEP = 262144   # bytes of entries that waited, applied in one step
+    ENTRY_COST = 2048           # bytes that take as long as an entry itself
 
 
 cdef class Replica(Sink):
@@ -145,10 +148,10 @@ cdef class Replica(Sink):
         cdef size_t i, at = 0
         cdef Msg each
         try:
-            batch = (<SpecialPublishes> stream.special).collect(m)
+            batch = (<SpecialPublishes?> stream.special).collect(m)
             if batch is None:
                 return
-            (<SpecialPublishes> stream.special).commits.check_room(batch)
+            (<SpecialPublishes?> stream.special).commits.check_room(batch)
         except ApiError as error:
             stream.refuse_with(m, error)
             return
@@ -174,10 +177,11 @@ cdef class Replica(Sink):
         return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
-        """Propose a payload; if this replica does not lead, `proposal` is dropped."""
+        """Propose a payload; `proposal` is dropped if this replica does not lead, or followers would refuse it."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
-        if self.leads and self.stopped is None and self.group.propose(payload, proposal):
+        if self.leads and self.stopped is None and not (is_operation(payload) and payload_fault(payload)) \
+                and self.group.propose(payload, proposal):
             return True
         self.dropped(proposal)
         return False
@@ -193,8 +197,11 @@ cdef class Replica(Sink):
         """Propose an operation; return its result when it is applied and written.
 
         Raises:
-            ApiError: this replica does not lead, or the outcome is unknown.
+            ApiError: this replica does not lead, followers would refuse the operation, or the outcome is unknown.
         """
+        fault = payload_fault(payload)
+        if fault is not None:
+            raise errcodes.BAD_REQUEST.detailed(fault)
         cdef Proposal proposal = Proposal()
         outcome = proposal.outcome = Outcome(self.stream.turn)
         self.offer()                    # what came before goes first
@@ -253,12 +260,23 @@ cdef class Replica(Sink):
         self.stream.expiry.cancel()
 
     def stop(self, error) -> None:
-        """Apply nothing more: this replica cannot be what the others are. Answers that wait are not sent."""
+        """Apply nothing more: this replica cannot be what the others are. Answers that wait are not sent.
+
+        Chores that wait for an operation get an error: it may be applied, after a restart or elsewhere.
+        """
         if self.stopped is None:
             self.stopped = error
             self.follow()
-            self.waiting.clear()
+            waiting, self.waiting = self.waiting, deque()
+            for *_, proposal in waiting:
+                if proposal is not None:
+                    self.dropped(proposal)
+            self.end_running(None, errcodes.INSUFFICIENT_RESOURCES.error())
             self.stream.answers.detach()
+
+    def cancel(self) -> None:
+        """Stop with the stream; what is committed later is applied when the stream is opened again."""
+        self.stop(PyjsError(f"{self.stream} is closed"))
 
     # -- every replica -----------------------------------------------------------------------------------------
     def apply(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload not None,
@@ -268,10 +286,15 @@ cdef class Replica(Sink):
         Raises:
             BrokenEntry: it cannot be applied; this replica has stopped.
         """
-        if self.working:
+        if self.stopped is None and (self.working or self.waiting):
             self.waiting.append((index, term, time_ns, payload, proposal))
-            return
-        if self.stopped is not None or index <= self.index:
+        else:
+            self.apply_next(index, term, time_ns, payload, proposal)
+
+    cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
+                         Proposal proposal) except *:
+        """Apply an entry now."""
+        if self.stopped is not None or self.stream.closed or index <= self.index:
             if proposal is not None:
                 self.dropped(proposal)
             return
@@ -281,6 +304,8 @@ cdef class Replica(Sink):
         if fault is not None:
             error = BrokenEntry(str(self.stream), index, fault)
             self.stop(error)
+            if proposal is not None:
+                self.dropped(proposal)
             raise error
         if proposal is not None:
             self.in_flight -= min(proposal.size, self.in_flight)
@@ -288,7 +313,8 @@ cdef class Replica(Sink):
         self.index, self.term = index, term
         self.stream.note_change()
         if is_operation(payload):
-            self.begin_operation(time_ns, payload, proposal)
+            self.running = None if proposal is None else proposal.outcome
+            self.begin_operation(time_ns, payload)
             return
         self.begin_entry(len(payload), payload_items(payload), time_ns)
         self.apply_items(payload, proposal)
@@ -328,7 +354,7 @@ cdef class Replica(Sink):
 
     cdef void apply_batch(self, Item* item, Proposal proposal) noexcept:
         """Store an atomic batch, or refuse it as a whole."""
-        cdef SpecialPublishes special = <SpecialPublishes> self.stream.special
+        cdef SpecialPublishes special = <SpecialPublishes?> self.stream.special
         cdef AtomicBatch batch = AtomicBatch(item.subject[:item.subject_len])
         cdef size_t at = 0
         cdef Item each
@@ -353,7 +379,7 @@ cdef class Replica(Sink):
         if self.keep_config is not None:
             yield from self.keep_config(config)
 
-    def begin_operation(self, int64_t time_ns, bytes payload, Proposal proposal) -> None:
+    def begin_operation(self, int64_t time_ns, bytes payload) -> None:
         """Apply an operation: a short one now, the steps of a long one in the next turns."""
         cdef Stream stream = self.stream
         if stream.store.commit() != 0:  # so that everything before it is recorded as applied
@@ -361,19 +387,18 @@ cdef class Replica(Sink):
             return
         self.begin_entry(0, 0, time_ns)
         self.working = True
-        steps = self.operation_steps(time_ns, payload, proposal)
+        steps = self.operation_steps(time_ns, payload)
         for _ in steps:
             stream.turn.go_on(steps)
             return
 
-    def operation_steps(self, int64_t time_ns, bytes payload, Proposal proposal):
+    def operation_steps(self, int64_t time_ns, bytes payload):
         """Apply an operation in steps, then the entries that wait behind it."""
         cdef Stream stream = self.stream
-        outcome = None if proposal is None else proposal.outcome
         result = error = None
         try:
             (kind, subject, _, body), = items_of(payload)
-            result = yield from apply_operation(self, kind, subject, body)
+            result = yield from self.until_stopped(apply_operation(self, kind, subject, body))
         except ApiError as refused:
             error = refused
         except Exception as fault:
@@ -381,14 +406,47 @@ cdef class Replica(Sink):
             raise
         finally:
             self.working = False
+        if self.stopped is not None:
+            return
         self.end_entry(time_ns)
         if stream.store.commit() != 0:
             self.stop(stream.store.error)
-        elif outcome is not None:
-            outcome.settle(result, error)
+        self.end_running(result, error)
         stream.note_change()
+        if not self.draining:
+            yield from self.drain_steps()
+
+    def until_stopped(self, steps):
+        """Run the steps of an operation; return its result. They end early when this replica stops."""
+        while self.stopped is None:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return end.value
+            yield step
+        steps.close()
+
+    def end_running(self, result, error) -> None:
+        """Settle the outcome of the running operation, if somebody waits for it."""
+        outcome, self.running = self.running, None
+        if outcome is not None:
+            outcome.settle(result, error)
+
+    def drain_steps(self):
+        """Apply the entries that waited, some in each step, up to the next operation that takes steps."""
+        cdef int64_t left = DRAINED_PER_STEP
         while self.waiting and not self.working:
-            self.apply(*self.waiting.popleft())
+            if left <= 0:
+                left = DRAINED_PER_STEP
+                yield None
+                continue                # the replica may have stopped meanwhile
+            self.draining = True
+            try:
+                index, term, time_ns, payload, proposal = self.waiting.popleft()
+                left -= ENTRY_COST + len(payload)
+                self.apply_next(index, term, time_ns, payload, proposal)
+            finally:
+                self.draining = False
 
 
 cdef bint is_operation(bytes payload) noexcept:
