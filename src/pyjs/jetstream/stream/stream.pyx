@@ -364,7 +364,7 @@ cdef class Stream(Sink):
                         uint64_t seq, uint64_t before) noexcept:
         """Queue a copy of message `seq`, just appended; `before` is the previous sequence of its subject."""
         cdef bytes dest = self.republisher.destination(subject)
-        if dest:
+        if dest and (self.replica is None or self.replica.proposed):
             headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
             self.answers.add_message(dest, headers, payload, 0 if self.republisher.headers_only else size, seq)
 

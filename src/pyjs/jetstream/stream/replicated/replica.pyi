@@ -18,6 +18,7 @@ class Replica(Sink):
     term: int
     stopped: Exception | None
     in_flight: int
+    proposed: bool
     def __init__(
         self,
         stream: Stream,

@@ -7,6 +7,7 @@ by the leader before it proposes: limits of account and server, the bytes in fli
 On the leader `deliver` adds a message to the payload of this turn; `offer`, called by the stream's commit, proposes
 it. Replies stay with the proposal, and the answers leave after the entry is applied and written. Followers have no
 replies, so they answer nobody. A lost proposal is dropped: the outcome is unknown.
+The same replica alone republishes, so a copy leaves at most once, and not again in a replay after a restart.
 
 An atomic batch is staged by the leader, and proposed as a whole by its last message. Operations are entries of
 their own (operations.py). If one takes steps, later entries wait behind it.
@@ -42,6 +43,8 @@ from pyjs.jetstream.stream.replicated.proposal import Outcome
 cdef extern from "string.h" nogil:
     void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
+cdef int64_t RETRY_NS = 1000000000      # wait before an expiry that the group did not take is proposed again
+
 cdef enum:
     COLLECTED_MAX = 262144      # bytes of a payload that ask for a turn
     IN_FLIGHT_MAX = 67108864
@@ -73,8 +76,11 @@ cdef class Replica(Sink):
 
     @property
     def may_expire(self) -> bool:
-        """Whether this replica sets the timer for expiry: only where it leads, and not while one is proposed."""
-        return self.leads and not self.expiring
+        """Whether this replica sets the timer for expiry: only where it leads, and not while one is proposed.
+
+        After a refused proposal `settle` has set the timer.
+        """
+        return self.leads and not self.expiring and self.stream.turn.now >= self.expiry_ns
 
     # -- the leader --------------------------------------------------------------------------------------------
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -221,12 +227,21 @@ cdef class Replica(Sink):
         self.propose(operation("expiry"), proposal)
 
     def settle(self, more, error=None) -> None:
-        """Handle the end of a proposed expiry; the next commit sets the timer, or the rest is proposed at once."""
+        """Handle the end of a proposed expiry: the next commit sets the timer, or the rest is proposed at once.
+
+        One that was not taken is proposed again after a delay.
+        """
+        cdef Stream stream = self.stream
         self.expiring = False
-        if more and error is None and self.leads:
+        if not self.leads:
+            return
+        if error is not None:
+            self.expiry_ns = stream.turn.now + RETRY_NS
+            stream.expiry.arm(stream, self.expiry_ns, stream.turn.now)
+        elif more:
             self.propose_expiry()
-        elif self.leads:
-            self.stream.note_change()
+        else:
+            stream.note_change()
 
     def remove(self, uint64_t seq) -> None:
         """Propose, with the next commit, to remove a message that no consumer needs any more."""
@@ -245,11 +260,13 @@ cdef class Replica(Sink):
 
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
-        """Take messages and propose from now on."""
-        self.leads, self.expiring = True, False
+        """Take messages and propose from now on. The consumers must be there: what they do not need is removed."""
+        self.leads, self.expiring, self.expiry_ns = True, False, 0
         if self.stream.limits.features & SCHEDULES:
             self.stream.special.scheduling.begin_learning()
             self.stream.turn.go_on(schedule_steps(self.stream))
+        if self.stream.consumers:       # the former leader may have lost its proposals of removals
+            self.stream.sweep()
         self.stream.note_change()       # the commit sets the timer for expiry
 
     def follow(self) -> None:
@@ -310,7 +327,7 @@ cdef class Replica(Sink):
         if proposal is not None:
             self.in_flight -= min(proposal.size, self.in_flight)
             proposal.size = 0
-        self.index, self.term = index, term
+        self.index, self.term, self.proposed = index, term, proposal is not None
         self.stream.note_change()
         if is_operation(payload):
             self.running = None if proposal is None else proposal.outcome

@@ -14,11 +14,14 @@ from tests.support.stored_streams import finish
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config, replicas
 
+from pyjs.base.rng import Rng
 from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.jetstream.config.stream import RepublishConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
 from pyjs.jetstream.stream.replicated.proposal import Proposal
+from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.file.store import FileStore
 
@@ -537,3 +540,71 @@ def test_an_operation_that_followers_would_refuse_is_not_proposed() -> None:
     proposal = Proposal()
     assert not group.leader.replica.propose(operation("removal"), proposal)
     assert (group.proposed, group.leader.replica.in_flight) == ([], 0)
+
+
+class Refusing(Loopback):
+    """A group that takes no proposal while `refuses`; it counts them."""
+
+    refuses, asked = False, 0
+
+    def propose(self, payload: bytes, proposal: Proposal) -> bool:
+        """Take a proposal, or refuse it."""
+        self.asked += 1
+        return not self.refuses and super().propose(payload, proposal)
+
+
+def test_an_expiry_that_is_not_taken_is_proposed_again_after_a_delay() -> None:
+    group = Refusing()
+    group.members = [Member(group, config(storage="memory", max_age_ns=10 * S))]
+    group.lead(group.members[0])
+    send(group.leader, "s.a")
+    group.settle()
+    group.refuses, group.asked = True, 0
+    group.leader.js.advance(seconds=11)
+    for _ in range(50):
+        group.leader.stream.note_change()
+        group.leader.js.advance(milliseconds=50)
+    assert 2 <= group.asked <= 4
+    group.refuses = False
+    group.leader.js.advance(seconds=2)
+    group.settle()
+    assert group.leader.store.msgs == 0
+
+
+def test_a_new_leader_removes_what_the_former_one_lost() -> None:
+    group = replicas(config(storage="memory", retention="workqueue"))
+    send(group.leader, "s.a")
+    group.settle()
+    consumers = [Needless("c"), Needless("c")]
+    for member, consumer in zip(group.members, consumers, strict=False):
+        member.stream.add_consumer(consumer)
+    group.leader.stream.inbox.has_acknowledged(consumers[0])
+    group.leader.turn()
+    assert len(group.proposed) == 1
+    group.lead(group.members[1])
+    group.settle()
+    assert same(group)["messages"] == []
+
+
+def copies(group: Loopback) -> list[list[bytes]]:
+    """Return what came to the client of each member since the last call."""
+    return [member.js.user.payloads() for member in group.members]
+
+
+def test_only_the_replica_that_answers_republishes() -> None:
+    group = replicas(config(storage="memory"))
+    for member in group.members:
+        member.stream.republisher = Republisher("S", RepublishConfig(src=">", dest="copy.>"), Rng())
+        member.js.user.send(b"SUB copy.> 1\r\n")
+    group.leader.js.user.send(b"PUB s.a 1\r\n1\r\n")
+    group.settle()
+    assert copies(group) == [[b"1"], [], []]
+    group.lead(group.members[1])
+    replayed = operation("message", b"2", b"s.b")  # committed before this replica led
+    group.log.append((len(group.log) + 1, 1, group.log[-1][2] + 1, replayed))
+    group.settle()
+    assert copies(group) == [[], [], []]
+    group.leader.js.user.send(b"PUB s.c 1\r\n3\r\n")
+    group.settle()
+    assert copies(group) == [[], [b"3"], []]
+    same(group)
