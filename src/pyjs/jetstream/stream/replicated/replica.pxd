@@ -23,11 +23,9 @@ cdef class Replica(Sink):
     cdef public uint64_t in_flight_max
     cdef object waiting         # deque of entries behind an operation that takes steps
     cdef bint working           # its steps run
-    cdef readonly bint proposed # the entry applied last was proposed here: this replica answers and republishes
-    cdef int64_t expiry_ns      # no expiry is proposed before; 0: at any time
-    cdef bint draining          # an entry that waited is applied
+    cdef readonly bint proposed         # the entry applied last was proposed here, where it is republished
+    cdef int64_t expiry_ns      # no expiry is proposed before; INT64_MAX: one is proposed
     cdef object running         # outcome of the running operation, on the leader; None: nobody waits
-    cdef bint expiring          # an expiry is proposed
     cdef list removals          # acknowledged messages to remove
 
     cdef bint refused(self, Msg* m) noexcept nogil

@@ -17,7 +17,7 @@ Evictions end each entry, not each turn: turns differ between replicas.
 An entry that cannot be applied, or a store that fails, stops this replica: it is behind the others then, and never
 different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch
@@ -80,7 +80,7 @@ cdef class Replica(Sink):
 
         After a refused proposal `settle` has set the timer.
         """
-        return self.leads and not self.expiring and self.stream.turn.now >= self.expiry_ns
+        return self.leads and self.stream.turn.now >= self.expiry_ns
 
     # -- the leader --------------------------------------------------------------------------------------------
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -223,7 +223,7 @@ cdef class Replica(Sink):
         """Propose to remove messages that have expired at the time of the entry. Called by the timer."""
         cdef Proposal proposal = Proposal()
         proposal.outcome = self
-        self.expiring = True
+        self.expiry_ns = INT64_MAX
         self.propose(operation("expiry"), proposal)
 
     def settle(self, more, error=None) -> None:
@@ -232,7 +232,7 @@ cdef class Replica(Sink):
         One that was not taken is proposed again after a delay.
         """
         cdef Stream stream = self.stream
-        self.expiring = False
+        self.expiry_ns = 0
         if not self.leads:
             return
         if error is not None:
@@ -261,7 +261,7 @@ cdef class Replica(Sink):
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
         """Take messages and propose from now on. The consumers must be there: what they do not need is removed."""
-        self.leads, self.expiring, self.expiry_ns = True, False, 0
+        self.leads, self.expiry_ns = True, 0
         if self.stream.limits.features & SCHEDULES:
             self.stream.special.scheduling.begin_learning()
             self.stream.turn.go_on(schedule_steps(self.stream))
@@ -271,7 +271,7 @@ cdef class Replica(Sink):
 
     def follow(self) -> None:
         """Propose nothing from now on; what was collected and not proposed is dropped."""
-        self.leads = self.expiring = False
+        self.leads = False
         self.buffer.clear()
         self.proposal, self.removals = Proposal(), []
         self.stream.expiry.cancel()
@@ -405,12 +405,12 @@ cdef class Replica(Sink):
         self.begin_entry(0, 0, time_ns)
         self.working = True
         steps = self.operation_steps(time_ns, payload)
-        for _ in steps:
-            stream.turn.go_on(steps)
+        for step in steps:
+            stream.turn.go_on(self.go_on(step, steps))
             return
 
     def operation_steps(self, int64_t time_ns, bytes payload):
-        """Apply an operation in steps, then the entries that wait behind it."""
+        """Apply an operation in steps."""
         cdef Stream stream = self.stream
         result = error = None
         try:
@@ -430,8 +430,12 @@ cdef class Replica(Sink):
             self.stop(stream.store.error)
         self.end_running(result, error)
         stream.note_change()
-        if not self.draining:
-            yield from self.drain_steps()
+
+    def go_on(self, first, steps):
+        """Go on with an operation after its first step, then apply the entries that wait behind it."""
+        yield first
+        yield from steps
+        yield from self.drain_steps()
 
     def until_stopped(self, steps):
         """Run the steps of an operation; return its result. They end early when this replica stops."""
@@ -457,13 +461,9 @@ cdef class Replica(Sink):
                 left = DRAINED_PER_STEP
                 yield None
                 continue                # the replica may have stopped meanwhile
-            self.draining = True
-            try:
-                index, term, time_ns, payload, proposal = self.waiting.popleft()
-                left -= ENTRY_COST + len(payload)
-                self.apply_next(index, term, time_ns, payload, proposal)
-            finally:
-                self.draining = False
+            index, term, time_ns, payload, proposal = self.waiting.popleft()
+            left -= ENTRY_COST + len(payload)
+            self.apply_next(index, term, time_ns, payload, proposal)
 
 
 cdef bint is_operation(bytes payload) noexcept:
