@@ -42,6 +42,10 @@ class ErrorCode:
             values["err"] = _as_go_says(failure.reason)
         return ApiError(self.code, self.err_code, self.template.format(**values))
 
+    def detailed(self, why: str) -> ApiError:
+        """Return the error with the cause behind its text."""
+        return ApiError(self.code, self.err_code, f"{self.template}: {why}")
+
     def raise_if(self, wrong: object, **values: object) -> None:
         """Raise the error if `wrong` is true; `values` fill the template."""
         if wrong:

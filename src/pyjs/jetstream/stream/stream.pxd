@@ -94,6 +94,7 @@ cdef class Stream(Sink):
     cdef bint refuse_unless_none(self, Msg* m, object error) noexcept
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1
     cdef ask_for_sync(self)
+    cdef end(self)
     cdef finish_batch(self)
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil

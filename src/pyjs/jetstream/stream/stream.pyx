@@ -364,7 +364,7 @@ cdef class Stream(Sink):
                         uint64_t seq, uint64_t before) noexcept:
         """Queue a copy of message `seq`, just appended; `before` is the previous sequence of its subject."""
         cdef bytes dest = self.republisher.destination(subject)
-        if dest:
+        if dest and (self.replica is None or self.replica.proposed):
             headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
             self.answers.add_message(dest, headers, payload, 0 if self.republisher.headers_only else size, seq)
 
@@ -770,8 +770,7 @@ cdef class Stream(Sink):
         cdef bytes failure
         self.read_inbox()
         self.commit()
-        self.closed, self.special = True, Sink()        # the old one refers to this stream
-        self.expiry.cancel()
+        self.end()
         if self.sync_always:
             self.store.sync_now()
         if self.sync_always and self.store.error is not None:
@@ -781,19 +780,21 @@ cdef class Stream(Sink):
             self.answers.send(self.account, 0, NULL, 0)
         self.call_back(self.calls, self.store.error)
         self.calls = []
-        if self.probe is not None:
-            self.probe.cancel()
         self.usage.count(0)
 
     def abandon(self, error) -> None:
         """Stop all work without writing, since the state may be wrong; callbacks get `error`."""
         cdef bytes failure = failure_body(self.name, store_error(error))
-        self.closed = True
-        self.special = Sink()               # as in `close`
-        self.expiry.cancel()
-        if self.probe is not None:
-            self.probe.cancel()
+        self.end()
         self.held.send(self.account, 0, failure, len(failure))
         self.answers.send(self.account, 0, failure, len(failure))
         self.call_back(self.take_calls(), error)
         self.usage.count(0)
+
+    cdef end(self):
+        """Take nothing more."""
+        self.closed, self.special = True, Sink()        # the old one refers to this stream
+        self.expiry.cancel()
+        for part in (self.probe, self.replica):
+            if part is not None:
+                part.cancel()

@@ -30,10 +30,12 @@ from libc.string cimport memcpy, memset
 from pyjs.base.grow cimport grow, grow_to
 
 from pyjs.base.errors import PyjsError
+from pyjs.jetstream import errcodes
 
 cdef enum:
     ROOMY = 1048576             # bytes; a larger buffer is freed when it was taken
     BATCH_ID_MAX = 64
+    SUBJECT_SIZE_MAX = 65535
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 ITEM_NAMES = {
     ITEM_MESSAGE: "message", ITEM_BATCH: "batch", ITEM_PURGE: "purge", ITEM_DELETE: "delete",
@@ -128,7 +130,13 @@ cdef class PayloadBuffer:
 
 
 def operation(str kind, bytes body=b"", bytes subject=b"") -> bytes:
-    """Return the payload of one operation, or of one message without headers."""
+    """Return the payload of one operation, or of one message without headers.
+
+    Raises:
+        ApiError: the subject is longer than an item may have.
+    """
+    if len(subject) > SUBJECT_SIZE_MAX:
+        raise errcodes.BAD_REQUEST.detailed(f"a subject of {len(subject)} bytes, at most {SUBJECT_SIZE_MAX}")
     cdef PayloadBuffer buffer = PayloadBuffer()
     cdef const char* text = body
     if buffer.add(KINDS[kind], subject, len(subject), text, 0, len(body)) != 0:

@@ -23,7 +23,9 @@ cdef class Replica(Sink):
     cdef public uint64_t in_flight_max
     cdef object waiting         # deque of entries behind an operation that takes steps
     cdef bint working           # its steps run
-    cdef bint expiring          # an expiry is proposed
+    cdef readonly bint proposed         # the entry applied last was proposed here, where it is republished
+    cdef int64_t expiry_ns      # no expiry is proposed before; INT64_MAX: one is proposed
+    cdef object running         # outcome of the running operation, on the leader; None: nobody waits
     cdef list removals          # acknowledged messages to remove
 
     cdef bint refused(self, Msg* m) noexcept nogil
@@ -33,6 +35,8 @@ cdef class Replica(Sink):
     cdef bint is_batched(self, Msg* m) noexcept nogil
     cdef void apply_items(self, bytes payload, Proposal proposal) except *
     cdef void apply_messages(self, const char* p, size_t n, Proposal proposal) noexcept nogil
+    cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
+                         Proposal proposal) except *
     cdef void apply_batch(self, Item* item, Proposal proposal) noexcept
     cdef void begin_entry(self, size_t size, size_t items, int64_t time_ns) except *
     cdef void end_entry(self, int64_t time_ns) except *

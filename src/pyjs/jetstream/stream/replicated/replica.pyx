@@ -7,6 +7,7 @@ by the leader before it proposes: limits of account and server, the bytes in fli
 On the leader `deliver` adds a message to the payload of this turn; `offer`, called by the stream's commit, proposes
 it. Replies stay with the proposal, and the answers leave after the entry is applied and written. Followers have no
 replies, so they answer nobody. A lost proposal is dropped: the outcome is unknown.
+The same replica alone republishes, so a copy leaves at most once, and not again in a replay after a restart.
 
 An atomic batch is staged by the leader, and proposed as a whole by its last message. Operations are entries of
 their own (operations.py). If one takes steps, later entries wait behind it.
@@ -16,7 +17,7 @@ Evictions end each entry, not each turn: turns differ between replicas.
 An entry that cannot be applied, or a store that fails, stops this replica: it is behind the others then, and never
 different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
 """
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch
@@ -31,6 +32,7 @@ from pyjs.wire.compose cimport compose
 
 from collections import deque
 
+from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.relearn import schedule_steps
@@ -41,12 +43,16 @@ from pyjs.jetstream.stream.replicated.proposal import Outcome
 cdef extern from "string.h" nogil:
     void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
+cdef int64_t RETRY_NS = 1000000000      # wait before an expiry that the group did not take is proposed again
+
 cdef enum:
     COLLECTED_MAX = 262144      # bytes of a payload that ask for a turn
     IN_FLIGHT_MAX = 67108864
     SUBJECT_SIZE_MAX = 65535
     SUBJECT_TOO_LONG = 4        # as in stream.pyx
     RECORD_OVERHEAD = 48        # bytes of a stored record beyond its item, at most
+    DRAINED_PER_STEP = 262144   # bytes of entries that waited, applied in one step
+    ENTRY_COST = 2048           # bytes that take as long as an entry itself
 
 
 cdef class Replica(Sink):
@@ -70,8 +76,11 @@ cdef class Replica(Sink):
 
     @property
     def may_expire(self) -> bool:
-        """Whether this replica sets the timer for expiry: only where it leads, and not while one is proposed."""
-        return self.leads and not self.expiring
+        """Whether this replica sets the timer for expiry: only where it leads, and not while one is proposed.
+
+        After a refused proposal `settle` has set the timer.
+        """
+        return self.leads and self.stream.turn.now >= self.expiry_ns
 
     # -- the leader --------------------------------------------------------------------------------------------
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -145,10 +154,10 @@ cdef class Replica(Sink):
         cdef size_t i, at = 0
         cdef Msg each
         try:
-            batch = (<SpecialPublishes> stream.special).collect(m)
+            batch = (<SpecialPublishes?> stream.special).collect(m)
             if batch is None:
                 return
-            (<SpecialPublishes> stream.special).commits.check_room(batch)
+            (<SpecialPublishes?> stream.special).commits.check_room(batch)
         except ApiError as error:
             stream.refuse_with(m, error)
             return
@@ -174,10 +183,11 @@ cdef class Replica(Sink):
         return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
-        """Propose a payload; if this replica does not lead, `proposal` is dropped."""
+        """Propose a payload; `proposal` is dropped if this replica does not lead, or followers would refuse it."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
-        if self.leads and self.stopped is None and self.group.propose(payload, proposal):
+        if self.leads and self.stopped is None and not (is_operation(payload) and payload_fault(payload)) \
+                and self.group.propose(payload, proposal):
             return True
         self.dropped(proposal)
         return False
@@ -193,8 +203,11 @@ cdef class Replica(Sink):
         """Propose an operation; return its result when it is applied and written.
 
         Raises:
-            ApiError: this replica does not lead, or the outcome is unknown.
+            ApiError: this replica does not lead, followers would refuse the operation, or the outcome is unknown.
         """
+        fault = payload_fault(payload)
+        if fault is not None:
+            raise errcodes.BAD_REQUEST.detailed(fault)
         cdef Proposal proposal = Proposal()
         outcome = proposal.outcome = Outcome(self.stream.turn)
         self.offer()                    # what came before goes first
@@ -210,16 +223,25 @@ cdef class Replica(Sink):
         """Propose to remove messages that have expired at the time of the entry. Called by the timer."""
         cdef Proposal proposal = Proposal()
         proposal.outcome = self
-        self.expiring = True
+        self.expiry_ns = INT64_MAX
         self.propose(operation("expiry"), proposal)
 
     def settle(self, more, error=None) -> None:
-        """Handle the end of a proposed expiry; the next commit sets the timer, or the rest is proposed at once."""
-        self.expiring = False
-        if more and error is None and self.leads:
+        """Handle the end of a proposed expiry: the next commit sets the timer, or the rest is proposed at once.
+
+        One that was not taken is proposed again after a delay.
+        """
+        cdef Stream stream = self.stream
+        self.expiry_ns = 0
+        if not self.leads:
+            return
+        if error is not None:
+            self.expiry_ns = stream.turn.now + RETRY_NS
+            stream.expiry.arm(stream, self.expiry_ns, stream.turn.now)
+        elif more:
             self.propose_expiry()
-        elif self.leads:
-            self.stream.note_change()
+        else:
+            stream.note_change()
 
     def remove(self, uint64_t seq) -> None:
         """Propose, with the next commit, to remove a message that no consumer needs any more."""
@@ -238,27 +260,40 @@ cdef class Replica(Sink):
 
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
-        """Take messages and propose from now on."""
-        self.leads, self.expiring = True, False
+        """Take messages and propose from now on. The consumers must be there: what they do not need is removed."""
+        self.leads, self.expiry_ns = True, 0
         if self.stream.limits.features & SCHEDULES:
             self.stream.special.scheduling.begin_learning()
             self.stream.turn.go_on(schedule_steps(self.stream))
+        if self.stream.consumers:       # the former leader may have lost its proposals of removals
+            self.stream.sweep()
         self.stream.note_change()       # the commit sets the timer for expiry
 
     def follow(self) -> None:
         """Propose nothing from now on; what was collected and not proposed is dropped."""
-        self.leads = self.expiring = False
+        self.leads = False
         self.buffer.clear()
         self.proposal, self.removals = Proposal(), []
         self.stream.expiry.cancel()
 
     def stop(self, error) -> None:
-        """Apply nothing more: this replica cannot be what the others are. Answers that wait are not sent."""
+        """Apply nothing more: this replica cannot be what the others are. Answers that wait are not sent.
+
+        Chores that wait for an operation get an error: it may be applied, after a restart or elsewhere.
+        """
         if self.stopped is None:
             self.stopped = error
             self.follow()
-            self.waiting.clear()
+            waiting, self.waiting = self.waiting, deque()
+            for *_, proposal in waiting:
+                if proposal is not None:
+                    self.dropped(proposal)
+            self.end_running(None, errcodes.INSUFFICIENT_RESOURCES.error())
             self.stream.answers.detach()
+
+    def cancel(self) -> None:
+        """Stop with the stream; what is committed later is applied when the stream is opened again."""
+        self.stop(PyjsError(f"{self.stream} is closed"))
 
     # -- every replica -----------------------------------------------------------------------------------------
     def apply(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload not None,
@@ -268,10 +303,15 @@ cdef class Replica(Sink):
         Raises:
             BrokenEntry: it cannot be applied; this replica has stopped.
         """
-        if self.working:
+        if self.stopped is None and (self.working or self.waiting):
             self.waiting.append((index, term, time_ns, payload, proposal))
-            return
-        if self.stopped is not None or index <= self.index:
+        else:
+            self.apply_next(index, term, time_ns, payload, proposal)
+
+    cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
+                         Proposal proposal) except *:
+        """Apply an entry now."""
+        if self.stopped is not None or self.stream.closed or index <= self.index:
             if proposal is not None:
                 self.dropped(proposal)
             return
@@ -281,14 +321,17 @@ cdef class Replica(Sink):
         if fault is not None:
             error = BrokenEntry(str(self.stream), index, fault)
             self.stop(error)
+            if proposal is not None:
+                self.dropped(proposal)
             raise error
         if proposal is not None:
             self.in_flight -= min(proposal.size, self.in_flight)
             proposal.size = 0
-        self.index, self.term = index, term
+        self.index, self.term, self.proposed = index, term, proposal is not None
         self.stream.note_change()
         if is_operation(payload):
-            self.begin_operation(time_ns, payload, proposal)
+            self.running = None if proposal is None else proposal.outcome
+            self.begin_operation(time_ns, payload)
             return
         self.begin_entry(len(payload), payload_items(payload), time_ns)
         self.apply_items(payload, proposal)
@@ -328,7 +371,7 @@ cdef class Replica(Sink):
 
     cdef void apply_batch(self, Item* item, Proposal proposal) noexcept:
         """Store an atomic batch, or refuse it as a whole."""
-        cdef SpecialPublishes special = <SpecialPublishes> self.stream.special
+        cdef SpecialPublishes special = <SpecialPublishes?> self.stream.special
         cdef AtomicBatch batch = AtomicBatch(item.subject[:item.subject_len])
         cdef size_t at = 0
         cdef Item each
@@ -353,7 +396,7 @@ cdef class Replica(Sink):
         if self.keep_config is not None:
             yield from self.keep_config(config)
 
-    def begin_operation(self, int64_t time_ns, bytes payload, Proposal proposal) -> None:
+    def begin_operation(self, int64_t time_ns, bytes payload) -> None:
         """Apply an operation: a short one now, the steps of a long one in the next turns."""
         cdef Stream stream = self.stream
         if stream.store.commit() != 0:  # so that everything before it is recorded as applied
@@ -361,19 +404,18 @@ cdef class Replica(Sink):
             return
         self.begin_entry(0, 0, time_ns)
         self.working = True
-        steps = self.operation_steps(time_ns, payload, proposal)
-        for _ in steps:
-            stream.turn.go_on(steps)
+        steps = self.operation_steps(time_ns, payload)
+        for step in steps:
+            stream.turn.go_on(self.go_on(step, steps))
             return
 
-    def operation_steps(self, int64_t time_ns, bytes payload, Proposal proposal):
-        """Apply an operation in steps, then the entries that wait behind it."""
+    def operation_steps(self, int64_t time_ns, bytes payload):
+        """Apply an operation in steps."""
         cdef Stream stream = self.stream
-        outcome = None if proposal is None else proposal.outcome
         result = error = None
         try:
             (kind, subject, _, body), = items_of(payload)
-            result = yield from apply_operation(self, kind, subject, body)
+            result = yield from self.until_stopped(apply_operation(self, kind, subject, body))
         except ApiError as refused:
             error = refused
         except Exception as fault:
@@ -381,14 +423,47 @@ cdef class Replica(Sink):
             raise
         finally:
             self.working = False
+        if self.stopped is not None:
+            return
         self.end_entry(time_ns)
         if stream.store.commit() != 0:
             self.stop(stream.store.error)
-        elif outcome is not None:
-            outcome.settle(result, error)
+        self.end_running(result, error)
         stream.note_change()
+
+    def go_on(self, first, steps):
+        """Go on with an operation after its first step, then apply the entries that wait behind it."""
+        yield first
+        yield from steps
+        yield from self.drain_steps()
+
+    def until_stopped(self, steps):
+        """Run the steps of an operation; return its result. They end early when this replica stops."""
+        while self.stopped is None:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return end.value
+            yield step
+        steps.close()
+
+    def end_running(self, result, error) -> None:
+        """Settle the outcome of the running operation, if somebody waits for it."""
+        outcome, self.running = self.running, None
+        if outcome is not None:
+            outcome.settle(result, error)
+
+    def drain_steps(self):
+        """Apply the entries that waited, some in each step, up to the next operation that takes steps."""
+        cdef int64_t left = DRAINED_PER_STEP
         while self.waiting and not self.working:
-            self.apply(*self.waiting.popleft())
+            if left <= 0:
+                left = DRAINED_PER_STEP
+                yield None
+                continue                # the replica may have stopped meanwhile
+            index, term, time_ns, payload, proposal = self.waiting.popleft()
+            left -= ENTRY_COST + len(payload)
+            self.apply_next(index, term, time_ns, payload, proposal)
 
 
 cdef bint is_operation(bytes payload) noexcept:

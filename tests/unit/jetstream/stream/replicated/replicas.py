@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -181,3 +182,42 @@ def replicas(of: StreamConfig, directory: Path | None = None, count: int = 3) ->
         group.members.append(Member(group, of, path))
     group.lead(group.members[0])
     return group
+
+
+def send(member: Member, subject: str, payload: bytes = b"x", **headers: str) -> None:
+    """Publish with a reply."""
+    member.js.user.send(b"SUB _INBOX.> 1\r\n") if not hasattr(member, "heard") else None
+    member.heard = True  # type: ignore[attr-defined]
+    block = b""
+    if headers:
+        lines = [f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()]
+        block = f"NATS/1.0\r\n{''.join(lines)}\r\n".encode()
+        head = b"HPUB %b _INBOX.a %d %d\r\n" % (subject.encode(), len(block), len(block) + len(payload))
+    else:
+        head = b"PUB %b _INBOX.a %d\r\n" % (subject.encode(), len(payload))
+    member.js.user.send(head + block + payload + b"\r\n")
+
+
+def answers(member: Member) -> list[Any]:
+    """Return the PubAcks that came since the last call."""
+    return [json.loads(payload) if payload else None for payload in member.js.user.payloads()]
+
+
+def operate(group: Loopback, payload: bytes) -> Any:
+    """Propose an operation at the leader; return its result."""
+    done: list[Any] = []
+
+    def steps() -> Any:
+        done.append((yield from group.leader.replica.operate(payload)))
+
+    group.leader.stream.turn.go_on(steps())
+    group.settle()
+    return done[0]
+
+
+def same(group: Loopback) -> dict[str, Any]:
+    """Check that all members are equal; return their state."""
+    now_ns = max(each.stream.entry_ns for each in group.members)
+    states = [each.state(now_ns) for each in group.members]
+    assert all(state == states[0] for state in states[1:])
+    return states[0]

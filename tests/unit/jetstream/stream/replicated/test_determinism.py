@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 from tests.history.making import History, Publish, Request, make
-from tests.unit.jetstream.stream.replicated.replicas import Loopback, config, replicas
-from tests.unit.jetstream.stream.replicated.test_replica import same
+from tests.unit.jetstream.stream.replicated.replicas import Loopback, config, replicas, same
 
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.stream.replicated import operations

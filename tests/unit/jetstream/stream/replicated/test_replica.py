@@ -12,55 +12,28 @@ import pytest
 from tests.support.disk import FaultyDisk
 from tests.support.stored_streams import finish
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
-from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config, replicas
+from tests.unit.jetstream.stream.replicated.replicas import (
+    Loopback,
+    Member,
+    answers,
+    config,
+    operate,
+    replicas,
+    same,
+    send,
+)
 
+from pyjs.base.rng import Rng
 from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.jetstream.config.stream import RepublishConfig
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
+from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.file.store import FileStore
 
 S = 1_000_000_000
-
-
-def send(member: Member, subject: str, payload: bytes = b"x", **headers: str) -> None:
-    """Publish with a reply."""
-    member.js.user.send(b"SUB _INBOX.> 1\r\n") if not hasattr(member, "heard") else None
-    member.heard = True  # type: ignore[attr-defined]
-    block = b""
-    if headers:
-        lines = [f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()]
-        block = f"NATS/1.0\r\n{''.join(lines)}\r\n".encode()
-        head = b"HPUB %b _INBOX.a %d %d\r\n" % (subject.encode(), len(block), len(block) + len(payload))
-    else:
-        head = b"PUB %b _INBOX.a %d\r\n" % (subject.encode(), len(payload))
-    member.js.user.send(head + block + payload + b"\r\n")
-
-
-def answers(member: Member) -> list[Any]:
-    """Return the PubAcks that came since the last call."""
-    return [json.loads(payload) if payload else None for payload in member.js.user.payloads()]
-
-
-def operate(group: Loopback, payload: bytes) -> Any:
-    """Propose an operation at the leader; return its result."""
-    done: list[Any] = []
-
-    def steps() -> Any:
-        done.append((yield from group.leader.replica.operate(payload)))
-
-    group.leader.stream.turn.go_on(steps())
-    group.settle()
-    return done[0]
-
-
-def same(group: Loopback) -> dict[str, Any]:
-    """Check that all members are equal; return their state."""
-    now_ns = max(each.stream.entry_ns for each in group.members)
-    states = [each.state(now_ns) for each in group.members]
-    assert all(state == states[0] for state in states[1:])
-    return states[0]
 
 
 def test_a_publish_is_answered_after_it_is_applied() -> None:
@@ -415,3 +388,42 @@ def test_what_consumers_of_the_leader_acknowledged_is_removed_everywhere() -> No
     group.leader.stream.inbox.has_acknowledged(consumer)
     group.settle()
     assert [each[0] for each in same(group)["messages"]] == [2]
+
+
+def test_a_new_leader_removes_what_the_former_one_lost() -> None:
+    group = replicas(config(storage="memory", retention="workqueue"))
+    send(group.leader, "s.a")
+    group.settle()
+    consumers = [Needless("c"), Needless("c")]
+    for member, consumer in zip(group.members, consumers, strict=False):
+        member.stream.add_consumer(consumer)
+    group.leader.stream.inbox.has_acknowledged(consumers[0])
+    group.leader.turn()
+    assert len(group.proposed) == 1
+    group.lead(group.members[1])
+    group.settle()
+    assert same(group)["messages"] == []
+
+
+def copies(group: Loopback) -> list[list[bytes]]:
+    """Return what came to the client of each member since the last call."""
+    return [member.js.user.payloads() for member in group.members]
+
+
+def test_only_the_replica_that_answers_republishes() -> None:
+    group = replicas(config(storage="memory"))
+    for member in group.members:
+        member.stream.republisher = Republisher("S", RepublishConfig(src=">", dest="copy.>"), Rng())
+        member.js.user.send(b"SUB copy.> 1\r\n")
+    group.leader.js.user.send(b"PUB s.a 1\r\n1\r\n")
+    group.settle()
+    assert copies(group) == [[b"1"], [], []]
+    group.lead(group.members[1])
+    replayed = operation("message", b"2", b"s.b")  # committed before this replica led
+    group.log.append((len(group.log) + 1, 1, group.log[-1][2] + 1, replayed))
+    group.settle()
+    assert copies(group) == [[], [], []]
+    group.leader.js.user.send(b"PUB s.c 1\r\n3\r\n")
+    group.settle()
+    assert copies(group) == [[], [b"3"], []]
+    same(group)
