@@ -24,7 +24,10 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-NOT_OF_THE_COMMAND = ("pyjs.__main__", "pyjs.aio", "pyjs.models", "pyjs.pytest_plugin", "pyjs.testing")
+# No configuration reaches pyjs.consensus, and it needs an engine that is not everywhere.
+NOT_OF_THE_COMMAND = (
+    "pyjs.__main__", "pyjs.aio", "pyjs.consensus", "pyjs.models", "pyjs.pytest_plugin", "pyjs.testing"
+)  # fmt: skip
 
 
 class Parent:
