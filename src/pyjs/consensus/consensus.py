@@ -357,7 +357,7 @@ class Consensus:
     # -- the turn ----------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do what is ready; what is left is done in the next turn."""
+        """Do the work that is ready; the rest waits for the next turn."""
         self._queued = False
         if self.condition is not Condition.RUNNING:
             return
@@ -464,7 +464,7 @@ class Consensus:
             self._snapshots.sent(group, peer, index, self._turn.now)
 
     def _report_durable(self) -> None:
-        """Tell the engine what is durable; frames that waited for it leave."""
+        """Report durable writes to the engine, and send the frames that waited for them."""
         for due in self._durability.take():
             if due.kind is Waits.STORED:
                 self._outbox.send(self._engine.stored(due.token))

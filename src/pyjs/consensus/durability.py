@@ -137,7 +137,7 @@ class Durability:
             self._sync()
 
     def look_ahead(self) -> None:
-        """Have a file made that the log will need; without it a sync of a new file takes longer."""
+        """Create the next file of the log in a thread; without it, the first sync of a new file takes longer."""
         job = self._log.begin_fresh_file()
         if job is not None:
             self._turn.jobs.append(FreshFile(job, self._log))

@@ -188,7 +188,7 @@ class Snapshots:
         return self._incoming.pop(group)
 
     def arrived(self, group: int, incoming: Incoming) -> None:
-        """Tell the sender that its snapshot is durable here."""
+        """Report to the sender that its snapshot is durable here."""
         self._peers.send(incoming.node, batch.of_outcome(group, incoming.point.index, done=True))
 
     # -- time --------------------------------------------------------------------------------------------------
