@@ -139,7 +139,7 @@ class Ours:
             self.do(ServerDescribed(server))
 
     def do(self, entry: Entry) -> str:
-        """Apply an entry; return what a client is told."""
+        """Apply an entry; return the answer to the client."""
         done = self.state.apply(self.state.index + 1, 0, encode(entry))
         return _text(done.error)
 
@@ -149,7 +149,7 @@ class Ours:
         return field_of(self.state, "TRIO", self.rules)
 
     def request(self, verb: str, name: str, **options: object) -> str:
-        """Do what a request to the API does; return what the client is told."""
+        """Carry out an API request; return the answer to the client."""
         try:
             return {"CREATE": self._create, "UPDATE": self._update, "DELETE": self._delete}[verb](
                 name, options

@@ -80,7 +80,7 @@ class Judge:
             self.fail(f"group {group}: node {node} installed {state}, which nobody had")
 
     def acknowledged(self, group: int, index: int, payload: bytes, state: State) -> None:
-        """Note what a client was told."""
+        """Record the answer to a client."""
         self.acked.setdefault(group, []).append((index, payload))
         self.known[group] = max(self.known[group], state.count)
         self.ended(payload)

@@ -48,7 +48,7 @@ class RecordKind(IntEnum):
     """What a record says."""
 
     WRITE = 1  # the hard state, with flag ENTRY also an entry
-    GROUP = 2  # what a group is and where its log begins
+    GROUP = 2  # name, replica, membership and log start of a group
     REMOVE = 3  # the group is gone
     CENSUS = 4  # how many records groups have
 

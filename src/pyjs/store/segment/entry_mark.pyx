@@ -57,7 +57,7 @@ def cut_steps(SegmentFiles files not None):
     """
     names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
                    key=lambda name: int(name[:-4]), reverse=True)
-    newer = []                          # their first write was torn: what they begin was never applied
+    newer = []                          # their first write was torn, so their entries were never applied
     for name in names:
         path = f"{files.directory}/{name}"
         found = _read(files, path, int(name[:-4]))

@@ -71,7 +71,7 @@ cdef class Replica(Sink):
         self.waiting, self.removals = deque(), []
         self.index, self.term = stream.store.applied_index, stream.store.applied_term
         stream.entry_ns = max(stream.store.applied_ns, 1)
-        stream.sync_always = False      # what was acknowledged is durable in the log of the group
+        stream.sync_always = False      # acknowledged entries are durable in the log of the group
         stream.replica = self
 
     @property
@@ -342,7 +342,7 @@ cdef class Replica(Sink):
         self.stream.store.begin_entry(size + items * RECORD_OVERHEAD)
 
     cdef void end_entry(self, int64_t time_ns) except *:
-        """End an entry: what it replaces is removed, and the next commit records that it is applied."""
+        """End an entry: remove replaced messages; the next commit marks the entry as applied."""
         cdef Stream stream = self.stream
         stream.evict()
         self.mark_applied()
