@@ -264,9 +264,12 @@ def test_a_client_of_another_worker_is_named_and_hears_of_the_shutdown(start: Ca
     two = server.client(2, name="far", lang="test")
     one.send(b"SUB $JS.EVENT.ADVISORY.API a\r\n")
     one.fence()
+    known(two, b"$JS.EVENT.ADVISORY.API")
     add_stream(two)
-    one.wait_for_any()
-    (audit,) = [json.loads(frame[4]) for frame in one.take()]
+    one.wait_for_messages(2)
+    asked_for, answered = one.take()
+    assert asked_for[4] == b""
+    audit = json.loads(answered[4])
     assert (audit["client"]["name"], audit["client"]["server"], audit["server"]) == ("far", "W-2", "W-1")
     assert b"Subject: $JS.API.CONSUMER.MSG.NEXT.S.d\r" in asked(two, b"$JS.hub.API.CONSUMER.MSG.NEXT.S.d")[3]
     body = {"stream_name": "S", "config": {"durable_name": "d", "ack_policy": "explicit"}}
