@@ -140,6 +140,10 @@ cdef class Route:
             return True
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
+    def receive_buffer(self, bytearray buffer not None, size_t n) -> None:
+        """Handle a read into the first `n` bytes of `buffer`."""
+        self.receive_data(bytes(buffer[:n]))
+
     def resume_input(self) -> None:
         """Continue with the remaining input."""
         self.input.queued = False

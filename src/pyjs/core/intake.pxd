@@ -9,7 +9,7 @@ cdef class Intake:
     cdef object reads           # deque of bytes; the parser is in the first one if `begun`
     cdef object link            # core.link.Link
     cdef unsigned int waits     # Wait flags
-    cdef bint begun             # the parser stopped inside reads[0]
+    cdef bint begun             # the parser is inside reads[0], or inside a buffer while that is read
     cdef bint queued            # its session is in Turn.inputs
     cdef bint over              # no more input arrives: the session closes when `reads` is empty
     cdef bint stalled           # a receiver is nearly full: rest after this read

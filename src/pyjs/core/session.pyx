@@ -8,6 +8,7 @@ unsubscribed during a delivery; a subscription at its UNSUB max or a full buffer
 Behaviour, texts and their order as nats-server 2.15: tests/conformance/scenarios/{protocol,auth}. Compiled:
 benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
 """
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -213,6 +214,16 @@ cdef class ClientSession(Sink):
             return True
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
+    def receive_buffer(self, bytearray buffer not None, size_t n) -> None:
+        """Handle a read into the first `n` bytes of `buffer` like `receive_data`; only input that waits is copied."""
+        if self.input.reads or self.entry < CONNECTED or self.input.waits & VERDICT or self.turn.input_left <= 0:
+            self.receive_data(bytes(buffer[:n]))
+            return
+        self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
+        self.input.begun = True
+        self.parser.begin(PyByteArray_AS_STRING(buffer), n)
+        self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
+
     def resume_input(self) -> None:
         """Continue with the remaining input; the turn calls sessions in the order in which they wait."""
         self.input.queued = False
@@ -220,12 +231,15 @@ cdef class ClientSession(Sink):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     cdef bint parse(self, int64_t work) except -1:
-        """Parse operations until `work` is used up; return False if the session has ended."""
+        """Parse operations until `work` is used up; return False if the session has ended.
+
+        Without `reads`, the input is in a buffer that does not outlive this call.
+        """
         cdef int64_t left = work
         cdef bytes data
-        while self.input.reads:
-            data = self.input.reads[0]
+        while self.input.begun or self.input.reads:
             if not self.input.begun:
+                data = self.input.reads[0]
                 self.input.begun = True
                 self.parser.begin(data, len(data))
                 if self.entry == NEEDS_CONNECT and self.parser.kept_len == 0 and data[:1] not in (b"C", b"c"):
@@ -234,10 +248,13 @@ cdef class ClientSession(Sink):
             if self.closing:
                 return False
             if self.input.begun:
+                if not self.input.reads:
+                    self.input.reads.append(self.parser.take_rest())
                 self.turn.input_left -= work - left
                 self.leave_input()
                 return True
-            self.input.reads.popleft()
+            if self.input.reads:
+                self.input.reads.popleft()
         self.turn.input_left -= work - left
         self.input_used_up()
         return not self.closing

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 # Equal to FLUSH_AT of core/outbuf.pxd: the part of a write that the kernel did not take may wait here.
 BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not take, above which the session keeps its output
 BUFFER_LOW = 64 * 1024
-FULL_READ = 250_000  # after a read of this size the kernel may have more; both loops read slightly more
+FULL_READ = 250_000  # after a read of this size the kernel may have more; the buffer is slightly larger
 LINGER_S = 2.0  # a closed connection has this long to send the rest of its output
 
 
-class Connection(asyncio.Protocol, Link):
+class Connection(asyncio.BufferedProtocol, Link):
     """A transport and its session, from `connection_made` to `connection_lost`."""
 
     def __init__(
@@ -79,8 +79,24 @@ class Connection(asyncio.Protocol, Link):
         """Return the session of the connection."""
         return self._driver.node.open_session(peer, self)
 
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Return the buffer for a read: one for all, since `buffer_updated` follows before another read."""
+        return self._driver.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass a read to the session; effects that need a commit happen in the turn."""
+        if self._log.trace_on:
+            self._trace(0, bytes(self._driver.buffer[:nbytes]))
+        if nbytes >= FULL_READ:
+            self._give_way()
+        try:
+            self.session.receive_buffer(self._driver.buffer, nbytes)
+        except Exception as error:
+            self._break(error)
+        self._driver.wake_for_input()
+
     def data_received(self, data: bytes) -> None:
-        """Pass input to the session; effects that need a commit happen in the turn."""
+        """Do the same for input from a transport that decodes it."""
         if self._log.trace_on:
             self._trace(0, data)
         if len(data) >= FULL_READ:
@@ -88,9 +104,13 @@ class Connection(asyncio.Protocol, Link):
         try:
             self.session.receive_data(data)
         except Exception as error:
-            log_exception(self._log, f"{self.session} - Cannot go on with this connection", error)
-            self.session.close("Internal Error", "Internal Server Error")
+            self._break(error)
         self._driver.wake_for_input()
+
+    def _break(self, error: Exception) -> None:
+        """Close the connection after a fault in its session."""
+        log_exception(self._log, f"{self.session} - Cannot go on with this connection", error)
+        self.session.close("Internal Error", "Internal Server Error")
 
     def _give_way(self) -> None:
         """Pause reading until the turn, since libuv would otherwise read 32 times in a row."""

@@ -6,6 +6,7 @@ cdef class Driver:
     cdef readonly object loop           # asyncio.AbstractEventLoop
     cdef readonly object node           # pyjs.node.Node
     cdef readonly object endings        # endings.Endings
+    cdef readonly bytearray buffer      # for the input of a connection; the next read overwrites it
     cdef public list after_turn         # called after each turn, to hand work to threads
     cdef public int64_t waked_ns        # time of the first `wake` before the last turn
     cdef object clock

@@ -10,6 +10,7 @@ class Driver:
     node: Node
     endings: Endings
     after_turn: list[Callable[[], None]]
+    buffer: bytearray
 
     def __init__(self, loop: asyncio.AbstractEventLoop, node: Node) -> None: ...
     def wake(self) -> None: ...

@@ -19,6 +19,7 @@ cdef enum:
     LONE_MIN = 8                # reads without company before a turn runs at once
     SAMPLE = 8
     CROWDED = 256               # reads that wait after company was seen
+    BUFFER_SIZE = 262144        # bytes of the largest read
 
 cdef int64_t NS_PER_MS = 1000000
 DEADLINE_MAX = 1 << 62          # ns: a token may expire in a year that no clock reaches
@@ -33,6 +34,7 @@ cdef class Driver:
         self.clock = node.clock
         self.endings = Endings(node.clock, node.log, self.wake)
         self.after_turn = [self.endings.after_turn]
+        self.buffer = bytearray(BUFFER_SIZE)
 
     def wake(self) -> None:
         """Run a turn at the end of this iteration of the loop."""

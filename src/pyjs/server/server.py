@@ -277,7 +277,7 @@ class Server:
         except TimeoutError:
             self.log.warn("Not all other workers answer; clients are accepted without them")
 
-    def _client_protocol(self, listener: Listener) -> asyncio.Protocol:
+    def _client_protocol(self, listener: Listener) -> asyncio.BaseProtocol:
         """Return a protocol for a new client."""
         behind_proxy = self.options.proxy_protocol
         connection = Connection(self.driver, self.connections, listener, behind_proxy)

@@ -22,6 +22,7 @@ cdef class Parser:
     cdef void begin(self, const char* data, size_t n) noexcept nogil
     cdef int next(self) noexcept nogil              # an Op; OP_NEED: this read is used up
     cdef void finish(self) noexcept nogil           # keeps the cut operation; `data` may go away
+    cdef bytes take_rest(self)                      # copies what is not parsed yet; `data` may go away
     cdef int parse_one(self, const char* p, size_t n, size_t* used) noexcept nogil
     cdef int args(self, int op, const char* p, size_t n, size_t start, size_t* used) noexcept nogil
     cdef int publish(self, bint with_headers, const char* p, size_t n, size_t start, size_t* used) noexcept nogil

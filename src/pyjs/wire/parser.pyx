@@ -128,6 +128,12 @@ cdef class Parser:
             self.keep(self.data + self.at, self.size - self.at)
         self.at = self.size = 0
 
+    cdef bytes take_rest(self):
+        """Return the unparsed part of this read, and continue in it: the caller keeps it while it is parsed."""
+        cdef bytes rest = self.data[self.at:self.size]
+        self.begin(rest, len(rest))
+        return rest
+
     cdef int keep(self, const char* p, size_t n) noexcept nogil:
         cdef size_t wanted = self.kept_len + n
         cdef char* more

@@ -52,6 +52,36 @@ def test_a_read_that_fans_out_is_parsed_over_several_turns() -> None:
     assert taken(receiver, sid=0) == [b"%04d" % number for number in range(MSGS)]
 
 
+def test_what_waits_of_a_read_outlives_its_buffer() -> None:
+    """The buffer belongs to all connections: what is parsed in later turns is copied, a cut publish too."""
+    node = VirtualNode()
+    receiver, publisher = node.client(), node.client()
+    data = numbered(flood(node, receiver), MSGS) + b"PING\r\nPUB flood 4\r\n04"
+    buffer = bytearray(data)
+
+    publisher.session.receive_buffer(buffer, len(data))
+    buffer[:] = b"x" * len(data)
+
+    assert publisher.session.in_msgs < MSGS
+    node.turn()
+    publisher.send(b"00\r\nPING\r\n")
+    assert publisher.take() == b"PONG\r\nPONG\r\n"
+    assert taken(receiver, sid=0) == [b"%04d" % number for number in range(MSGS + 1)]
+
+
+def test_a_read_behind_one_that_waits_is_parsed_after_it() -> None:
+    node = VirtualNode()
+    receiver, publisher = node.client(), node.client()
+    data = numbered(flood(node, receiver), MSGS)
+    half = len(data) // 2 + 3
+
+    for part in (data[:half], data[half:]):
+        publisher.session.receive_buffer(bytearray(part), len(part))
+    node.turn()
+
+    assert taken(receiver, sid=0) == [b"%04d" % number for number in range(MSGS)]
+
+
 def test_a_quiet_client_is_answered_between_the_shares_of_a_busy_one() -> None:
     node = VirtualNode()
     receiver, publisher, quiet = node.client(), node.client(), node.client()

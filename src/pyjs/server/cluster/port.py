@@ -152,7 +152,7 @@ class RoutePort:
         """Use new certificates for new routes."""
         self._tls.settings, self._dial_context = tls
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _protocol(self) -> asyncio.BaseProtocol:
         connection = RouteConnection(self, None)
         settings = self._tls.settings
         return connection if settings is None else TlsTransport(self._tls, settings, connection)

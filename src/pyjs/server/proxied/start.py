@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timer
     from pyjs.server.connection import Connection
     from pyjs.server.driver import Driver
+    from pyjs.server.tls.transport import TlsTransport
 
 PREFIX_S = 10.0  # time for the first bytes
 HEADER_S = 5.0  # time for the rest
@@ -27,7 +28,7 @@ HEADER_S = 5.0  # time for the rest
 class ProxiedStart(asyncio.Protocol):
     """The input of one connection up to the end of its PROXY header."""
 
-    def __init__(self, driver: Driver, connection: Connection, above: asyncio.Protocol) -> None:
+    def __init__(self, driver: Driver, connection: Connection, above: Connection | TlsTransport) -> None:
         self._driver = driver
         self._connection = connection
         self._above = above  # the connection, or the TlsTransport below it
