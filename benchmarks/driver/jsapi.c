@@ -62,8 +62,8 @@ void js_stream_create(const struct options *o) {
     snprintf(body, sizeof body,
              "{\"name\":\"" STREAM "\",\"subjects\":[\"load.>\"],\"retention\":\"limits\",\"discard\":\"old\","
              "\"storage\":\"%s\",\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"max_age\":0,"
-             "\"max_msg_size\":-1,\"num_replicas\":1,\"allow_direct\":true}",
-             o->storage);
+             "\"max_msg_size\":-1,\"num_replicas\":%u,\"allow_direct\":true}",
+             o->storage, o->replicas);
     request(o, "STREAM.CREATE." STREAM, body);
     must("stream create");
     if (json_number(strstr(answer, "\"state\":"), "messages") != 0)

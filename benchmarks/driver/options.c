@@ -23,7 +23,7 @@ static const char USAGE[] =
     "  shake   connect, TLS handshake, CONNECT, PONG, leave --msgs --connections --rate\n"
     "  refused log in with a wrong password, be refused     --msgs --connections --rate\n"
     "  spawn   exec a server, time to its first PONG (--port 0: time to its exit)  -- COMMAND ARG...\n"
-    "common: --host --storage file|memory --keep --timeout SECONDS --server-pid PID --tls --ws --deflate\n"
+    "common: --host --storage file|memory --replicas --keep --timeout SECONDS --server-pid PID --tls --ws --deflate\n"
     "        --user NAME --password P --far-user NAME --far-port P --creds FILE\n";
 
 static void usage(const char *what, const char *which) {
@@ -69,6 +69,8 @@ static bool set(struct options *o, const char *flag, const char *text) {
         o->ack = is(text, "explicit");
     else if (is(flag, "--storage"))
         o->storage = text;
+    else if (is(flag, "--replicas"))
+        o->replicas = (uint32_t)count_of(flag, text);
     else if (is(flag, "--user"))
         o->user = text;
     else if (is(flag, "--password"))
@@ -113,7 +115,7 @@ void options_settle(const struct options *o) {
 
 void options_parse(struct options *o, int argc, char **argv) {
     *o = (struct options){.host = "127.0.0.1", .msgs = 100000, .size = 128, .publishers = 1, .subscribers = 1,
-                          .connections = 1, .subjects = 1, .batch = 500, .ack = true, .storage = "file",
+                          .connections = 1, .subjects = 1, .batch = 500, .ack = true, .storage = "file", .replicas = 1,
                           .timeout_s = 30};
     if (argc < 2)
         usage("a command is missing", "");

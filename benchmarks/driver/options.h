@@ -19,6 +19,7 @@ struct options {
     uint32_t batch;          /* of a pull request */
     bool ack;                /* pull: explicit acks */
     const char *storage;     /* file or memory */
+    uint32_t replicas;       /* of the stream */
     const char *user;        /* of CONNECT, with `password`; NULL: none */
     const char *password;
     const char *far_user;    /* of the responder, the subscribers and the JetStream API; NULL: `user` */
