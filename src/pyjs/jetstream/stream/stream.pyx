@@ -471,7 +471,6 @@ cdef class Stream(Sink):
         self.usage.count(<int64_t> self.store.catalogue.bytes)
 
     # -- the turn ------------------------------------------------------------------------------------------
-
     def commit(self) -> None:
         """Write the batch, then send answers, report removals to consumers and wake those that wait."""
         self.dirty = False
@@ -568,9 +567,9 @@ cdef class Stream(Sink):
             self.replica.stop(self.store.error)
             return
         cdef bytes failure = failure_body(self.name, store_error(self.store.error))
-        cdef uint64_t last_live = index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq)
         # Messages of an earlier write of the turn are written, but answers that need their sync are not sent.
-        self.kept_seq = max(self.kept_seq, last_live)
+        self.kept_seq = max(self.kept_seq,
+                            index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq))
         self.evict()
         self.dedupe.forget_from(self.kept_seq + 1)
         self.dedupe.last_id_len = 0
@@ -584,6 +583,7 @@ cdef class Stream(Sink):
             self.probe.failed(self.turn.now)
         if self.limits.max_age_ns or self.limits.features & ALLOW_TTL:
             self.arm_expiry()                   # stored messages still expire
+        self.interest.tell(self.evictions.purges)
 
     cdef bint evict(self) noexcept nogil:
         """Carry out the noted evictions; return whether there were any."""

@@ -257,3 +257,22 @@ def test_what_is_kept_of_a_failed_turn_is_synced() -> None:
     # then
     assert [answer.get("seq") for answer in answers] == [3, 0]
     assert js.node.turn_state.take("unsynced") == [stream]
+
+
+def test_a_consumer_counts_what_is_stored_while_the_disk_is_full() -> None:
+    """The first messages of the turn are written and replace others, before the disk refuses the last ones."""
+    js, disk = started(max_msgs=2)
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    assert "error" not in js.api("CONSUMER.CREATE.A.c", {"stream_name": "A", "config": config})
+    assert js.api("CONSUMER.INFO.A.c")["num_pending"] == 2
+
+    def fill(data: bytes) -> None:
+        disk.full = True  # after this write
+
+    disk.before_write = fill
+    answers = publish_all(js, *[("a.x", b"x" * 100_000)] * 5)
+
+    assert [("error" in answer) for answer in answers] == [False, False, True, True, True]
+    state = js.api("STREAM.INFO.A")["state"]
+    assert (state["messages"], state["first_seq"]) == (2, 3)
+    assert js.api("CONSUMER.INFO.A.c")["num_pending"] == 2
