@@ -149,6 +149,7 @@ def reset(call: ApiCall) -> MaybeSteps:
     consumer = None if stream is None else stream.consumers.get(call.args[1])
     if stream is None or consumer is None:
         return None
+    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(consumer, Consumer))
     assert isinstance(consumer, Consumer)
     wanted = 0
     if call.body:
@@ -184,7 +185,8 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
     if stream is not None:
         subjects = [subject.encode() for subject in request.config.filters]
         yield from know_subjects(stream.store, stream.store.make_filter(subjects))
-    errcodes.STREAM_REPLICAS_NOT_SUPPORTED.raise_if(request.config.num_replicas > 1)
+    alone = stream is None or stream.replica is None
+    errcodes.STREAM_REPLICAS_NOT_SUPPORTED.raise_if(alone and request.config.num_replicas > 1)
     covered = yield from search_filters(request.config)
     sources = request.config.direct or request.config.sourcing
     if sources:
@@ -210,6 +212,7 @@ def _consumer(call: ApiCall) -> Consumer:
     consumer = call.stream().consumers.get(call.args[1])
     if consumer is None:
         raise errcodes.CONSUMER_NOT_FOUND.error()
+    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(consumer, Consumer))  # it is not open yet
     assert isinstance(consumer, Consumer)
     return consumer
 

@@ -65,6 +65,8 @@ def apply_operation(replica: Replica, kind: str, subject: bytes, body: bytes) ->
     Raises:
         ApiError: it is refused, by every replica alike.
     """
+    if kind.startswith("consumer"):
+        return replica.consumers.apply(kind, subject, body)
     if kind in _IN_STEPS:
         return (yield from _IN_STEPS[kind](replica, subject, body))
     return _AT_ONCE[kind](replica, body)

@@ -25,7 +25,7 @@ from pyjs.jetstream.stream.features.special cimport SpecialPublishes
 from pyjs.jetstream.stream.limits cimport SCHEDULES
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.payload cimport (
-    ITEM_BATCH, ITEM_MESSAGE, PAYLOAD_HEADER_SIZE, next_item, payload_fault,
+    ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_MESSAGE, PAYLOAD_HEADER_SIZE, next_item, payload_fault,
 )
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
@@ -36,8 +36,9 @@ from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.relearn import schedule_steps
+from pyjs.jetstream.stream.replicated.consumers import ReplicatedConsumers
 from pyjs.jetstream.stream.replicated.operations import apply_operation
-from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
+from pyjs.jetstream.stream.replicated.payload import ITEM_NAMES, KINDS, BrokenEntry, items_of, operation
 from pyjs.jetstream.stream.replicated.proposal import Outcome
 
 cdef extern from "string.h" nogil:
@@ -72,6 +73,7 @@ cdef class Replica(Sink):
         self.index, self.term = stream.store.applied_index, stream.store.applied_term
         stream.entry_ns = max(stream.store.applied_ns, 1)
         stream.sync_always = False      # acknowledged entries are durable in the log of the group
+        self.consumers = ReplicatedConsumers(stream)
         stream.replica = self
 
     @property
@@ -196,11 +198,13 @@ cdef class Replica(Sink):
         """Handle a lost proposal: nobody gets an answer, since the outcome is unknown."""
         self.in_flight -= min(proposal.size, self.in_flight)
         proposal.size = 0
+        if self.leads:
+            self.consumers.lost(proposal.changed)
         if proposal.outcome is not None:
             proposal.outcome.settle(None, errcodes.INSUFFICIENT_RESOURCES.error())
 
     def operate(self, bytes payload):
-        """Propose an operation; return its result when it is applied and written.
+        """Propose an operation, or a state of a consumer; return the result when it is applied and written.
 
         Raises:
             ApiError: this replica does not lead, followers would refuse the operation, or the outcome is unknown.
@@ -219,6 +223,23 @@ cdef class Replica(Sink):
         return outcome.result
 
     # -- what the leader decides by time or for consumers ----------------------------------------------------------
+    def add_changes(self, str kind, bytes name, bytes body) -> None:
+        """Add changes of a consumer to the payload of this turn; see ProposedState."""
+        cdef const char* text = body
+        if self.buffer.add(KINDS[kind], name, len(name), text, 0, len(body)) != 0:
+            raise MemoryError
+        self.proposal.changed.add(name.decode())
+        self.stream.note_change()
+
+    def when_applied(self, done) -> None:
+        """Call `done` with None when the payload of this turn is applied; never, if its outcome is unknown."""
+        self.proposal.calls.append(done)
+
+    @property
+    def collects(self) -> bool:
+        """Whether there is a payload of this turn."""
+        return self.buffer.used != 0
+
     def propose_expiry(self) -> None:
         """Propose to remove messages that have expired at the time of the entry. Called by the timer."""
         cdef Proposal proposal = Proposal()
@@ -260,13 +281,12 @@ cdef class Replica(Sink):
 
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
-        """Take messages and propose from now on. The consumers must be there: what they do not need is removed."""
+        """Take messages and propose from now on; everything that was committed before must be applied."""
         self.leads, self.expiry_ns = True, 0
         if self.stream.limits.features & SCHEDULES:
             self.stream.special.scheduling.begin_learning()
             self.stream.turn.go_on(schedule_steps(self.stream))
-        if self.stream.consumers:       # the former leader may have lost its proposals of removals
-            self.stream.sweep()
+        self.stream.turn.go_on(self.consumers.lead_steps())
         self.stream.note_change()       # the commit sets the timer for expiry
 
     def follow(self) -> None:
@@ -274,6 +294,7 @@ cdef class Replica(Sink):
         self.leads = False
         self.buffer.clear()
         self.proposal, self.removals = Proposal(), []
+        self.consumers.follow()
         self.stream.expiry.cancel()
 
     def stop(self, error) -> None:
@@ -312,6 +333,8 @@ cdef class Replica(Sink):
                          Proposal proposal) except *:
         """Apply an entry now."""
         if self.stopped is not None or self.stream.closed or index <= self.index:
+            if self.stopped is None and not self.stream.closed:
+                self.consumers.apply_again(index, payload)
             if proposal is not None:
                 self.dropped(proposal)
             return
@@ -328,6 +351,7 @@ cdef class Replica(Sink):
             self.in_flight -= min(proposal.size, self.in_flight)
             proposal.size = 0
         self.index, self.term, self.proposed = index, term, proposal is not None
+        self.consumers.index = index
         self.stream.note_change()
         if is_operation(payload):
             self.running = None if proposal is None else proposal.outcome
@@ -336,6 +360,15 @@ cdef class Replica(Sink):
         self.begin_entry(len(payload), payload_items(payload), time_ns)
         self.apply_items(payload, proposal)
         self.end_entry(time_ns)
+        if proposal is not None:
+            self.tell_applied(proposal)
+
+    def tell_applied(self, Proposal proposal not None) -> None:
+        """Tell those who wait for a payload that is no operation."""
+        for done in proposal.calls:
+            done(None)
+        if proposal.outcome is not None:
+            proposal.outcome.settle(None)
 
     cdef void begin_entry(self, size_t size, size_t items, int64_t time_ns) except *:
         self.stream.entry_ns = max(time_ns, self.stream.entry_ns)
@@ -360,14 +393,21 @@ cdef class Replica(Sink):
         cdef Item item
         cdef Msg m
         while next_item(p, n, &at, &item):
-            if item.kind == ITEM_BATCH:
+            if item.kind != ITEM_MESSAGE:
                 with gil:
-                    self.apply_batch(&item, proposal)
+                    if item.kind == ITEM_BATCH:
+                        self.apply_batch(&item, proposal)
+                    else:
+                        self.apply_change(&item)
                 continue
             compose(&m, item.subject, item.subject_len, item.body, item.header_len, item.size)
             if proposal is not None:
                 proposal.next_reply(&m)
             self.stream.ingest(&m)
+
+    cdef void apply_change(self, Item* item) noexcept:
+        """Apply changes of a consumer."""
+        self.consumers.apply(ITEM_NAMES[item.kind], item.subject[:item.subject_len], item.body[:item.size])
 
     cdef void apply_batch(self, Item* item, Proposal proposal) noexcept:
         """Store an atomic batch, or refuse it as a whole."""
@@ -469,7 +509,8 @@ cdef class Replica(Sink):
 cdef bint is_operation(bytes payload) noexcept:
     """Return whether a checked payload is one operation."""
     cdef const char* p = payload
-    return len(payload) > PAYLOAD_HEADER_SIZE and p[PAYLOAD_HEADER_SIZE + 4] > ITEM_BATCH
+    return (len(payload) > PAYLOAD_HEADER_SIZE
+            and ITEM_BATCH < p[PAYLOAD_HEADER_SIZE + 4] < ITEM_CONSUMER_CHANGES)
 
 
 cdef size_t payload_items(bytes payload) noexcept:
