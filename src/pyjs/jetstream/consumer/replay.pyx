@@ -117,7 +117,7 @@ cdef class Replay:
             raise ValueError(f"{n} first deliveries from {seq} on, where {cursor.next_seq} is the next")
         if acks.pending.count and seq <= acks.pending.entries[acks.pending.newest].seq:
             raise ValueError(f"a first delivery of {seq}, which is not the newest")
-        # True if earlier deliveries are of removed messages, so not pending here: their acks raise the floor up to this.
+        # Earlier deliveries are of removed messages, so not pending here: their acks raise the floor up to this one.
         skipped = (self.explicit and acks.pending.count + acks.n_exhausted == 0
                    and acks.floor_cseq != acks.delivered_cseq)
         while at <= last and cursor.skips.left:
