@@ -49,6 +49,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("stream",),
         ("consumer", "mirror"),
         ("manage",),
+        ("replication",),
         ("transfer",),
         ("api",),
         ("server",),
@@ -64,6 +65,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answers", "placement", "reports", "snapshot"),
         ("advisories", "moves"),
     ),
+    "jetstream.replication": (("stream_machine",), ("streams",)),
     "jetstream.consumer": (
         ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),
         ("delivery",),
