@@ -65,7 +65,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answers", "placement", "reports", "snapshot"),
         ("advisories", "moves"),
     ),
-    "jetstream.replication": (("stream_machine",), ("streams",)),
+    "jetstream.replication": (
+        ("copy_batch",),
+        ("copying",),
+        ("catch_up", "membership"),
+        ("stream_machine",),
+        ("streams",),
+    ),
     "jetstream.consumer": (
         ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),
         ("delivery",),
