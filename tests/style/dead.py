@@ -30,7 +30,7 @@ CALLED = {
         "_stop_all _remove_all".split(), "called by atexit, which the decorator registers them with"
     ),
     **dict.fromkeys(
-        "ConsumerOpener replica_steps lead replicate synced_index".split(),
+        "replicate".split(),
         "called where a cluster opens streams, which no server does yet",
     ),
     "_resuming": "holds a task, of which the loop itself has only a weak reference",
@@ -51,7 +51,8 @@ FOR_TESTS = {
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
 NEXT = dict.fromkeys(
-    "Consensus is_stopped damages".split(), "replicated streams, which come next, begin with it"
+    "is_stopped damages change_steps drop_steps leader_of".split(),
+    "the metadata of a cluster, which comes next, calls it",
 )
 KNOWN: dict[str, str] = CALLED | NEXT | LAYOUT | FOR_TESTS
 

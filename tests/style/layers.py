@@ -49,6 +49,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("stream",),
         ("consumer", "mirror"),
         ("manage",),
+        ("replication",),
         ("transfer",),
         ("api",),
         ("server",),
@@ -63,6 +64,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("state",),
         ("answers", "placement", "reports", "snapshot"),
         ("advisories", "moves"),
+    ),
+    "jetstream.replication": (
+        ("copy_batch", "consumer_snapshots"),
+        ("copying",),
+        ("catch_up", "membership"),
+        ("stream_machine",),
+        ("streams",),
     ),
     "jetstream.consumer": (
         ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),

@@ -124,8 +124,14 @@ class ReplicatedConsumers:
         self.opener: Opener | None = None  # set before the stream leads
         self._stream = stream
         self._leads = False
+        self._has_entry = False  # the entry being applied is in `committed` already
 
     # -- entries ---------------------------------------------------------------------------------------------
+
+    def begin(self, index: int) -> None:
+        """Begin to apply an entry."""
+        self._has_entry = index <= self.index
+        self.index = max(self.index, index)
 
     def apply(self, kind: str, name: bytes, body: bytes) -> None:
         """Apply one item of a checked payload.
@@ -133,6 +139,8 @@ class ReplicatedConsumers:
         Raises:
             ApiError: 10148, there is a consumer of that name; 10014, there is none.
         """
+        if self._has_entry:
+            return
         if kind == "consumer created":
             self._create(name.decode(), body)
             return
@@ -146,7 +154,7 @@ class ReplicatedConsumers:
         """Apply the consumer items of an entry, after a restart whose store has its messages already."""
         if index <= self.index:
             return
-        self.index = index
+        self.begin(index)
         for kind, name, _, body in items_of(payload):
             if kind.startswith("consumer"):
                 try:

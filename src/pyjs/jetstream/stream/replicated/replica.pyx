@@ -30,6 +30,7 @@ from pyjs.jetstream.stream.replicated.payload cimport (
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
 
+from array import array
 from collections import deque
 
 from pyjs.base.errors import PyjsError
@@ -57,7 +58,7 @@ cdef enum:
 
 
 cdef class Replica(Sink):
-    def __init__(self, Stream stream not None, group, keep_config=None) -> None:
+    def __init__(self, Stream stream not None, group, owner=None) -> None:
         """Attach to a stream that `relearn.replica_steps` has recovered.
 
         It continues after the last entry that its store has applied.
@@ -65,7 +66,7 @@ cdef class Replica(Sink):
         self.stream = stream
         self.account, self.server = stream.usage.account, stream.usage.server
         self.group = group
-        self.keep_config = keep_config
+        self.owner = owner
         self.buffer = PayloadBuffer()
         self.proposal = Proposal()
         self.in_flight_max = IN_FLIGHT_MAX
@@ -83,6 +84,11 @@ cdef class Replica(Sink):
         After a refused proposal `settle` has set the timer.
         """
         return self.leads and self.stream.turn.now >= self.expiry_ns
+
+    @property
+    def is_working(self) -> bool:
+        """Whether committed entries are applied in later turns: an operation takes steps."""
+        return self.working or len(self.waiting) > 0
 
     # -- the leader --------------------------------------------------------------------------------------------
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -272,7 +278,7 @@ cdef class Replica(Sink):
     def propose_removals(self) -> None:
         """Propose the noted removals."""
         removals, self.removals = self.removals, []
-        self.propose(operation("removal", b"".join(seq.to_bytes(8, "little") for seq in removals)), Proposal())
+        self.propose(operation("removal", array("Q", removals).tobytes()), Proposal())
 
     def propose_firing(self, list due) -> bool:
         """Propose to fire schedules, as (sequence, due time)."""
@@ -311,6 +317,8 @@ cdef class Replica(Sink):
                     self.dropped(proposal)
             self.end_running(None, errcodes.INSUFFICIENT_RESOURCES.error())
             self.stream.answers.detach()
+            if self.owner is not None:
+                self.owner.stopped(error)
 
     def cancel(self) -> None:
         """Stop with the stream; what is committed later is applied when the stream is opened again."""
@@ -351,7 +359,7 @@ cdef class Replica(Sink):
             self.in_flight -= min(proposal.size, self.in_flight)
             proposal.size = 0
         self.index, self.term, self.proposed = index, term, proposal is not None
-        self.consumers.index = index
+        self.consumers.begin(index)
         self.stream.note_change()
         if is_operation(payload):
             self.running = None if proposal is None else proposal.outcome
@@ -433,8 +441,13 @@ cdef class Replica(Sink):
 
     def config_steps(self, config):
         """Make a configuration durable, in steps, before the stream applies it."""
-        if self.keep_config is not None:
-            yield from self.keep_config(config)
+        if self.owner is not None:
+            yield from self.owner.keep_steps(config)
+
+    def configured(self, old) -> None:
+        """Note that the stream has another configuration than `old`."""
+        if self.owner is not None:
+            self.owner.configured(old)
 
     def begin_operation(self, int64_t time_ns, bytes payload) -> None:
         """Apply an operation: a short one now, the steps of a long one in the next turns."""
