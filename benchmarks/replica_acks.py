@@ -18,7 +18,7 @@ from pyjs.jetstream.manage.consumers import resources_of
 from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener
 from pyjs.jetstream.stream.replicated.replica import Replica
 from pyjs.store.file.store import FileStore
-from pyjs.testing import Client, VirtualNode
+from pyjs.testing import RawClient, VirtualNode
 
 BATCH, BATCHES, ROUNDS = 500, 20, 5
 CASES = (
@@ -29,7 +29,7 @@ CASES = (
 )
 
 
-def made(node: VirtualNode, storage: str, retention: str, replicated: bool) -> Client:
+def made(node: VirtualNode, storage: str, retention: str, replicated: bool) -> RawClient:
     """Return a client of a stream with a consumer."""
     client = node.client()
     client.request(
@@ -68,7 +68,7 @@ def measured(storage: str, reply: bytes, retention: str, replicated: bool) -> fl
         return best
 
 
-def batch_ns(client: Client, reply: bytes) -> int:
+def batch_ns(client: RawClient, reply: bytes) -> int:
     """Pull and acknowledge one batch; return the CPU time of the server in ns."""
     client.take()
     began = time.process_time_ns()

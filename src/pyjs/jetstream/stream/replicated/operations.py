@@ -16,6 +16,7 @@ from pyjs.jetstream.config.declared import from_meta, to_meta
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.stream.replicated.payload import operation
+from pyjs.jetstream.stream.retention import remove_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -145,8 +146,7 @@ def _expire(replica: Replica, _body: bytes) -> bool:
 
 
 def _remove(replica: Replica, body: bytes) -> None:
-    for (seq,) in _SEQ.iter_unpack(body):
-        replica.stream.store.drop_seq(seq)
+    remove_all(replica.stream.store, body)
 
 
 def _skip(replica: Replica, body: bytes) -> None:

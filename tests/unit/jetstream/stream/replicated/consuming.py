@@ -15,7 +15,7 @@ from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyjs.testing import Client
+    from pyjs.testing import RawClient
 
 
 def join(member: Member) -> None:
@@ -32,7 +32,7 @@ class Consuming:
     def __init__(self, directory: Path | None = None, count: int = 3, **options: Any) -> None:
         options.setdefault("storage", "memory")
         self.group: Loopback = replicas(config(**options), directory, count)
-        self._inboxes: dict[Member, Client] = {}
+        self._inboxes: dict[Member, RawClient] = {}
         for member in self.group.members:
             join(member)
 
@@ -42,7 +42,7 @@ class Consuming:
         return self.group.leader
 
     @property
-    def inbox(self) -> Client:
+    def inbox(self) -> RawClient:
         """A client of the leader's node that listens to in.>."""
         member = self.leader
         if member not in self._inboxes:
