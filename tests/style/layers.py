@@ -51,6 +51,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("manage",),
         ("transfer",),
         ("api",),
+        ("replication",),
         ("server",),
     ),
     "jetstream.cluster": (

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from pyjs.cluster.route import Route
 
 PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and what is small
+NOTE = b"N"  # before a note; a batch begins with its version
 
 
 class Replicas(Protocol):
-    """What takes the batches: consensus.Consensus."""
+    """What takes the batches and notes: jetstream.replication.member_node."""
 
     def receive(self, node: int, data: bytes) -> None:
         """Take a batch; raises ValueError if it is damaged."""
+
+    def take_note(self, node: int, data: bytes) -> None:
+        """Take a note; raises ValueError if it is damaged."""
 
     def node_silent(self, node: int) -> None:
         """Note that a node does not answer."""
@@ -98,7 +102,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def receive(self, route: Route, data: bytes) -> None:
-        """Take a batch.
+        """Take a batch or a note.
 
         Raises:
             BadHello: it is damaged, or came on a connection for something else.
@@ -108,9 +112,20 @@ class Replication:
         if self._connections.get(node) is not route or self._consensus is None:
             raise BadHello("a batch of replicated groups on a connection for something else")
         try:
-            self._consensus.receive(node, data)
+            if data.startswith(NOTE):
+                self._consensus.take_note(node, data[len(NOTE) :])
+            else:
+                self._consensus.receive(node, data)
         except ValueError as error:
             raise BadHello(f"a batch of replicated groups: {error}") from None
+
+    def own_routes(self) -> int:
+        """Return how many of the configured addresses lead to this server itself, as far as that is known."""
+        return self._cluster.own_routes()
+
+    def send_note(self, node: int, note: bytes) -> None:
+        """Send a note beside the batches, or drop it if there is no connection."""
+        self.send(node, [NOTE, note])
 
     # -- Peers -------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.offline import Offline
     from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.jetstream.mirror.sourcing import Inflow
+    from pyjs.jetstream.replication.member_node import MemberNode
+    from pyjs.jetstream.replication.streams import ReplicatedStreams
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.subjects.sublist import Subscription
 
@@ -58,6 +60,8 @@ class Shared:
     log: Log
     faults: Faults
     metadata: MetadataWriter
+    member: MemberNode | None = None  # the part of this server in a JetStream cluster; None: it is in none
+    replicated: ReplicatedStreams | None = None  # the same for streams with several replicas
     usage: dict[str, Usage] = field(init=False)
     batches: BatchUsage = field(default_factory=BatchUsage)
     api_total: int = 0

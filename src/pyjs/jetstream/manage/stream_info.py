@@ -79,7 +79,9 @@ def stream_info(
     if domain and js.options.domain:
         out["domain"] = js.options.domain
     out |= inflow_report(js, stream)
-    if cluster:
+    if js.shared.member is not None:
+        out["cluster"] = js.shared.member.stream_cluster(js, stream)
+    elif cluster:
         out["cluster"] = {"leader": js.shared.server_name}
     out["ts"] = time_text(js.shared.clock.wall_ns())
     return out

@@ -1,0 +1,82 @@
+"""The state machine of the metadata group on one server.
+
+Applies entries to the metadata and collects their changes for this server's streams. A proposal gets its result with
+its entry, or learns that nobody knows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.consensus.engine import Role
+from pyjs.jetstream.cluster.changes import difference
+from pyjs.jetstream.cluster.snapshot import decode_snapshot, encode_snapshot
+from pyjs.jetstream.cluster.state import MetaState
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.cluster.changes import Change
+    from pyjs.jetstream.cluster.state import Applied
+    from pyjs.jetstream.replication.waiters import Waiters
+
+
+class Proposal:
+    """An entry that this server has proposed."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.applied: Applied | None = None  # None when it is over: nobody knows whether it will be committed
+
+
+class MetaMachine:
+    """The metadata of this server, and who leads its group."""
+
+    def __init__(self, waiters: Waiters) -> None:
+        self._waiters = waiters
+        self.state = MetaState()
+        self.changes: list[
+            Change
+        ] = []  # not yet carried out on this server; drained by the keeper of streams
+        self.leads = False  # and has applied everything of earlier terms
+        self.leader = 0  # number of the server that leads, 0: none is known
+        self.leader_since_ns = 0  # on the wall clock of the turn that told it
+        self.had_leader = False
+        self.snapshots = 0  # made or installed since the start
+        self.entries = 0  # applied since the last snapshot, and
+        self.size = 0  # their bytes
+
+    def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
+        """Apply a committed entry."""
+        applied = self.state.apply(index, time_ns, payload)
+        self.changes += applied.changes
+        self.entries += 1
+        self.size += len(payload)
+        if isinstance(proposal, Proposal):
+            proposal.applied, proposal.is_over = applied, True
+        self._waiters.notify()
+
+    def role(self, term: int, role: Role, leader: int) -> None:
+        """Note who leads."""
+        self.leads = role == Role.LEADER
+        self.leader = leader
+        self.had_leader |= leader != 0
+        self._waiters.notify()
+
+    def dropped(self, proposal: object) -> None:
+        """Note that the result of a proposal stays unknown."""
+        assert isinstance(proposal, Proposal)
+        proposal.is_over = True
+        self._waiters.notify()
+
+    def snapshot(self) -> bytes | None:
+        """Return the metadata."""
+        self.snapshots += 1
+        self.entries = self.size = 0
+        return encode_snapshot(self.state)
+
+    def install(self, index: int, data: bytes) -> None:
+        """Replace the metadata."""
+        new = decode_snapshot(data)
+        self.changes += difference(self.state, new)
+        self.state = new
+        self.entries = self.size = 0
+        self._waiters.notify()
