@@ -16,7 +16,7 @@ from pyjs import __version__
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.config.ports.replicated import expected_servers
 from pyjs.consensus.consensus import Consensus, Tuning
-from pyjs.consensus.log.node_log import NodeLog
+from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
 from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
 from pyjs.jetstream.cluster.entries import VERSION, encode
@@ -69,6 +69,8 @@ class Carrier(Peers, Protocol):
 class MemberNode:
     """The part of one server."""
 
+    log_file_size = FILE_SIZE  # tests have smaller ones
+
     def __init__(self, host: Host, options: Options, carrier: Carrier) -> None:
         self.options = options  # effective ones, as they were at the start
         self.node = number_of(host.server_name)
@@ -99,9 +101,9 @@ class MemberNode:
         """
         host, root = self._host, self.options.jetstream.store_dir
         identity = StoreIdentity(disk, root, host.log, host.rng)
-        log = NodeLog(
-            disk, f"{root}/{LOG_DIRECTORY}", host.log, int.from_bytes(host.rng.randbytes(8), "little")
-        )
+        incarnation = int.from_bytes(host.rng.randbytes(8), "little")
+        directory = f"{root}/{LOG_DIRECTORY}"
+        log = NodeLog(disk, directory, host.log, incarnation, file_size=self.log_file_size)
         yield from log.recover_steps()
         self._log = log
         jetstream = self.options.jetstream
@@ -153,6 +155,11 @@ class MemberNode:
             steady.append(self.group.found_steps())
         for steps in steady:
             self._turn.go_on(steps)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Return whether this server has applied what was committed before it started."""
+        return self._keeper.is_caught_up
 
     @property
     def is_busy(self) -> bool:
