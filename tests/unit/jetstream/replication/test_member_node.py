@@ -12,6 +12,7 @@ if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
 from tests.support.jetnet import LOG_FILE_SIZE, TRIO, JetNet
+from tests.support.simnet import LONG_NS
 
 from pyjs.jetstream.replication.member_node import MemberNode
 
@@ -45,3 +46,82 @@ def test_streams_are_spread_over_the_servers_and_known_to_all(net: JetNet) -> No
         assert [each["config"]["name"] for each in listed] == [f"S{number}" for number in range(6)]
         assert net.ask(client, "STREAM.INFO.S3")["config"]["name"] == "S3"
         assert net.ask(client, "INFO")["streams"] == 6
+
+
+def test_creating_goes_on_after_the_leader_is_lost(net: JetNet) -> None:
+    net.trio()
+    lost = net.leader().name
+    net.kill(lost)
+    net.run(LONG_NS)  # until the others notice
+    client = net.living()[0].client()
+    answers = net.answers(
+        client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}, wait_ms=2000
+    )
+    assert [answer.get("did_create") for answer in answers] == [True]
+
+
+def test_streams_are_there_after_all_servers_started_again(net: JetNet) -> None:
+    servers = net.trio()
+    client = servers[0].client()
+    for name in ("A", "B", "C", "D"):
+        assert "error" not in net.create(client, name)
+    assert net.ask(client, "STREAM.DELETE.D") == {
+        "type": "io.nats.jetstream.api.v1.stream_delete_response",
+        "success": True,
+    }
+    where = {server.name: server.streams for server in servers}
+    for name in TRIO:
+        net.kill(name).node.stop()
+    for name in TRIO:
+        net.begin(name)
+    net.ready()
+    assert {server.name: server.streams for server in net.living()} == where
+    answer = net.ask(net.jet("c").client(), "STREAM.NAMES")
+    assert answer["streams"] == ["A", "B", "C"]
+
+
+def test_a_change_reaches_the_server_that_has_the_stream(net: JetNet) -> None:
+    servers = net.trio()
+    for server in servers:
+        name = server.name.upper()
+        client = server.client()
+        net.create(client, name)
+        body = {"name": name, "subjects": [name.lower()], "max_msgs": 7}
+        for asked in servers:
+            answer = net.ask(asked.client(), f"STREAM.UPDATE.{name}", body)
+            assert answer["config"]["max_msgs"] == 7
+            assert net.ask(client, f"STREAM.INFO.{name}")["config"]["max_msgs"] == 7
+
+
+def test_each_request_has_one_answer(net: JetNet) -> None:
+    servers = net.trio()
+    net.create(servers[0].client(), "S")
+    for server in servers:
+        client = server.client()
+        for subject, body in (
+            ("STREAM.INFO.S", None),
+            ("STREAM.INFO.NONE", None),
+            ("STREAM.DELETE.NONE", None),
+            ("STREAM.UPDATE.NONE", {"name": "NONE"}),
+            ("STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}),
+            ("STREAM.CREATE.S", {"name": "S", "subjects": ["x"]}),
+            ("STREAM.CREATE.T", {"name": "T", "subjects": ["s"]}),
+            ("STREAM.PURGE.S", None),
+            ("STREAM.MSG.GET.S", {"seq": 1}),
+            ("CONSUMER.CREATE.S.D", {"stream_name": "S", "config": {"durable_name": "D", "name": "D"}}),
+            ("CONSUMER.INFO.S.D", None),
+            ("CONSUMER.INFO.S.NONE", None),
+            ("CONSUMER.NAMES.S", None),
+            ("CONSUMER.NAMES.NONE", None),
+        ):
+            assert len(net.answers(client, subject, body)) == 1, subject
+
+
+def test_without_a_majority_requests_are_refused_after_a_while(net: JetNet) -> None:
+    net.trio()
+    for _ in range(2):
+        net.kill(net.leader().name)
+        net.run(LONG_NS)
+    (last,) = net.living()
+    answers = net.answers(last.client(), "STREAM.NAMES", wait_ms=6000)
+    assert [answer["error"]["err_code"] for answer in answers] == [10008]
