@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
+    from pyjs.consensus.status import GroupStatus as Status
     from pyjs.core.chore import Step
     from pyjs.core.host import Host
     from pyjs.jetstream.cluster.entries import Entry
@@ -150,9 +151,15 @@ class MemberNode:
         assert self._log is not None
         is_known = self.group.open_stored(self._log)
         self._carrier.begin(self)
-        steady = [self._keeper.steps(), self._catch_up_steps(), self.group.describe_steps()]
+        group = self.group
+        steady = [
+            self._keeper.steps(),
+            self._catch_up_steps(),
+            group.describe_steps(),
+            group.follow_steps(),
+        ]
         if not is_known:
-            steady.append(self.group.found_steps())
+            steady.append(group.found_steps())
         for steps in steady:
             self._turn.go_on(steps)
 
@@ -246,6 +253,8 @@ class MemberNode:
             self.orders.take(note)
         elif isinstance(note, notes.Question):
             self.questions.asked(node, note)
+        elif isinstance(note, notes.Welcome):
+            self.group.welcomed(note.incarnation)
         elif isinstance(note, notes.Reply):
             self.questions.came(note)
 
@@ -264,6 +273,12 @@ class MemberNode:
         self.waiters.notify()
 
     # -- reports -----------------------------------------------------------------------------------------------
+
+    def meta_status(self) -> Status:
+        """Return the metadata group as it is here."""
+        assert self.consensus is not None
+        assert self.group is not None
+        return self.consensus.status(self.group.group)
 
     def stream_cluster(self, js: JetStream, stream: Stream) -> dict[str, Any]:
         """Return the `cluster` object of a stream that is open here."""

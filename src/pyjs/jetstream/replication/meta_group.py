@@ -10,23 +10,27 @@ servers, one change at a time.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
-from pyjs.consensus.engine import Conf, peer_id
+from pyjs.consensus.engine import Change, Conf, Refused, peer_id
 from pyjs.jetstream.cluster.bootstrap import Bootstrap, Do, Word
 from pyjs.jetstream.cluster.entries import ServerDescribed, encode
-from pyjs.jetstream.replication.notes import Description, Saying
+from pyjs.jetstream.cluster.membership import Members, Move, Peer, next_change
+from pyjs.jetstream.replication.notes import Description, Saying, Welcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from pyjs.base.log import Log
     from pyjs.consensus.consensus import Consensus
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.core.chore import Step
     from pyjs.jetstream.cluster.bootstrap import Membership
+    from pyjs.jetstream.cluster.bootstrap import Step as FirstStep
+    from pyjs.jetstream.cluster.membership import MemberChange
     from pyjs.jetstream.cluster.servers import Server
     from pyjs.jetstream.replication.identity import StoreIdentity
     from pyjs.jetstream.replication.meta_machine import MetaMachine
@@ -37,6 +41,14 @@ META_MIN = 1 << 63  # groups of streams have lower numbers
 NAME = "META"
 SPEAK_NS = 250 * NS_PER_MS
 DESCRIBE_NS = NS_PER_S
+CHANGE_NS = NS_PER_S
+LAG_MAX = 100  # entries that a replica may lack and still count as current
+_CHANGES = {
+    Move.ADD_LEARNER: int(Change.ADD_LEARNER),
+    Move.ADD_VOTER: int(Change.ADD_VOTER),
+    Move.DEMOTE: int(Change.ADD_LEARNER),
+    Move.REMOVE: int(Change.REMOVE),
+}
 
 
 class Way(Protocol):
@@ -73,6 +85,8 @@ class MetaGroup:
         self._bootstrap = Bootstrap(server.node, identity.store, expected(), identity.adopted)
         self._heard = 0  # words
         self._reason = ""  # why the group cannot begin, as logged
+        self._welcome = 0  # incarnation with which this server joins a group that runs
+        self._is_joined = False
         self.group = 0  # 0: not open
 
     def open_stored(self, log: NodeLog) -> bool:
@@ -84,31 +98,63 @@ class MetaGroup:
         self._consensus.open(self.group, stored.name, self._machine)
         return True
 
-    def _open(self, membership: Membership) -> None:
-        """Found the group with its first members."""
+    def _open(self, membership: Membership, conf: Conf, incarnation: int = 1) -> None:
         self.group = META_MIN | membership.identity >> 1
-        voters = [peer_id(node, 1) for node in membership.voters]
-        learners = [peer_id(node, 1) for node in membership.learners]
-        self._consensus.open(self.group, NAME, self._machine, Conf(voters, learners))
-        self._log.info(f"The metadata of the cluster begins with {len(membership.members)} servers")
+        self._consensus.open(self.group, NAME, self._machine, conf, incarnation)
 
     # -- the first members -------------------------------------------------------------------------------------
 
     def found_steps(self) -> Generator[Step, None, None]:
-        """Find the first members and found the group."""
-        while self.group == 0:
+        """Find the first members and found the group, or join the one that others have."""
+        said, has_heard = None, False
+        while not self._machine.had_leader:
             self._bootstrap.expected = self._expected()
-            step = self._bootstrap.step()
-            if step.membership is not None and step.do is Do.ADOPT:
-                self._identity.adopt(step.membership)
-                self._bootstrap.adopt(step.membership)
-            elif step.membership is not None and step.do is Do.START:
-                self._open(step.membership)
-            else:
-                self._report(step.reason or "this server is not among the first members of the cluster")
-            self._speak()
+            self._do(self._bootstrap.step())
+            word = self._word(), frozenset(self._way.online)
+            if word != said or not has_heard:  # an answer to each word would have an answer too
+                said = word
+                self._speak()
             heard = self._heard
-            yield from self._waiters.until(lambda heard=heard: self._heard != heard, SPEAK_NS)  # type: ignore[misc]
+            has_heard = yield from self._waiters.until(
+                lambda heard=heard: self._heard != heard or self._machine.had_leader,  # type: ignore[misc]
+                SPEAK_NS,
+            )
+
+    def _do(self, step: FirstStep) -> None:
+        membership = step.membership
+        if membership is None or step.do is Do.WAIT:
+            self._report(step.reason)
+        elif step.do is Do.ADOPT:
+            self._identity.adopt(membership)
+            self._bootstrap.adopt(membership)
+        elif step.do is Do.START and self.group == 0:
+            voters = [peer_id(node, 1) for node in membership.voters]
+            learners = [peer_id(node, 1) for node in membership.learners]
+            self._open(membership, Conf(voters, learners))
+            self._log.info(f"The metadata of the cluster begins with {len(membership.members)} servers")
+        elif step.do is Do.JOIN:
+            self._join(membership)
+
+    def _join(self, membership: Membership) -> None:
+        """Join a group that runs: the leader says as which peer."""
+        if self.group and not self._is_joined:
+            self._consensus.remove(self.group)  # it was started, and the others have another one
+            self.group = 0
+        if self._welcome and self.group == 0:
+            if self._identity.adopted is None:
+                self._identity.adopt(membership)
+            self._is_joined = True
+            self._open(membership, Conf(), self._welcome)
+        elif self.group == 0:
+            self._report("the leader of the cluster to add this server")
+            for node in sorted(self._way.online):
+                self._way.tell(node, Description(self._server))
+
+    def welcomed(self, incarnation: int) -> None:
+        """Take the answer of the leader to a server that joins."""
+        self._welcome = incarnation
+        self._heard += 1
+        self._waiters.notify()
 
     def _report(self, reason: str) -> None:
         if reason != self._reason:
@@ -116,8 +162,9 @@ class MetaGroup:
             self._log.info(f"The metadata of the cluster waits: {reason}")
 
     def _word(self) -> Word:
-        word = self._bootstrap.word
-        return replace(word, is_running=self._machine.had_leader and word.adopted is not None)
+        adopted = self._identity.adopted
+        is_running = self._machine.had_leader and adopted is not None
+        return Word(self._server.node, self._identity.store, self._expected(), adopted, is_running)
 
     def _speak(self) -> None:
         for node in sorted(self._way.online):
@@ -129,7 +176,7 @@ class MetaGroup:
             return
         self._bootstrap.hear(word)
         self._heard += 1
-        if self.group and not word.is_running:
+        if self._machine.had_leader and not word.is_running:
             self._way.tell(node, Saying(self._word()))
         self._waiters.notify()
 
@@ -151,10 +198,51 @@ class MetaGroup:
             yield from self._waiters.until(lambda: self._is_described, DESCRIBE_NS)
 
     def described(self, server: Server) -> None:
-        """Propose what a server says of itself, if that is new; on the leader."""
+        """Propose what a server says of itself, if that is new, or say as which peer it joins; on the leader."""
+        if not self._machine.leads:
+            return
         known = self._machine.state.servers.get(server.node)
-        if self._machine.leads and (known is None or not _same(known, server)):
+        if known is None or not _same(known, server):
             self._consensus.propose(self.group, encode(ServerDescribed(server)))
+        elif server.node != self._server.node:
+            self._way.tell(server.node, Welcome(known.incarnation))
+
+    def follow_steps(self) -> Generator[Step, None, None]:
+        """Let the group follow the servers while this one leads, for ever."""
+        while True:
+            yield from self._waiters.until(lambda: self._machine.leads and self._next_change() is not None)
+            change = self._next_change()
+            if change is None:
+                continue
+            with suppress(Refused):  # another change is under way
+                peer = peer_id(change.peer.node, change.peer.incarnation)
+                self._consensus.change(self.group, [(_CHANGES[change.move], peer)])
+            yield from self._waiters.until(
+                lambda change=change: not self._machine.leads or self._next_change() != change,  # type: ignore[misc]
+                CHANGE_NS,
+            )
+
+    def _next_change(self) -> MemberChange | None:
+        status = self._consensus.status(self.group)
+        peers = {Peer(each.node, each.incarnation): each for each in status.replicas}
+        me = next((peer for peer in peers if peer.node == self._server.node), None)
+        if me is None or len(self._machine.state.servers) < 2:
+            return None
+        there = self._way.online | {me.node}
+        current = {peer for peer, each in peers.items() if peer.node in there and (each.lag or 0) <= LAG_MAX}
+        voters = frozenset(peer for peer, each in peers.items() if each.is_voter)
+        members = Members(voters, frozenset(peers) - voters, me, current)
+        return next_change(members, self._described_servers(voters))
+
+    def _described_servers(self, voters: frozenset[Peer]) -> Mapping[int, Server]:
+        """Return the servers of the metadata, and voters that have not described themselves yet."""
+        state = self._machine.state
+        unknown = {
+            peer.node: replace(self._server, node=peer.node, incarnation=peer.incarnation)
+            for peer in voters
+            if peer.node not in state.servers and peer.node not in state.removed
+        }
+        return unknown | state.servers
 
 
 def _same(known: Server, server: Server) -> bool:

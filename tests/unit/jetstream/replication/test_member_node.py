@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,9 +55,7 @@ def test_creating_goes_on_after_the_leader_is_lost(net: JetNet) -> None:
     net.kill(lost)
     net.run(LONG_NS)  # until the others notice
     client = net.living()[0].client()
-    answers = net.answers(
-        client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}, wait_ms=2000
-    )
+    answers = net.answers(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}, wait_ms=2000)
     assert [answer.get("did_create") for answer in answers] == [True]
 
 
@@ -125,3 +124,18 @@ def test_without_a_majority_requests_are_refused_after_a_while(net: JetNet) -> N
     (last,) = net.living()
     answers = net.answers(last.client(), "STREAM.NAMES", wait_ms=6000)
     assert [answer["error"]["err_code"] for answer in answers] == [10008]
+
+
+def test_a_server_that_lost_its_store_comes_back_as_another_member(net: JetNet) -> None:
+    net.trio()
+    lost = next(name for name in TRIO if name != net.leader().name)
+    net.kill(lost).node.stop()
+    shutil.rmtree(net.directory / lost)
+    net.begin(lost)
+    net.ready()
+    leader = net.leader()
+    assert leader.member.machine.state.servers[net.jet(lost).member.node].incarnation == 2
+    net.run_until(lambda: sum(each.is_voter for each in leader.member.meta_status().replicas) == 3)
+    net.kill(leader.name)
+    net.run(LONG_NS)
+    assert net.create(net.jet(lost).client(), "S")["did_create"]
