@@ -123,6 +123,14 @@ class Replication:
         """Return how many of the configured addresses lead to this server itself, as far as that is known."""
         return self._cluster.own_routes()
 
+    def quiet_ns(self, node: int) -> int:
+        """Return how long nothing was heard from a server; 0: unknown."""
+        route = self._connections.get(node)
+        if route is None or route.info is None:
+            return 0
+        pulse = self._cluster.pulse.connections.get(route.info.server_id, route)
+        return max(0, self._cluster.host.clock.now_ns() - pulse.last_activity_ns)
+
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note beside the batches, or drop it if there is no connection."""
         self.send(node, [NOTE, note])

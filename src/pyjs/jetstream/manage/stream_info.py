@@ -80,7 +80,7 @@ def stream_info(
         out["domain"] = js.options.domain
     out |= inflow_report(js, stream)
     if js.shared.member is not None:
-        out["cluster"] = js.shared.member.stream_cluster(js, stream)
+        out["cluster"] = js.shared.member.reports.stream(js, stream)
     elif cluster:
         out["cluster"] = {"leader": js.shared.server_name}
     out["ts"] = time_text(js.shared.clock.wall_ns())

@@ -21,7 +21,6 @@ from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
 from pyjs.jetstream.cluster.entries import VERSION, encode
 from pyjs.jetstream.cluster.fields import BadRow
-from pyjs.jetstream.cluster.reports import GroupStatus, stream_cluster
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.replication import notes
 from pyjs.jetstream.replication.answering import Desk
@@ -32,22 +31,21 @@ from pyjs.jetstream.replication.meta_machine import MetaMachine, Proposal
 from pyjs.jetstream.replication.meta_requests import MetaRequests
 from pyjs.jetstream.replication.orders import Orders
 from pyjs.jetstream.replication.questions import Questions
+from pyjs.jetstream.replication.reporting import Reports
 from pyjs.jetstream.replication.waiters import Waiters
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from typing import Any
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
-    from pyjs.consensus.status import GroupStatus as Status
+    from pyjs.consensus.status import GroupStatus
     from pyjs.core.chore import Step
     from pyjs.core.host import Host
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.cluster.state import Applied
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.replication.notes import Note
-    from pyjs.jetstream.stream.stream import Stream
 
 LOG_DIRECTORY = ".raft"
 READ_NS = NS_PER_S  # for the confirmation that this server still leads
@@ -65,6 +63,9 @@ class Carrier(Peers, Protocol):
 
     def own_routes(self) -> int:
         """Return how many of the configured addresses lead to this server itself."""
+
+    def quiet_ns(self, node: int) -> int:
+        """Return how long nothing was heard from a server; 0: unknown."""
 
 
 class MemberNode:
@@ -88,6 +89,7 @@ class MemberNode:
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
         self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
         self.desk = Desk(self.node, self.machine, self._keeper, MetaRequests(self), self.waiters)
+        self.reports = Reports(self)
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
         self.consensus: Consensus | None = None
         self.group: MetaGroup | None = None
@@ -224,7 +226,9 @@ class MemberNode:
         proposal = Proposal()
         if not self.consensus.propose(self.group.group, encode(entry), proposal):
             return None
+        self.machine.pending += 1
         yield from self.waiters.until(lambda: proposal.is_over)
+        self.machine.pending -= 1
         return proposal.applied
 
     # -- other servers -----------------------------------------------------------------------------------------
@@ -274,18 +278,12 @@ class MemberNode:
 
     # -- reports -----------------------------------------------------------------------------------------------
 
-    def meta_status(self) -> Status:
-        """Return the metadata group as it is here."""
+    def meta_status(self) -> GroupStatus | None:
+        """Return the metadata group as it is here; None: it is not open."""
         assert self.consensus is not None
         assert self.group is not None
-        return self.consensus.status(self.group.group)
+        return self.consensus.status(self.group.group) if self.group.group else None
 
-    def stream_cluster(self, js: JetStream, stream: Stream) -> dict[str, Any]:
-        """Return the `cluster` object of a stream that is open here."""
-        state, account = self.machine.state, js.account.name
-        assigned, replicated = state.stream(account, stream.name), js.shared.replicated
-        if assigned is None:
-            return {"name": self.options.cluster.name, "leader": self._host.server_name}
-        if len(assigned.replicas) > 1 and replicated is not None:
-            return replicated.cluster_fields(stream)
-        return stream_cluster(state, self.options.cluster.name, assigned, GroupStatus(self.node), account)
+    def quiet_ns(self, node: int) -> int:
+        """Return how long nothing was heard from a server; 0: unknown."""
+        return self._carrier.quiet_ns(node)

@@ -32,21 +32,23 @@ class MetaMachine:
 
     def __init__(self, waiters: Waiters) -> None:
         self._waiters = waiters
+        self._time_ns = 0  # of the last entry
         self.state = MetaState()
         self.changes: list[
             Change
         ] = []  # not yet carried out on this server; drained by the keeper of streams
         self.leads = False  # and has applied everything of earlier terms
         self.leader = 0  # number of the server that leads, 0: none is known
-        self.leader_since_ns = 0  # on the wall clock of the turn that told it
         self.had_leader = False
-        self.snapshots = 0  # made or installed since the start
+        self.pending = 0  # proposals of this server without a result
+        self.snapshot_ns = 0  # when the last snapshot was made or installed, by the time of its last entry
         self.entries = 0  # applied since the last snapshot, and
         self.size = 0  # their bytes
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
         """Apply a committed entry."""
         applied = self.state.apply(index, time_ns, payload)
+        self._time_ns = time_ns
         self.changes += applied.changes
         self.entries += 1
         self.size += len(payload)
@@ -69,8 +71,7 @@ class MetaMachine:
 
     def snapshot(self) -> bytes | None:
         """Return the metadata."""
-        self.snapshots += 1
-        self.entries = self.size = 0
+        self.snapshot_ns, self.entries, self.size = self._time_ns, 0, 0
         return encode_snapshot(self.state)
 
     def install(self, index: int, data: bytes) -> None:
