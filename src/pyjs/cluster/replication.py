@@ -25,13 +25,10 @@ NOTE = b"N"  # before a note; a batch begins with its version
 
 
 class Replicas(Protocol):
-    """What takes the batches and notes: jetstream.replication.member_node."""
+    """What takes the batches: consensus.Consensus, or who owns it."""
 
     def receive(self, node: int, data: bytes) -> None:
         """Take a batch; raises ValueError if it is damaged."""
-
-    def take_note(self, node: int, data: bytes) -> None:
-        """Take a note; raises ValueError if it is damaged."""
 
     def node_silent(self, node: int) -> None:
         """Note that a node does not answer."""
@@ -40,19 +37,27 @@ class Replicas(Protocol):
         """Note that a node answers again."""
 
 
+class Notes(Protocol):
+    """What takes the notes: jetstream.replication.member_node."""
+
+    def take_note(self, node: int, data: bytes) -> None:
+        """Take a note; raises ValueError if it is damaged."""
+
+
 class Replication:
     """The way from the consensus of this server to those of the others: its Peers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._consensus: Replicas | None = None
+        self._notes: Notes | None = None
         self._connections: dict[int, Route] = {}  # by the number of the other server
         self._is_stopped = False  # this server takes part no more
         self.dropped = 0  # batches for a server without a connection
 
-    def begin(self, consensus: Replicas) -> None:
-        """Give batches to `consensus` from now on; called before the first route."""
-        self._consensus = consensus
+    def begin(self, consensus: Replicas, notes: Notes | None = None) -> None:
+        """Give batches to `consensus` from now on, and notes to `notes`; called before the first route."""
+        self._consensus, self._notes = consensus, notes
         self._cluster.replication = self
 
     def clash(self, info: PeerInfo) -> str:
@@ -112,8 +117,8 @@ class Replication:
         if self._connections.get(node) is not route or self._consensus is None:
             raise BadHello("a batch of replicated groups on a connection for something else")
         try:
-            if data.startswith(NOTE):
-                self._consensus.take_note(node, data[len(NOTE) :])
+            if self._notes is not None and data.startswith(NOTE):
+                self._notes.take_note(node, data[len(NOTE) :])
             else:
                 self._consensus.receive(node, data)
         except ValueError as error:

@@ -58,8 +58,8 @@ class Carrier(Peers, Protocol):
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
 
-    def begin(self, consensus: MemberNode) -> None:
-        """Give what comes to the part; called before the first connection."""
+    def begin(self, consensus: MemberNode, notes: MemberNode) -> None:
+        """Give batches and notes to the part; called before the first connection."""
 
     def own_routes(self) -> int:
         """Return how many of the configured addresses lead to this server itself."""
@@ -152,7 +152,7 @@ class MemberNode:
         assert self.group is not None
         assert self._log is not None
         is_known = self.group.open_stored(self._log)
-        self._carrier.begin(self)
+        self._carrier.begin(self, self)
         group = self.group
         steady = [
             self._keeper.steps(),
