@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.replication.waiters import Waiters
 
 RETRY_NS = 2 * NS_PER_S
+BUSY_MAX = 256  # streams that are opened or changed at once
 
 
 class Key(NamedTuple):
@@ -66,7 +67,7 @@ class Keeper:
         self._faults = faults
         self.is_caught_up = False
         self._due: dict[Key, None] = {}  # to look at, oldest first
-        self._busy: Key | None = None
+        self._busy: set[Key] = set()
         # Streams, by time of creation, that an entry has removed from this server.
         self._removed: dict[tuple[Key, int], Assignment] = {}
         self._opened: dict[Key, Assignment] = {}  # replicated streams
@@ -87,7 +88,7 @@ class Keeper:
     def is_settled(self, key: Key) -> bool:
         """Return whether the stream is as the metadata says, or could not be brought there."""
         self.take(self._machine.changes)
-        return self.is_caught_up and key != self._busy and (key not in self._due or key in self.failures)
+        return self.is_caught_up and key not in self._busy and (key not in self._due or key in self.failures)
 
     def take(self, changes: list[Change]) -> None:
         """Mark what has changed; the list is drained."""
@@ -103,7 +104,9 @@ class Keeper:
         old = change.old
         if old is not None and self._is_here(old) and (change.new is None or not self._is_here(change.new)):
             self._removed[key, old.created_ns] = old
+            self._machine.owes = True
         self._due[key] = None
+        self.failures.pop(key, None)
 
     def _is_here(self, stream: Assignment) -> bool:
         return self._node in stream.nodes
@@ -111,29 +114,38 @@ class Keeper:
     def steps(self) -> Generator[Step, None, None]:
         """Do what is due, for ever."""
         while True:
-            yield from self._waiters.until(self._has_work)
+            yield from self._waiters.until(self._has_work, RETRY_NS if self.failures else 0)
             yield from self._pass()
-            if self.failures:
-                yield from self._waiters.until(lambda: self._machine.changes, RETRY_NS)
 
     def _has_work(self) -> bool:
         self.take(self._machine.changes)
-        return self.is_caught_up and bool(self._due)
+        return self.is_caught_up and any(
+            key not in self._busy and key not in self.failures for key in self._due
+        )
 
     def _pass(self) -> Generator[Step, None, None]:
-        """Look once at everything that is due."""
+        """Begin with everything that is due; each stream has a chore of its own."""
         for key in list(self._due):
+            if key in self._busy:
+                continue  # it is looked at again after that
+            while len(self._busy) >= BUSY_MAX:
+                yield from self._waiters.until(lambda: len(self._busy) < BUSY_MAX)
             self._due.pop(key)
-            self._busy = key
-            self.failures.pop(key, None)
-            try:
-                yield from self._bring(key)
-            except Exception as error:
-                self._fail(key, error)
-            finally:
-                self._busy = None
-            self._waiters.notify()
-            yield None
+            self._busy.add(key)
+            self._turn.go_on(self._one(key))
+
+    def _one(self, key: Key) -> Generator[Step, None, None]:
+        """Look at one stream."""
+        self.failures.pop(key, None)
+        try:
+            yield from self._bring(key)
+            self._failed_last.pop(key, None)
+        except Exception as error:
+            self._fail(key, error)
+        finally:
+            self._busy.discard(key)
+        self._machine.owes = bool(self._removed)
+        self._waiters.notify()
 
     def _fail(self, key: Key, error: Exception) -> None:
         if isinstance(error, ApiError):
@@ -151,8 +163,7 @@ class Keeper:
         """Bring one stream to what the metadata says."""
         js = self.accounts.get(key.account)
         if js is None:
-            if self._wanted(key) is not None:
-                self._log.error(f"{key} is assigned to this server, where the account has no JetStream")
+            errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(self._wanted(key) is not None)
             return
         yield from js.gates.within(key.name, True, lambda: self._steps(js, key))
 

@@ -10,12 +10,14 @@ Knows connections only by the seam `Carrier`. Steady work is done by chores that
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from pyjs import __version__
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.config.ports.replicated import expected_servers
 from pyjs.consensus.consensus import Consensus, Tuning
+from pyjs.consensus.engine import Refused
 from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
 from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
@@ -29,6 +31,7 @@ from pyjs.jetstream.replication.keeper import Keeper
 from pyjs.jetstream.replication.meta_group import MetaGroup
 from pyjs.jetstream.replication.meta_machine import MetaMachine, Proposal
 from pyjs.jetstream.replication.meta_requests import MetaRequests
+from pyjs.jetstream.replication.operators import Operators
 from pyjs.jetstream.replication.orders import Orders
 from pyjs.jetstream.replication.questions import Questions
 from pyjs.jetstream.replication.reporting import Reports
@@ -89,7 +92,7 @@ class MemberNode:
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
         self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
         self.desk = Desk(self.node, self.machine, self._keeper, MetaRequests(self), self.waiters)
-        self.reports = Reports(self)
+        self.reports, self.operators = Reports(self), Operators(self)
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
         self.consensus: Consensus | None = None
         self.group: MetaGroup | None = None
@@ -230,6 +233,13 @@ class MemberNode:
         yield from self.waiters.until(lambda: proposal.is_over)
         self.machine.pending -= 1
         return proposal.applied
+
+    def hand_over(self, node: int) -> None:
+        """Let another server lead the metadata, if that is possible now."""
+        assert self.consensus is not None
+        assert self.group is not None
+        with suppress(Refused):
+            self.consensus.transfer(self.group.group, node)
 
     # -- other servers -----------------------------------------------------------------------------------------
 

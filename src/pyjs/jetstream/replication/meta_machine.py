@@ -37,6 +37,7 @@ class MetaMachine:
         self.changes: list[
             Change
         ] = []  # not yet carried out on this server; drained by the keeper of streams
+        self.owes = False  # the keeper has not removed all streams that entries have removed
         self.leads = False  # and has applied everything of earlier terms
         self.leader = 0  # number of the server that leads, 0: none is known
         self.had_leader = False
@@ -70,7 +71,9 @@ class MetaMachine:
         self._waiters.notify()
 
     def snapshot(self) -> bytes | None:
-        """Return the metadata."""
+        """Return the metadata; None while streams that it does not have any more are being removed."""
+        if self.changes or self.owes:
+            return None
         self.snapshot_ns, self.entries, self.size = self._time_ns, 0, 0
         return encode_snapshot(self.state)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from raft.tests.conftest import is_here
@@ -15,6 +17,7 @@ if not is_here():
 from tests.support.jetnet import LOG_FILE_SIZE, TRIO, JetNet
 from tests.support.simnet import LONG_NS
 
+from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.replication.member_node import MemberNode
 
 
@@ -139,3 +142,52 @@ def test_a_server_that_lost_its_store_comes_back_as_another_member(net: JetNet) 
     net.kill(leader.name)
     net.run(LONG_NS)
     assert net.create(net.jet(lost).client(), "S")["did_create"]
+
+
+def test_the_leader_of_the_metadata_steps_down_for_the_wanted_server(net: JetNet) -> None:
+    net.trio()
+    first = net.leader()
+    wanted = next(server for server in net.living() if server is not first)
+    steps = first.member.operators.step_down(json.dumps({"placement": {"preferred": wanted.name}}).encode())
+    assert finish(steps) == {"success": True}
+    first.wake()
+    net.run_until(lambda: wanted.member.machine.leads)
+    assert finish(first.member.operators.step_down(b"")) is None
+
+
+def test_nobody_steps_down_for_an_unknown_server(net: JetNet) -> None:
+    net.trio()
+    steps = net.leader().member.operators.step_down(b'{"placement":{"preferred":"zz"}}')
+    with pytest.raises(ApiError, match="preferred server"):
+        finish(steps)
+
+
+def test_a_removed_server_leaves_the_metadata(net: JetNet) -> None:
+    net.trio()
+    leader = net.leader()
+    lost = next(name for name in TRIO if name != leader.name)
+    net.kill(lost).node.stop()
+    leader.node.turn_state.go_on(leader.member.operators.remove_server(json.dumps({"peer": lost}).encode()))
+    leader.wake()
+    net.run_until(lambda: len(leader.member.machine.state.servers) == 2)
+    net.run_until(lambda: len(leader.member.meta_status().replicas) == 2)
+
+
+def test_streams_of_a_purged_account_are_removed(net: JetNet) -> None:
+    servers = net.trio()
+    for name in ("A", "B", "C"):
+        net.create(servers[0].client(), name)
+    leader = net.leader()
+    leader.node.turn_state.go_on(leader.member.operators.purge_account("$G"))
+    leader.wake()
+    net.run_until(lambda: not any(server.streams for server in servers))
+    assert net.ask(servers[1].client(), "STREAM.NAMES")["streams"] is None
+
+
+def finish(steps: Generator[Any, None, Any]) -> Any:
+    """Run steps that wait for nothing; return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
