@@ -51,7 +51,7 @@ FOR_TESTS = {
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
 NEXT = dict.fromkeys(
-    "Consensus is_stopped damages".split(), "replicated streams, which come next, begin with it"
+    "is_stopped damages".split(), "replicated streams, which come next, begin with it"
 )
 KNOWN: dict[str, str] = CALLED | NEXT | LAYOUT | FOR_TESTS
 

@@ -3,8 +3,9 @@
     <store>/.cluster.{a,b}      metadata file of kind 7, with the map
     store       u64, drawn when the file was made: another number means that the files of the server are gone
     members     list of (node, store), the membership of jetstream/cluster/bootstrap; empty: none was adopted
+    founded     whether the group of the members had a leader; its log must be here then
 
-The file is written when the store is new and when a membership is adopted, and is durable before anybody is told.
+Each change is durable before anybody is told.
 """
 
 from __future__ import annotations
@@ -38,19 +39,22 @@ class StoreIdentity:
         self._root = root
         self._generation = 0
         self.adopted: Membership | None = None
+        self.founded = False
         try:
             self._generation, values, problems = load_meta(disk, root, NAME, KIND_CLUSTER)
         except FileNotFoundError:
-            self.store = int.from_bytes(rng.randbytes(8), "little")
-            self._save()
+            self.renew(rng)
             return
         for problem in problems:
             log.warn(f"  {problem}; the other copy is used")
         try:
             self.store = int(values["store"])
+            self.founded = bool(values["founded"])
             members = tuple(Member(int(node), int(store)) for node, store in values["members"])
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptRecord(f"{root}/{NAME}.a", 0, f"it has no store and members: {error}") from None
+            raise CorruptRecord(
+                f"{root}/{NAME}.a", 0, f"it has no store, members and founded: {error}"
+            ) from None
         self.adopted = Membership(members) if members else None
 
     def adopt(self, membership: Membership) -> None:
@@ -59,8 +63,19 @@ class StoreIdentity:
         self.adopted = membership
         self._save()
 
+    def found(self) -> None:
+        """Store that the group of the members had a leader. Raises OSError."""
+        if not self.founded:
+            self.founded = True
+            self._save()
+
+    def renew(self, rng: Rng) -> None:
+        """Draw another number: the log of the group is new, or lost. Raises OSError."""
+        self.store = int.from_bytes(rng.randbytes(8), "little")
+        self._save()
+
     def _save(self) -> None:
         self._generation += 1
         members = self.adopted.to_row() if self.adopted is not None else []
-        values = {"store": self.store, "members": members}
+        values = {"store": self.store, "members": members, "founded": self.founded}
         save_meta(self._disk, self._root, NAME, encode(KIND_CLUSTER, self._generation, values))

@@ -154,7 +154,7 @@ class MemberNode:
         """Begin, after the streams of the store were opened and before the first connection."""
         assert self.group is not None
         assert self._log is not None
-        is_known = self.group.open_stored(self._log)
+        is_known = self.group.open_stored(self._log, self._host.rng)
         self._carrier.begin(self, self)
         group = self.group
         steady = [

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from pyjs.base.log import Log
+    from pyjs.base.rng import Rng
     from pyjs.consensus.consensus import Consensus
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.core.chore import Step
@@ -82,16 +83,30 @@ class MetaGroup:
         self._waiters = waiters
         self._log = log
         self._expected = expected  # how many servers the routes name, as far as that is known
-        self._bootstrap = Bootstrap(server.node, identity.store, expected(), identity.adopted)
+        self._bootstrap = Bootstrap(server.node, server.store, expected(), identity.adopted)
         self._heard = 0  # words
         self._reason = ""  # why the group cannot begin, as logged
         self._welcome = 0  # incarnation with which this server joins a group that runs
         self._is_joined = False
         self.group = 0  # 0: not open
 
-    def open_stored(self, log: NodeLog) -> bool:
-        """Open the group that the log has; return whether there is one."""
+    def open_stored(self, log: NodeLog, rng: Rng) -> bool:
+        """Open the group that the log has; return whether there is one.
+
+        A server whose log has lost it has promised what it does not know: it joins again as another member.
+        """
         stored = next((each for each in log.groups.values() if each.number >= META_MIN), None)
+        is_lost = stored is None and (self._identity.founded or log.lost_unknown)
+        if (is_lost and self._identity.adopted is not None) or (stored is not None and stored.is_damaged):
+            self._identity.renew(rng)
+            self._server = replace(self._server, store=self._identity.store)
+            self._bootstrap = Bootstrap(
+                self._server.node, self._server.store, self._expected(), self._identity.adopted
+            )
+            self._log.error(
+                "The log of the cluster's metadata is lost or damaged: this server joins again as another member"
+            )
+            return False
         if stored is None:
             return False
         self.group = stored.number
@@ -119,6 +134,7 @@ class MetaGroup:
                 lambda heard=heard: self._heard != heard or self._machine.had_leader,  # type: ignore[misc]
                 SPEAK_NS,
             )
+        self._identity.found()
 
     def _do(self, step: FirstStep) -> None:
         membership = step.membership

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 NOTE_SIZE_MAX = 64 << 20  # bytes
-NAMES_MAX = 1024
 
 
 class Kind(IntEnum):

@@ -27,7 +27,11 @@ def test_a_store_has_one_number_for_ever(tmp_path: Path) -> None:
 def test_what_was_adopted_is_known_after_a_new_start(tmp_path: Path) -> None:
     membership = Membership((Member(1, 10), Member(2, 20)))
     identity(tmp_path).adopt(membership)
-    assert identity(tmp_path).adopted == membership
+    found = identity(tmp_path)
+    assert (found.adopted, found.founded) == (membership, False)
+    found.found()
+    found.found()
+    assert identity(tmp_path).founded
 
 
 def test_one_damaged_copy_is_reported_and_the_other_one_used(tmp_path: Path) -> None:

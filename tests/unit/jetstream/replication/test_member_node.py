@@ -14,7 +14,7 @@ from raft.tests.conftest import is_here
 if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
-from tests.support.jetnet import LOG_FILE_SIZE, TRIO, JetNet
+from tests.support.jetnet import LOG_FILE_SIZE, TRIO, JetNet, JetServer
 from tests.support.simnet import LONG_NS
 
 from pyjs.jetstream.errcodes import ApiError
@@ -138,7 +138,7 @@ def test_a_server_that_lost_its_store_comes_back_as_another_member(net: JetNet) 
     net.ready()
     leader = net.leader()
     assert leader.member.machine.state.servers[net.jet(lost).member.node].incarnation == 2
-    net.run_until(lambda: sum(each.is_voter for each in leader.member.meta_status().replicas) == 3)
+    net.run_until(lambda: voters(leader) == 3)
     net.kill(leader.name)
     net.run(LONG_NS)
     assert net.create(net.jet(lost).client(), "S")["did_create"]
@@ -170,7 +170,7 @@ def test_a_removed_server_leaves_the_metadata(net: JetNet) -> None:
     leader.node.turn_state.go_on(leader.member.operators.remove_server(json.dumps({"peer": lost}).encode()))
     leader.wake()
     net.run_until(lambda: len(leader.member.machine.state.servers) == 2)
-    net.run_until(lambda: len(leader.member.meta_status().replicas) == 2)
+    net.run_until(lambda: voters(leader) == 2)
 
 
 def test_streams_of_a_purged_account_are_removed(net: JetNet) -> None:
@@ -191,3 +191,25 @@ def finish(steps: Generator[Any, None, Any]) -> Any:
             next(steps)
         except StopIteration as end:
             return end.value
+
+
+def voters(server: JetServer) -> int:
+    """Return how many members of the metadata group vote, as a server knows it."""
+    status = server.member.meta_status()
+    return 0 if status is None else sum(each.is_voter for each in status.replicas)
+
+
+def test_a_server_whose_log_is_gone_comes_back_as_another_member_and_keeps_its_streams(net: JetNet) -> None:
+    servers = net.trio()
+    for name in ("A", "B", "C"):
+        net.create(servers[0].client(), name)
+    lost = next(name for name in TRIO if name != net.leader().name)
+    streams = net.jet(lost).streams
+    net.kill(lost).node.stop()
+    shutil.rmtree(net.directory / lost / ".raft")
+    net.begin(lost)
+    net.ready()
+    leader = net.leader()
+    net.run_until(lambda: voters(leader) == 3)
+    assert leader.member.machine.state.servers[net.jet(lost).member.node].incarnation == 2
+    assert net.jet(lost).streams == streams != []
