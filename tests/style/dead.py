@@ -50,9 +50,7 @@ FOR_TESTS = {
     ),
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
-NEXT = dict.fromkeys(
-    "is_stopped damages".split(), "replicated streams, which come next, begin with it"
-)
+NEXT = dict.fromkeys("is_stopped damages".split(), "replicated streams, which come next, begin with it")
 KNOWN: dict[str, str] = CALLED | NEXT | LAYOUT | FOR_TESTS
 
 BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum)\b\s*(\w*)")
