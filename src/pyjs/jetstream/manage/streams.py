@@ -210,6 +210,7 @@ def update(
     """
     stream = js.stream(config.name)
     old = stream.config
+    stream_rules.check_single_server(config)
     config = stream_rules.check_update(old, config.with_required_level())
     _check_room(js, config, max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0))
     _check_consumer_limits(js, stream, config)
