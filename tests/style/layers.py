@@ -65,6 +65,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answers", "placement", "reports", "snapshot"),
         ("advisories", "moves"),
     ),
+    "jetstream.replication": (
+        ("identity", "keeper", "meta_machine", "notes", "operators", "reporting", "stream_machine", "waiters"),
+        ("answering", "meta_group", "orders", "questions", "streams"),
+        ("meta_requests",),
+        ("member_node",),
+    ),
     "jetstream.consumer": (
         ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),
         ("delivery",),

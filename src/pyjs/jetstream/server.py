@@ -132,7 +132,7 @@ class JetStreamServer:
         self._lock = lock_store(self._disk, self.options.store_dir)
         member = self.shared.member
         if member is not None:
-            yield from member.recover_steps(self._disk, self.accounts)
+            yield from member.recover_steps(self._disk, self.shared, self.accounts)
         yield from self._apply_to_accounts()
         self._log_unserved_accounts()
         if member is not None:

@@ -33,6 +33,9 @@ class StreamStore:
     error: Exception | None
     changing: bool
     many: int
+    applied_index: int
+    applied_term: int
+    applied_ns: int
 
     def store(self, subject: Bytes, headers: Bytes, payload: Bytes, ts: int) -> int: ...
     def skip_seq(self) -> int: ...

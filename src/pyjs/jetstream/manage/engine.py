@@ -10,7 +10,7 @@ Source: nats.docs "JetStream".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
@@ -33,17 +33,27 @@ if TYPE_CHECKING:
     from pyjs.jetstream.api.subscriptions import ApiSubscriptions
     from pyjs.jetstream.config.consumer import ConsumerConfig
     from pyjs.jetstream.config.offline import Offline
+    from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.jetstream.replication.member_node import MemberNode
     from pyjs.jetstream.replication.streams import ReplicatedStreams
     from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.store import StreamStore
     from pyjs.subjects.sublist import Subscription
 
 
 def consumer_gate(stream: str, consumer: str = "") -> str:
     """Return the name of the gate of one consumer; enter the gate of the stream before it."""
     return f"{stream}.{consumer}"
+
+
+class Parked(NamedTuple):
+    """The stored replica of a stream that is not open."""
+
+    config: StreamConfig
+    created_ns: int
+    store: StreamStore
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -94,6 +104,7 @@ class JetStream:
         self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being created
         self.coming_streams: set[str] = set()  # names of streams that are being created
         self.held = HeldStreams(self)  # stored streams that will be opened later
+        self.parked: dict[str, Parked] = {}  # stored replicas that wait for the metadata of the cluster
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
         self.copied_by: dict[str, set[Inflow]] = {}  # by the origin
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject
@@ -170,7 +181,7 @@ class JetStream:
 
     def stop(self) -> None:
         """Close every stream and make its messages durable."""
-        if self.streams or self._files is not None:
+        if self.streams or self.parked or self._files is not None:
             from pyjs.jetstream.manage import streams
 
             streams.close_all(self)

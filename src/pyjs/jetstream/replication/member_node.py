@@ -35,6 +35,7 @@ from pyjs.jetstream.replication.operators import Operators
 from pyjs.jetstream.replication.orders import Orders
 from pyjs.jetstream.replication.questions import Questions
 from pyjs.jetstream.replication.reporting import Reports
+from pyjs.jetstream.replication.streams import ReplicatedStreams
 from pyjs.jetstream.replication.waiters import Waiters
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from pyjs.core.host import Host
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.cluster.state import Applied
-    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.manage.engine import JetStream, Shared
     from pyjs.jetstream.replication.notes import Note
 
 LOG_DIRECTORY = ".raft"
@@ -96,10 +97,11 @@ class MemberNode:
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
         self.consensus: Consensus | None = None
         self.group: MetaGroup | None = None
+        self.replicated: ReplicatedStreams | None = None
 
     # -- start and end -----------------------------------------------------------------------------------------
 
-    def recover_steps(self, disk: Disk, accounts: dict[str, JetStream]) -> Iterator[None]:
+    def recover_steps(self, disk: Disk, shared: Shared, accounts: dict[str, JetStream]) -> Iterator[None]:
         """Read what the store has of the groups, in steps; the store is locked. `accounts` are filled later.
 
         Raises:
@@ -124,6 +126,10 @@ class MemberNode:
             self.waiters,
             host.log,
             self._expected,
+        )
+        name = self.options.cluster.name
+        self.replicated = shared.replicated = ReplicatedStreams(
+            self.node, name, shared, self.consensus, log, self.machine
         )
         self._share(accounts)
 
@@ -216,6 +222,14 @@ class MemberNode:
         is_asked = self.consensus.read_index(self.group.group, reach)
         return (yield from self.waiters.until(lambda: reached, READ_NS if is_asked else AGAIN_NS))
 
+    def end_turn(self) -> None:
+        """Let those go on that wait for the leaders of streams."""
+        replicated = self.replicated
+        if replicated is not None and (replicated.led or replicated.lost):
+            replicated.led.clear()
+            replicated.lost.clear()
+            self.waiters.notify()
+
     # -- proposals ---------------------------------------------------------------------------------------------
 
     def propose(self, entry: Entry) -> Generator[Step, None, Applied | None]:
@@ -277,6 +291,8 @@ class MemberNode:
         assert self.consensus is not None
         self.online.discard(node)
         self.consensus.node_silent(node)
+        if self.replicated is not None:
+            self.replicated.node_silent(node)
         self.waiters.notify()
 
     def node_heard(self, node: int) -> None:
@@ -284,6 +300,8 @@ class MemberNode:
         assert self.consensus is not None
         self.online.add(node)
         self.consensus.node_heard(node)
+        if self.replicated is not None:
+            self.replicated.node_heard(node)
         self.waiters.notify()
 
     # -- reports -----------------------------------------------------------------------------------------------

@@ -131,9 +131,11 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     config = from_meta(StreamConfig, orjson.loads(body))
     yield from replica.config_steps(config)
     stream = replica.stream
+    old = stream.config
     stream.configure(config)
     stream.special.drop_disabled()
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
+    replica.configured(old)
 
 
 def _expire(replica: Replica, _body: bytes) -> bool:

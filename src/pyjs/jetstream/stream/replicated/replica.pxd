@@ -12,7 +12,7 @@ cdef class Replica(Sink):
     cdef readonly Stream stream
     cdef Usage account, server  # of the account and of the server
     cdef object group           # Group, see replica.pyi
-    cdef object keep_config     # makes a configuration durable, in steps; None: nothing to do
+    cdef object owner           # Owner, see replica.pyi; None: nothing depends on it
     cdef PayloadBuffer buffer   # messages of this turn
     cdef Proposal proposal      # their replies
     cdef readonly bint leads

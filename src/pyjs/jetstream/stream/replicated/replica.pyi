@@ -1,4 +1,4 @@
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Protocol, type_check_only
 
 from pyjs.core.chore import Step
@@ -11,6 +11,12 @@ from pyjs.jetstream.stream.stream import Stream
 class Group(Protocol):
     def propose(self, payload: bytes, proposal: Proposal) -> bool: ...
 
+@type_check_only
+class Owner(Protocol):
+    def keep_steps(self, config: StreamConfig) -> Generator[Step]: ...
+    def configured(self, old: StreamConfig) -> None: ...
+    def stopped(self, error: Exception) -> None: ...
+
 class Replica(Sink):
     stream: Stream
     leads: bool
@@ -19,11 +25,12 @@ class Replica(Sink):
     stopped: Exception | None
     in_flight: int
     proposed: bool
+    is_working: bool
     def __init__(
         self,
         stream: Stream,
         group: Group,
-        keep_config: Callable[[StreamConfig], Generator[Step]] | None = None,
+        owner: Owner | None = None,
     ) -> None: ...
     def propose(self, payload: bytes, proposal: Proposal) -> bool: ...
     def dropped(self, proposal: Proposal) -> None: ...
@@ -39,3 +46,4 @@ class Replica(Sink):
     ) -> None: ...
     def mark_applied(self) -> None: ...
     def config_steps(self, config: StreamConfig) -> Generator[Step]: ...
+    def configured(self, old: StreamConfig) -> None: ...

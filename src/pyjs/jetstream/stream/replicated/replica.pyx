@@ -56,7 +56,7 @@ cdef enum:
 
 
 cdef class Replica(Sink):
-    def __init__(self, Stream stream not None, group, keep_config=None) -> None:
+    def __init__(self, Stream stream not None, group, owner=None) -> None:
         """Attach to a stream that `relearn.replica_steps` has recovered.
 
         It continues after the last entry that its store has applied.
@@ -64,7 +64,7 @@ cdef class Replica(Sink):
         self.stream = stream
         self.account, self.server = stream.usage.account, stream.usage.server
         self.group = group
-        self.keep_config = keep_config
+        self.owner = owner
         self.buffer = PayloadBuffer()
         self.proposal = Proposal()
         self.in_flight_max = IN_FLIGHT_MAX
@@ -81,6 +81,11 @@ cdef class Replica(Sink):
         After a refused proposal `settle` has set the timer.
         """
         return self.leads and self.stream.turn.now >= self.expiry_ns
+
+    @property
+    def is_working(self) -> bool:
+        """Whether committed entries are applied in later turns: an operation takes steps."""
+        return self.working or len(self.waiting) > 0
 
     # -- the leader --------------------------------------------------------------------------------------------
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -290,6 +295,8 @@ cdef class Replica(Sink):
                     self.dropped(proposal)
             self.end_running(None, errcodes.INSUFFICIENT_RESOURCES.error())
             self.stream.answers.detach()
+            if self.owner is not None:
+                self.owner.stopped(error)
 
     def cancel(self) -> None:
         """Stop with the stream; what is committed later is applied when the stream is opened again."""
@@ -393,8 +400,13 @@ cdef class Replica(Sink):
 
     def config_steps(self, config):
         """Make a configuration durable, in steps, before the stream applies it."""
-        if self.keep_config is not None:
-            yield from self.keep_config(config)
+        if self.owner is not None:
+            yield from self.owner.keep_steps(config)
+
+    def configured(self, old) -> None:
+        """Note that the stream has another configuration than `old`."""
+        if self.owner is not None:
+            self.owner.configured(old)
 
     def begin_operation(self, int64_t time_ns, bytes payload) -> None:
         """Apply an operation: a short one now, the steps of a long one in the next turns."""

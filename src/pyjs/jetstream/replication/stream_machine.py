@@ -1,0 +1,269 @@
+"""The state machine of a replicated stream: between the consensus of the node and the replica.
+
+The leader's stream listens to its subjects, the others do not. A replica whose store fails hands the lead over and is
+opened again (streams.py).
+
+The log of the group may begin after any entry whose effects are durable in the store. Its state there is a marker of
+a few bytes: the store has the messages. A replica that finds less in its store than the marker says is behind: it
+copies the messages of another replica (copying.py), and takes no part in delivery until it has them.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.errors import PyjsError
+from pyjs.consensus.engine import Role
+from pyjs.core.job import Job, JobQueue
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.manage import streams
+from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
+from pyjs.jetstream.stream.replicated.replica import Replica
+from pyjs.store.file.store import FileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import TypeAlias
+
+    from pyjs.consensus.consensus import Consensus
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.store import SyncJob
+
+    Steps: TypeAlias = Generator[Step, None, None]
+
+_MARKER = Struct("<BQ")  # version, last sequence
+_VERSION = 1
+
+
+class BadMarker(PyjsError):
+    """The state of a stream's log is not what this version writes."""
+
+
+class Owner(Protocol):
+    """The streams of the node: streams.ReplicatedStreams."""
+
+    led: list[Stream]
+    lost: list[Stream]
+
+    def mend_steps(self, machine: StreamMachine) -> Steps:
+        """Open a replica again that has failed."""
+
+
+class StreamMachine:
+    """One replicated stream on this node."""
+
+    def __init__(self, js: JetStream, consensus: Consensus, assignment: Assignment, owner: Owner) -> None:
+        self.js = js
+        self.assignment = assignment
+        self.stream: Stream
+        self.replica: Replica
+        self.leads = False
+        self.leader = 0  # number of a node, 0: none is known
+        self.leader_since_ns = 0  # on the wall clock
+        self._consensus = consensus
+        self._owner = owner
+        self._reads: list[Outcome] = []  # reads that wait for the consensus
+        self._sync: StoreSync | None = None
+
+    def __str__(self) -> str:
+        return f"{self.assignment.raft_group} of {self.stream}"
+
+    def attach(self, stream: Stream) -> None:
+        """Use an open stream; called before the group is opened."""
+        self.stream = stream
+        self.replica = Replica(stream, self, self)
+
+    @property
+    def group(self) -> int:
+        """The number of the group."""
+        return self.assignment.group
+
+    # -- Machine -----------------------------------------------------------------------------------------------
+
+    def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
+        """Apply a committed entry.
+
+        Raises:
+            PyjsError: the replica has stopped, now or before.
+        """
+        assert proposal is None or isinstance(proposal, Proposal)
+        self.replica.apply(index, term, time_ns, payload, proposal)
+        if self.replica.stopped is not None:
+            raise self.replica.stopped
+
+    def role(self, term: int, role: Role, leader: int) -> None:
+        """Lead or follow."""
+        if leader != self.leader:
+            turn = self.stream.turn
+            self.leader, self.leader_since_ns = leader, turn.now + turn.skew
+        self._fail_reads()
+        if role == Role.LEADER:
+            self._lead()
+        else:
+            self.follow()
+
+    def _lead(self) -> None:
+        if self.leads or self.replica.stopped is not None:
+            return
+        self.leads = True
+        self.replica.lead()
+        self._settle_config()
+        streams.listen(self.js, self.stream, on=True)
+        self._owner.led.append(self.stream)
+
+    def follow(self) -> None:
+        """Lead no more."""
+        if self.leads:
+            self.leads = False
+            self.replica.follow()
+            streams.listen(self.js, self.stream, on=False)
+            self._owner.lost.append(self.stream)
+
+    def dropped(self, proposal: object) -> None:
+        """Forget a proposal."""
+        assert isinstance(proposal, Proposal)
+        self.replica.dropped(proposal)
+
+    def durable(self) -> int:
+        """Return the last entry whose effects are all durable; begin to sync later ones."""
+        store = self.stream.store
+        if not isinstance(store, FileStore):
+            return self.replica.index
+        if store.synced_index < self.replica.index and self._sync is None and not self.stream.closed:
+            job = self.stream.begin_sync()
+            if job is not None:
+                self._sync = StoreSync(self, job)
+                self.stream.turn.jobs.append(self._sync)
+        return store.synced_index
+
+    def sync_ended(self) -> None:
+        """Note that a sync of `durable` has ended."""
+        self._sync = None
+
+    def snapshot(self) -> bytes | None:
+        """Return the marker: the messages are in the store."""
+        return _MARKER.pack(_VERSION, self.stream.store.last_seq)
+
+    def install(self, index: int, data: bytes) -> None:
+        """Begin after entry `index`; the store has it, or this replica is behind.
+
+        Raises:
+            BadMarker: a newer version wrote the marker.
+        """
+        if len(data) != _MARKER.size or data[0] != _VERSION:
+            raise BadMarker(f"{self}: the state at entry {index} is not of version {_VERSION}")
+        if self.replica.index < index:
+            raise PyjsError(
+                f"{self}: the store ends at entry {self.replica.index}, the log begins at {index}"
+            )
+
+    # -- Group -------------------------------------------------------------------------------------------------
+
+    def propose(self, payload: bytes, proposal: Proposal) -> bool:
+        """Propose an entry."""
+        return self._consensus.propose(self.group, payload, proposal)
+
+    def stopped(self, error: Exception) -> None:
+        """Note that the replica applies nothing more."""
+        if not self.stream.closed:
+            self._fail_reads()
+            self.stream.turn.go_on(self._owner.mend_steps(self))
+
+    # -- configuration -----------------------------------------------------------------------------------------
+
+    def keep_steps(self, config: StreamConfig) -> Steps:
+        """Make a configuration durable before the stream applies it, and everything before it."""
+        js, stream = self.js, self.stream
+        if config.storage == FILE and config != stream.config:
+            stream.store.sync_now()  # otherwise a start would apply earlier entries with the new configuration
+            yield from js.files.change(config, stream.created_ns, stream.store, js.shared.metadata)
+
+    def configured(self, old: StreamConfig) -> None:
+        """Apply what else the new configuration of the stream means."""
+        if self.stream.config != old:
+            streams.reconfigured(self.js, self.stream, old, leads=self.leads)
+
+    def _settle_config(self) -> None:
+        """Propose the configuration of the metadata, before any message, if the stream has another one.
+
+        It is the first entry of every stream: replicas may have been opened with a later one.
+        """
+        steps = self.configure_steps()
+        for step in steps:
+            self.stream.turn.go_on(_rest(step, steps))
+            return
+
+    @property
+    def _has_config(self) -> bool:
+        return self.stream.config.same_as(self.assignment.config)
+
+    def configure_steps(self) -> Steps:
+        """Bring the configuration of the metadata to all replicas; the next leader tries again if it fails here."""
+        if self.replica.index and self._has_config:
+            return
+        try:
+            yield from self.replica.operate(operations.configure(self.assignment.config))
+        except ApiError as error:
+            self.js.shared.log.warn(f"The configuration of {self.stream} is not changed yet: {error}")
+
+    # -- reads -------------------------------------------------------------------------------------------------
+
+    def current_steps(self) -> Steps:
+        """Wait until everything that was committed before is applied here.
+
+        Raises:
+            ApiError: this node does not lead, or may not do so any more.
+        """
+        outcome = Outcome(self.stream.turn)
+        unknown = errcodes.CLUSTER_NOT_AVAILABLE.error()
+        if not self.leads or not self._consensus.read_index(self.group, lambda: outcome.settle(None)):
+            raise unknown
+        self._reads = [each for each in self._reads if not each.settled]
+        self._reads.append(outcome)
+        while not outcome.settled:
+            yield outcome.park
+        while self.replica.is_working:  # an operation in steps
+            yield None
+        if outcome.error is not None or not self.leads:
+            raise unknown
+
+    def _fail_reads(self) -> None:
+        reads, self._reads = self._reads, []
+        for outcome in reads:
+            if not outcome.settled:
+                outcome.settle(None, errcodes.CLUSTER_NOT_AVAILABLE.error())
+
+
+def _rest(first: Step, steps: Steps) -> Steps:
+    """Go on with steps after their first one."""
+    yield first
+    yield from steps
+
+
+class StoreSync(Job):
+    """A sync of a replica's store, so that the log of its group can be cut."""
+
+    queue = JobQueue.LOG
+
+    def __init__(self, machine: StreamMachine, job: SyncJob) -> None:
+        self._machine = machine
+        self._stream = machine.stream
+        self._job = job
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Sync, in a thread."""
+        self._error = self._job()
+
+    def finish(self, failure: Exception | None) -> None:
+        """Give the result to the stream, in a turn."""
+        self._stream.finish_sync(self._error if failure is None else failure)
+        self._machine.sync_ended()
