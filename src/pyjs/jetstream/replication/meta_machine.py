@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.consensus.engine import Role
+from pyjs.jetstream.cluster.assignments import INDEX_MAX
 from pyjs.jetstream.cluster.changes import difference
 from pyjs.jetstream.cluster.snapshot import decode_snapshot, encode_snapshot
 from pyjs.jetstream.cluster.state import MetaState
@@ -69,6 +70,10 @@ class MetaMachine:
         assert isinstance(proposal, Proposal)
         proposal.is_over = True
         self._waiters.notify()
+
+    def durable(self) -> int:
+        """Return that every applied entry may be cut: the snapshot is the whole state."""
+        return INDEX_MAX
 
     def snapshot(self) -> bytes | None:
         """Return the metadata; None while streams that it does not have any more are being removed."""

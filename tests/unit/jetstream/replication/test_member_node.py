@@ -17,6 +17,7 @@ if not is_here():
 from tests.support.jetnet import LOG_FILE_SIZE, TRIO, JetNet, JetServer
 from tests.support.simnet import LONG_NS
 
+from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.replication.member_node import MemberNode
 
@@ -213,3 +214,70 @@ def test_a_server_whose_log_is_gone_comes_back_as_another_member_and_keeps_its_s
     net.run_until(lambda: voters(leader) == 3)
     assert leader.member.machine.state.servers[net.jet(lost).member.node].incarnation == 2
     assert net.jet(lost).streams == streams != []
+
+
+def publish(net: JetNet, server: JetServer, subject: str, count: int = 5) -> list[int]:
+    """Publish through a server, one message after the other; return the sequences that were acknowledged."""
+    client = server.client()
+    seqs = []
+    for _ in range(count):
+        client.send(b"SUB _INBOX.p 1\r\nPUB %b _INBOX.p 2\r\nhi\r\n" % subject.encode())
+        net.run(50 * NS_PER_MS)
+        seqs += [json.loads(frame.payload)["seq"] for frame in client.frames() if frame.payload[:1] == b"{"]
+        client.send(b"UNSUB 1\r\n")
+    return seqs
+
+
+def test_a_replicated_stream_is_made_published_to_and_read_through_any_server(net: JetNet) -> None:
+    servers = net.trio()
+    answers = net.answers(
+        servers[2].client(),
+        "STREAM.CREATE.R",
+        {"name": "R", "subjects": ["r.>"], "num_replicas": 3},
+        wait_ms=2000,
+    )
+    assert [answer.get("did_create") for answer in answers] == [True]
+    assert len(answers[0]["cluster"]["replicas"]) == 2
+    for at, server in enumerate(servers):
+        assert publish(net, server, "r.x") == list(range(5 * at + 1, 5 * at + 6))
+    for server in servers:
+        client = server.client()
+        info = net.ask(client, "STREAM.INFO.R")
+        assert info["state"]["messages"] == 15
+        assert net.ask(client, "STREAM.MSG.GET.R", {"seq": 7})["message"]["subject"] == "r.x"
+        assert [each["state"]["messages"] for each in net.ask(client, "STREAM.LIST")["streams"]] == [15]
+
+
+def test_a_replicated_stream_outlives_its_leader_and_new_starts(net: JetNet) -> None:
+    servers = net.trio()
+    net.answers(
+        servers[0].client(),
+        "STREAM.CREATE.R",
+        {"name": "R", "subjects": ["r.>"], "num_replicas": 3},
+        wait_ms=2000,
+    )
+    assert publish(net, servers[0], "r.x") == [1, 2, 3, 4, 5]
+    lost = net.ask(servers[0].client(), "STREAM.INFO.R")["cluster"]["leader"]
+    net.kill(lost).node.stop()
+    net.run(1000 * NS_PER_MS)
+    assert publish(net, net.living()[0], "r.x") == [6, 7, 8, 9, 10]
+    for server in net.living():
+        net.kill(server.name).node.stop()
+    for name in TRIO:
+        net.begin(name)
+    net.ready()
+    net.run(1000 * NS_PER_MS)
+    assert net.ask(net.jet("a").client(), "STREAM.INFO.R")["state"]["messages"] == 10
+    assert publish(net, net.jet("b"), "r.x", 1) == [11]
+
+
+def test_a_replicated_stream_is_changed_and_deleted(net: JetNet) -> None:
+    servers = net.trio()
+    body = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    for at, server in enumerate(servers):
+        answers = net.answers(server.client(), "STREAM.UPDATE.R", {**body, "max_msgs": at + 5}, wait_ms=1000)
+        assert [answer["config"]["max_msgs"] for answer in answers] == [at + 5]
+    assert net.answers(servers[1].client(), "STREAM.DELETE.R", wait_ms=1000)[0]["success"]
+    net.run(LONG_NS)
+    assert not any(server.streams for server in servers)
