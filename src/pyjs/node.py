@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyjs.core.tracing.trace import Trace
     from pyjs.core.trust.accounts import TrustedAccounts
     from pyjs.core.trust.callouts import Callouts
-    from pyjs.jetstream.replication.member_node import MemberNode
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.server import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
@@ -301,7 +301,7 @@ class Node(Host):
         from pyjs.cluster.replication import Replication
 
         try:
-            from pyjs.jetstream.replication.member_node import MemberNode
+            from pyjs.jetstream.member.member_node import MemberNode
         except ImportError as error:
             raise NotStarted(f"in a cluster it replicates streams, and {error}") from None
         return MemberNode(self, self.options, Replication(cluster))

@@ -49,9 +49,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("stream",),
         ("consumer", "mirror"),
         ("manage",),
+        ("replication",),
         ("transfer",),
         ("api",),
-        ("replication",),
+        ("member",),
         ("server",),
     ),
     "jetstream.cluster": (
@@ -65,9 +66,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answers", "placement", "reports", "snapshot"),
         ("advisories", "moves"),
     ),
-    "jetstream.replication": (
-        ("identity", "keeper", "meta_machine", "notes", "operators", "reporting", "stream_machine", "waiters"),
-        ("answering", "meta_group", "orders", "questions", "streams"),
+    "jetstream.replication": (("stream_machine",), ("streams",)),
+    "jetstream.member": (
+        ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
+        ("answering", "meta_group", "orders", "questions"),
         ("meta_requests",),
         ("member_node",),
     ),

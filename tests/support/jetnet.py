@@ -11,7 +11,7 @@ from tests.support.simnet import PORT, SimNet, SimServer
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.config.options import Options, RouteUrl
-from pyjs.jetstream.replication.member_node import MemberNode
+from pyjs.jetstream.member.member_node import MemberNode
 from pyjs.server.system.scratch import UnsyncedDisk
 from pyjs.testing.node import RawClient
 

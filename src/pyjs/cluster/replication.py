@@ -38,7 +38,7 @@ class Replicas(Protocol):
 
 
 class Notes(Protocol):
-    """What takes the notes: jetstream.replication.member_node."""
+    """What takes the notes: jetstream.member.member_node."""
 
     def take_note(self, node: int, data: bytes) -> None:
         """Take a note; raises ValueError if it is damaged."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.persist import AccountFiles, Stores
     from pyjs.jetstream.manage.reopening import Mender
     from pyjs.jetstream.manage.scrub import Scrubber
-    from pyjs.jetstream.replication.member_node import MemberNode
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.store.format.layout import StoreLock
 
     class ServiceHost(Protocol):

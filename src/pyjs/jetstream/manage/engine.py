@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.offline import Offline
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.persist import AccountFiles
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.mirror.sourcing import Inflow
-    from pyjs.jetstream.replication.member_node import MemberNode
     from pyjs.jetstream.replication.streams import ReplicatedStreams
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.store import StreamStore

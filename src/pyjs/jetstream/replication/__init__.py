@@ -1,1 +1,1 @@
-"""JetStream of a server in a cluster: its part in the metadata group, and in the groups of replicated streams."""
+"""Replicated streams of a node: between its consensus, its stores and its clients."""

@@ -19,7 +19,7 @@ from tests.support.simnet import LONG_NS
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.replication.member_node import MemberNode
+from pyjs.jetstream.member.member_node import MemberNode
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from pyjs.consensus.engine import Change, Conf, Refused, peer_id
 from pyjs.jetstream.cluster.bootstrap import Bootstrap, Do, Word
 from pyjs.jetstream.cluster.entries import ServerDescribed, encode
 from pyjs.jetstream.cluster.membership import Members, Move, Peer, next_change
-from pyjs.jetstream.replication.notes import Description, Saying, Welcome
+from pyjs.jetstream.member.notes import Description, Saying, Welcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.bootstrap import Step as FirstStep
     from pyjs.jetstream.cluster.membership import MemberChange
     from pyjs.jetstream.cluster.servers import Server
-    from pyjs.jetstream.replication.identity import StoreIdentity
-    from pyjs.jetstream.replication.meta_machine import MetaMachine
-    from pyjs.jetstream.replication.notes import Note
-    from pyjs.jetstream.replication.waiters import Waiters
+    from pyjs.jetstream.member.identity import StoreIdentity
+    from pyjs.jetstream.member.meta_machine import MetaMachine
+    from pyjs.jetstream.member.notes import Note
+    from pyjs.jetstream.member.waiters import Waiters
 
 META_MIN = 1 << 63  # groups of streams have lower numbers
 NAME = "META"

@@ -11,7 +11,7 @@ from pyjs.base.errors import CorruptRecord
 from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
 from pyjs.jetstream.cluster.bootstrap import Member, Membership
-from pyjs.jetstream.replication.identity import NAME, StoreIdentity
+from pyjs.jetstream.member.identity import NAME, StoreIdentity
 from pyjs.store.format.meta import KIND_CLUSTER, encode
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyjs.jetstream.consumer.consumer import Consumer
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.replication.member_node import MemberNode
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.stream.stream import Stream
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.cluster.entries import Entry
-    from pyjs.jetstream.replication.member_node import MemberNode
+    from pyjs.jetstream.member.member_node import MemberNode
 
     Answer: TypeAlias = Generator[Step, None, dict[str, object] | None]
 

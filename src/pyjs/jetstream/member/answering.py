@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.replication.keeper import Key
+from pyjs.jetstream.member.keeper import Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Request
     from pyjs.jetstream.api.endpoint import Endpoint
     from pyjs.jetstream.api.router import Router
-    from pyjs.jetstream.replication.keeper import Keeper
-    from pyjs.jetstream.replication.meta_machine import MetaMachine
-    from pyjs.jetstream.replication.meta_requests import MetaRequests
-    from pyjs.jetstream.replication.waiters import Waiters
+    from pyjs.jetstream.member.keeper import Keeper
+    from pyjs.jetstream.member.meta_machine import MetaMachine
+    from pyjs.jetstream.member.meta_requests import MetaRequests
+    from pyjs.jetstream.member.waiters import Waiters
 
 META = frozenset(
     (
@@ -101,8 +101,11 @@ class Desk:
         if len(stream.nodes) == 1:
             return Place.HERE
         opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
-        leads = opened is not None and replicated is not None and replicated.leads(opened)
-        return Place.HERE if leads else Place.ELSEWHERE
+        if opened is None or replicated is None:
+            return Place.ELSEWHERE
+        if replicated.leads(opened):
+            return Place.HERE
+        return Place.ELSEWHERE if replicated.leader_of(opened) else Place.UNKNOWN
 
     def _of_leader(self) -> Place:
         if self._machine.leads:

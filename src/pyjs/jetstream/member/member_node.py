@@ -24,19 +24,20 @@ from pyjs.consensus.seams import Peers
 from pyjs.jetstream.cluster.entries import VERSION, encode
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import Server
-from pyjs.jetstream.replication import notes
-from pyjs.jetstream.replication.answering import Desk
-from pyjs.jetstream.replication.identity import StoreIdentity
-from pyjs.jetstream.replication.keeper import Keeper
-from pyjs.jetstream.replication.meta_group import MetaGroup
-from pyjs.jetstream.replication.meta_machine import MetaMachine, Proposal
-from pyjs.jetstream.replication.meta_requests import MetaRequests
-from pyjs.jetstream.replication.operators import Operators
-from pyjs.jetstream.replication.orders import Orders
-from pyjs.jetstream.replication.questions import Questions
-from pyjs.jetstream.replication.reporting import Reports
+from pyjs.jetstream.member import notes
+from pyjs.jetstream.member.announcing import Announcer
+from pyjs.jetstream.member.answering import Desk
+from pyjs.jetstream.member.identity import StoreIdentity
+from pyjs.jetstream.member.keeper import Keeper
+from pyjs.jetstream.member.meta_group import MetaGroup
+from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
+from pyjs.jetstream.member.meta_requests import MetaRequests
+from pyjs.jetstream.member.operators import Operators
+from pyjs.jetstream.member.orders import Orders
+from pyjs.jetstream.member.questions import Questions
+from pyjs.jetstream.member.reporting import Reports
+from pyjs.jetstream.member.waiters import Waiters
 from pyjs.jetstream.replication.streams import ReplicatedStreams
-from pyjs.jetstream.replication.waiters import Waiters
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.cluster.state import Applied
     from pyjs.jetstream.manage.engine import JetStream, Shared
-    from pyjs.jetstream.replication.notes import Note
+    from pyjs.jetstream.member.notes import Note
 
 LOG_DIRECTORY = ".raft"
 READ_NS = NS_PER_S  # for the confirmation that this server still leads
@@ -93,6 +94,8 @@ class MemberNode:
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
         self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
         self.desk = Desk(self.node, self.machine, self._keeper, MetaRequests(self), self.waiters)
+        self._announcer = Announcer(self, host)
+        self._led_metadata = False  # announced
         self.reports, self.operators = Reports(self), Operators(self)
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
         self.consensus: Consensus | None = None
@@ -223,12 +226,19 @@ class MemberNode:
         return (yield from self.waiters.until(lambda: reached, READ_NS if is_asked else AGAIN_NS))
 
     def end_turn(self) -> None:
-        """Let those go on that wait for the leaders of streams."""
+        """Announce what this server leads since the last turn, and let those go on that wait for a leader."""
+        if self.machine.leads != self._led_metadata:
+            self._led_metadata = self.machine.leads
+            if self._led_metadata:
+                self._announcer.leads_metadata()
         replicated = self.replicated
-        if replicated is not None and (replicated.led or replicated.lost):
-            replicated.led.clear()
-            replicated.lost.clear()
-            self.waiters.notify()
+        if replicated is None or not (replicated.led or replicated.lost):
+            return
+        led, replicated.led[:] = replicated.led[:], []
+        replicated.lost.clear()
+        for stream in led:
+            self._announcer.leads_stream(stream)
+        self.waiters.notify()
 
     # -- proposals ---------------------------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.changes import Change
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.replication.meta_machine import MetaMachine
-    from pyjs.jetstream.replication.waiters import Waiters
+    from pyjs.jetstream.member.meta_machine import MetaMachine
+    from pyjs.jetstream.member.waiters import Waiters
 
 RETRY_NS = 2 * NS_PER_S
 BUSY_MAX = 256  # streams that are opened or changed at once

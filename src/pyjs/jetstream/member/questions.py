@@ -12,7 +12,7 @@ import orjson
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.jetstream.config.choices import FILE, MEMORY
-from pyjs.jetstream.replication.notes import Question, Reply
+from pyjs.jetstream.member.notes import Question, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
     from pyjs.core.sink import Turn
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.replication.notes import Note
-    from pyjs.jetstream.replication.waiters import Waiters
+    from pyjs.jetstream.member.notes import Note
+    from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
 STEP = 16  # streams reported in one turn: half a millisecond

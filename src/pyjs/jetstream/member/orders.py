@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.core.sink import Request
-from pyjs.jetstream.replication.keeper import Key
+from pyjs.jetstream.member.keeper import Key
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
     from pyjs.jetstream.api.endpoint import ApiCall
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.replication.keeper import Keeper
-    from pyjs.jetstream.replication.meta_machine import MetaMachine
-    from pyjs.jetstream.replication.notes import Order
-    from pyjs.jetstream.replication.waiters import Waiters
+    from pyjs.jetstream.member.keeper import Keeper
+    from pyjs.jetstream.member.meta_machine import MetaMachine
+    from pyjs.jetstream.member.notes import Order
+    from pyjs.jetstream.member.waiters import Waiters
 
 WAIT_NS = 8 * NS_PER_S  # for the stream, after which nobody waits for the answer
 INTEREST_NS = NS_PER_S  # for the news that the client waits for an answer

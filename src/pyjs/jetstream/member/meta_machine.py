@@ -17,7 +17,7 @@ from pyjs.jetstream.cluster.state import MetaState
 if TYPE_CHECKING:
     from pyjs.jetstream.cluster.changes import Change
     from pyjs.jetstream.cluster.state import Applied
-    from pyjs.jetstream.replication.waiters import Waiters
+    from pyjs.jetstream.member.waiters import Waiters
 
 
 class Proposal:

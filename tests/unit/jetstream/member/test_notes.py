@@ -7,7 +7,7 @@ import pytest
 from pyjs.jetstream.cluster.bootstrap import Member, Membership, Word
 from pyjs.jetstream.cluster.fields import BadRow, pack
 from pyjs.jetstream.cluster.servers import Server
-from pyjs.jetstream.replication.notes import (
+from pyjs.jetstream.member.notes import (
     Description,
     Note,
     Order,

@@ -22,8 +22,8 @@ from pyjs.jetstream.cluster.placement import Rules
 from pyjs.jetstream.cluster.state import Applied, Outcome
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.choices import FILE
-from pyjs.jetstream.replication.notes import Order
-from pyjs.jetstream.replication.questions import streams_report, usage_report
+from pyjs.jetstream.member.notes import Order
+from pyjs.jetstream.member.questions import streams_report, usage_report
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.subjects.overlap import first_overlap
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.moves import Field
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.replication.member_node import MemberNode
+    from pyjs.jetstream.member.member_node import MemberNode
 
 SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.timers import Timers
 from pyjs.core.sink import Turn
-from pyjs.jetstream.replication.waiters import Waiters
+from pyjs.jetstream.member.waiters import Waiters
 
 if TYPE_CHECKING:
     from pyjs.core.chore import Step
