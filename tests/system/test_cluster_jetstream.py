@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -99,3 +100,52 @@ def test_streams_of_one_replica_are_spread_and_outlive_their_leader_and_new_star
     assert json.dumps(homes["S1"]["config"]) == json.dumps(
         Asker(servers.client("c")).ask("$JS.API.STREAM.INFO.S1")["config"]
     )
+
+
+def stream_leader(servers: ThreeServers, through: str, stream: str) -> str:
+    """Wait until a stream has a leader; return its name."""
+    asker = Asker(servers.client(through))
+    info = asker.until(f"$JS.API.STREAM.INFO.{stream}", lambda answer: "leader" in answer.get("cluster", {}))
+    found: str = info["cluster"]["leader"]
+    return found
+
+
+def publish(asker: Asker, numbers: range) -> dict[int, int]:
+    """Publish one message after the other, each until it is acknowledged; return number by sequence."""
+    return {asker.until("r.x", lambda ack: "seq" in ack, {"n": n})["seq"]: n for n in numbers}
+
+
+def stored(servers: ThreeServers, through: str, seqs: dict[int, int]) -> dict[int, int]:
+    """Return the numbers that a stream has, by sequence."""
+    asker, found = Asker(servers.client(through)), {}
+    for seq in seqs:
+        message = asker.ask("$JS.API.STREAM.MSG.GET.R", {"seq": seq})["message"]
+        found[seq] = json.loads(base64.b64decode(message["data"]))["n"]
+    return found
+
+
+def test_a_replicated_stream_outlives_its_leader_and_new_starts(servers: ThreeServers) -> None:
+    config = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
+    created = Asker(servers.client("b")).ask("$JS.API.STREAM.CREATE.R", config)
+    assert created["did_create"], created
+
+    acked: dict[int, int] = {}
+    for at, name in enumerate(NAMES):
+        acked |= publish(Asker(servers.client(name)), range(10 * at, 10 * at + 10))
+    first = stream_leader(servers, "a", "R")
+    servers.release()
+    servers.server(first).kill()
+    left = [name for name in NAMES if name != first]
+    for at, name in enumerate(left, 3):
+        acked |= publish(Asker(servers.client(name)), range(10 * at, 10 * at + 10))
+    assert stored(servers, left[0], acked) == acked
+
+    servers.release()
+    for name in left:
+        servers.server(name).kill()
+    for name in NAMES:
+        servers.server(name).start()
+    leader(servers, *NAMES)
+    for name in NAMES:
+        stream_leader(servers, name, "R")
+        assert stored(servers, name, acked) == acked

@@ -27,11 +27,13 @@ class Asker:
             self.client.wait_for_messages(len(self.client.frames) + 1)
         return answer
 
-    def until(self, subject: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def until(
+        self, subject: str, holds: Callable[[dict[str, Any]], bool], body: object = None
+    ) -> dict[str, Any]:
         """Ask until the answer is right; while a leader changes, nobody answers."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
-            inbox, patience = self._send(subject, None), time.monotonic() + 0.5
+            inbox, patience = self._send(subject, body), time.monotonic() + 0.5
             while time.monotonic() < patience:
                 self.client.fence()
                 answer = self._answer(inbox)
