@@ -125,6 +125,7 @@ def stored(servers: ThreeServers, through: str, seqs: dict[int, int]) -> dict[in
 
 
 def test_a_replicated_stream_outlives_its_leader_and_new_starts(servers: ThreeServers) -> None:
+    leader(servers, *NAMES)
     config = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
     created = Asker(servers.client("b")).ask("$JS.API.STREAM.CREATE.R", config)
     assert created["did_create"], created

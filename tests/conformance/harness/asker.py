@@ -56,6 +56,6 @@ class Asker:
         for frame in self.client.frames:
             if frame[0] == inbox:
                 self.client.frames.remove(frame)
-                answer: dict[str, Any] = json.loads(frame[4])
+                answer: dict[str, Any] = json.loads(frame[4] or b"{}")
                 return answer
         return None
