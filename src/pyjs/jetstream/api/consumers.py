@@ -45,6 +45,7 @@ from pyjs.jetstream.stream.features.headers import value_of, value_or_none
 NAMES_PAGE = 1024
 LIST_PAGE = 256
 IDENTITY = b"Nats-Stream-Identity"
+AFTER_CLUSTER = ("push_bound", "paused", "ts")  # fields of a consumer's info
 LIST_STEP = 16  # consumers reported in one turn: half a millisecond
 
 
@@ -168,7 +169,12 @@ def _report(call: ApiCall, consumer: Consumer, *, listed: bool = False) -> JsonD
     """Return the info of a consumer, in a cluster with its `cluster`."""
     info = consumer_info(consumer, call.js.shared.clock.now_ns(), listed=listed)
     member = call.js.shared.member
-    return info if member is None else info | {"cluster": member.reports.consumer(call.js, consumer)}
+    if member is None:
+        return info
+    names = list(info)
+    at = next(place for place, name in enumerate(names) if name in AFTER_CLUSTER)
+    before, after = ({name: info[name] for name in part} for part in (names[:at], names[at:]))
+    return before | {"cluster": member.reports.consumer(call.js, consumer)} | after
 
 
 def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:

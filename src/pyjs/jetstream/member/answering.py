@@ -2,8 +2,8 @@
 
 - The leader of the metadata: what concerns all streams of an account (META), and streams that nobody knows.
 - The server that has a stream, or that leads it: everything else about the stream and its consumers.
-- If no leader is known, each server holds the request; it goes its way when there is one. After HOLD_NS the server to
-  which the client is connected refuses it, and all others forget it.
+- If no leader is known, each server holds the request; it goes its way when there is one. After HOLD_NS without a
+  leader the server to which the client is connected refuses it, and all others forget it.
 
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjs.base.clock import NS_PER_S
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.member.keeper import Key
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyjs.core.chore import Step
-    from pyjs.core.sink import Request
+    from pyjs.core.sink import Request, Turn
     from pyjs.jetstream.api.endpoint import Endpoint
     from pyjs.jetstream.api.router import Router
     from pyjs.jetstream.member.keeper import Keeper
@@ -42,6 +42,7 @@ META = frozenset(
     )
 )
 HOLD_NS = 4 * NS_PER_S
+SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
 
 
 class Place(Enum):
@@ -56,9 +57,16 @@ class Desk:
     """Finds out which requests this server answers."""
 
     def __init__(
-        self, node: int, machine: MetaMachine, keeper: Keeper, requests: MetaRequests, waiters: Waiters
+        self,
+        node: int,
+        machine: MetaMachine,
+        keeper: Keeper,
+        requests: MetaRequests,
+        waiters: Waiters,
+        turn: Turn,
     ) -> None:
         self._node = node
+        self._turn = turn
         self._machine = machine
         self._keeper = keeper
         self._requests = requests
@@ -80,7 +88,8 @@ class Desk:
     ) -> Iterator[Step]:
         """Answer a request when it is known who does."""
         place = partial(self._place, router, endpoint, args)
-        if (yield from self._waiters.until(lambda: place() is not Place.UNKNOWN, HOLD_NS)):
+        wait_ns = max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)
+        if (yield from self._waiters.until(lambda: place() is not Place.UNKNOWN, wait_ns)):
             if place() is Place.HERE:
                 yield from router.work(request, self._requests.own(endpoint), args)
         elif request.session is not None:

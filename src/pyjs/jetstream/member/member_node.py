@@ -87,13 +87,15 @@ class MemberNode:
         self._carrier = carrier
         self._turn = host.turn_state
         self.waiters = Waiters(host.turn_state, host.timers)
-        self.machine = MetaMachine(self.waiters)
+        self.machine = MetaMachine(self.waiters, host.turn_state)
         self._keeper = Keeper(
             self.node, self.machine, self.accounts, self.waiters, host.turn_state, host.log, host.faults
         )
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
         self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
-        self.desk = Desk(self.node, self.machine, self._keeper, MetaRequests(self), self.waiters)
+        self.desk = Desk(
+            self.node, self.machine, self._keeper, MetaRequests(self), self.waiters, host.turn_state
+        )
         self._announcer = Announcer(self, host)
         self._led_metadata = False  # announced
         self.reports, self.operators = Reports(self), Operators(self)

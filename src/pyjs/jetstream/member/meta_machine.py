@@ -15,6 +15,7 @@ from pyjs.jetstream.cluster.snapshot import decode_snapshot, encode_snapshot
 from pyjs.jetstream.cluster.state import MetaState
 
 if TYPE_CHECKING:
+    from pyjs.core.sink import Turn
     from pyjs.jetstream.cluster.changes import Change
     from pyjs.jetstream.cluster.state import Applied
     from pyjs.jetstream.member.waiters import Waiters
@@ -31,8 +32,10 @@ class Proposal:
 class MetaMachine:
     """The metadata of this server, and who leads its group."""
 
-    def __init__(self, waiters: Waiters) -> None:
+    def __init__(self, waiters: Waiters, turn: Turn) -> None:
         self._waiters = waiters
+        self._turn = turn
+        self._lost_ns = turn.now  # when the last leader was lost
         self._time_ns = 0  # of the last entry
         self.state = MetaState()
         self.changes: list[
@@ -61,6 +64,8 @@ class MetaMachine:
     def role(self, term: int, role: Role, leader: int) -> None:
         """Note who leads."""
         self.leads = role == Role.LEADER
+        if self.leader and not leader:
+            self._lost_ns = self._turn.now
         self.leader = leader
         self.had_leader |= leader != 0
         self._waiters.notify()
@@ -70,6 +75,10 @@ class MetaMachine:
         assert isinstance(proposal, Proposal)
         proposal.is_over = True
         self._waiters.notify()
+
+    def leaderless_ns(self) -> int:
+        """Return since when no leader is known; now if there is one."""
+        return self._turn.now if self.leader else self._lost_ns
 
     def durable(self) -> int:
         """Return that every applied entry may be cut: the snapshot is the whole state."""

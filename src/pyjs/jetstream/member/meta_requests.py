@@ -106,6 +106,11 @@ class MetaRequests:
             old = self._assigned(account, config.name)
             new = stored_config(stream_rules.check_update(old.config, config))
             state.state.check_update(account, new, bounds)
+            errcodes.STREAM_UPDATE.raise_if(
+                new.config.num_replicas != old.config.num_replicas
+                or new.config.placement != old.config.placement,
+                err="this version changes neither the number of replicas nor their servers",
+            )
             nodes = updated_nodes(self._field(new), old, new.config, self._leader_of(js, old))
             return StreamUpdated(account, old.group, old.revision, new, nodes, bounds)
 
@@ -210,7 +215,7 @@ class MetaRequests:
     def _names(self, call: ApiCall) -> MaybeSteps:
         """Return the names of streams."""
         given = call.read_optional(stream_requests.NAMES_REQUEST)
-        if not (yield from self._member.confirm()):
+        if not (yield from self._confirmed(call)):
             return None
         found = self._matching(call, given)
         page, offset = page_of([each.name for each in found], given.get("offset", 0), NAMES_PAGE)
@@ -219,7 +224,7 @@ class MetaRequests:
     def _list(self, call: ApiCall) -> MaybeSteps:
         """Return the infos of streams."""
         given = call.read_optional(stream_requests.LIST_REQUEST)
-        if not (yield from self._member.confirm()):
+        if not (yield from self._confirmed(call)):
             return None
         member, js = self._member, call.js
         found = self._matching(call, given)
@@ -237,12 +242,24 @@ class MetaRequests:
             out["missing"] = missing
         return out | ({"offline": plan.offline} if plan.offline else {})
 
+    def _confirmed(self, call: ApiCall) -> Generator[Step, None, bool]:
+        """Return whether this server still leads.
+
+        Raises:
+            ApiError: 10008, nobody leads, and the client of the request is here.
+        """
+        if (yield from self._member.confirm()):
+            return True
+        is_here = call.request.session is not None
+        errcodes.CLUSTER_NOT_AVAILABLE.raise_if(is_here and not self._member.machine.leader)
+        return False
+
     def _matching(self, call: ApiCall, given: dict[str, Any]) -> list[Assignment]:
         return matching(self._member.machine.state, call.js.account.name, given.get("subject", ""))
 
     def _info(self, call: ApiCall) -> MaybeSteps:
         """Return usage and limits of an account, summed over all servers."""
-        if not (yield from self._member.confirm()):
+        if not (yield from self._confirmed(call)):
             return None
         member, account = self._member, call.js.account.name
         reports: list[dict[str, Any]] = yield from member.questions.gather(

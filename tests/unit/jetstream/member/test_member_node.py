@@ -130,6 +130,19 @@ def test_without_a_majority_requests_are_refused_after_a_while(net: JetNet) -> N
     assert [answer["error"]["err_code"] for answer in answers] == [10008]
 
 
+def test_a_leader_without_followers_refuses_too(net: JetNet) -> None:
+    net.trio()
+    leader = net.leader()
+    for name in TRIO:
+        if name != leader.name:
+            net.kill(name).node.stop()
+    net.run(LONG_NS)
+    client = leader.client()
+    for wait_ms in (2000, 4000, 200):  # it stands down; it waits for another one; nobody has led for long
+        answers = net.answers(client, "STREAM.NAMES", wait_ms=wait_ms)
+        assert [answer["error"]["err_code"] for answer in answers] == [10008]
+
+
 def test_a_server_that_lost_its_store_comes_back_as_another_member(net: JetNet) -> None:
     net.trio()
     lost = next(name for name in TRIO if name != net.leader().name)
@@ -281,3 +294,12 @@ def test_a_replicated_stream_is_changed_and_deleted(net: JetNet) -> None:
     assert net.answers(servers[1].client(), "STREAM.DELETE.R", wait_ms=1000)[0]["success"]
     net.run(LONG_NS)
     assert not any(server.streams for server in servers)
+
+
+def test_replicas_are_neither_added_nor_removed_yet(net: JetNet) -> None:
+    servers = net.trio()
+    net.create(servers[0].client(), "S")
+    body = {"name": "S", "subjects": ["s"], "num_replicas": 3}
+    answer = net.ask(servers[1].client(), "STREAM.UPDATE.S", body)
+    assert "changes neither the number of replicas" in answer["error"]["description"]
+    assert all(server.errors() == [] for server in servers)
