@@ -93,12 +93,12 @@ class MemberNode:
         )
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
         self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
+        self.reports, self.operators = Reports(self), Operators(self)
         self.desk = Desk(
             self.node, self.machine, self._keeper, MetaRequests(self), self.waiters, host.turn_state
         )
         self._announcer = Announcer(self, host)
         self._led_metadata = False  # announced
-        self.reports, self.operators = Reports(self), Operators(self)
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
         self.consensus: Consensus | None = None
         self.group: MetaGroup | None = None
@@ -260,12 +260,11 @@ class MemberNode:
         self.machine.pending -= 1
         return proposal.applied
 
-    def hand_over(self, node: int) -> None:
-        """Let another server lead the metadata, if that is possible now."""
+    def hand_over(self, group: int, node: int) -> None:
+        """Let another server lead a group, if that is possible now."""
         assert self.consensus is not None
-        assert self.group is not None
         with suppress(Refused):
-            self.consensus.transfer(self.group.group, node)
+            self.consensus.transfer(group, node)
 
     # -- other servers -----------------------------------------------------------------------------------------
 
@@ -323,6 +322,16 @@ class MemberNode:
         assert self.consensus is not None
         assert self.group is not None
         return self.consensus.status(self.group.group) if self.group.group else None
+
+    @property
+    def meta_group(self) -> int:
+        """The number of the metadata group; 0: it is not open."""
+        return 0 if self.group is None else self.group.group
+
+    def status_of(self, group: int) -> GroupStatus:
+        """Return a group as it is here."""
+        assert self.consensus is not None
+        return self.consensus.status(group)
 
     def quiet_ns(self, node: int) -> int:
         """Return how long nothing was heard from a server; 0: unknown."""

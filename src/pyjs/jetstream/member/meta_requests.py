@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
 
+PASSED_ON = ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE")
 SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers")
 
 
@@ -57,6 +58,8 @@ class MetaRequests:
             "STREAM.NAMES": self._names,
             "STREAM.LIST": self._list,
             "STREAM.RESTORE": self._restore,
+            "STREAM.LEADER.STEPDOWN": member.operators.stream_steps_down,
+            "CONSUMER.LEADER.STEPDOWN": member.operators.stream_steps_down,
         }
 
     def own(self, endpoint: Endpoint) -> Endpoint:
@@ -67,7 +70,7 @@ class MetaRequests:
         found = self._own.get(endpoint.words)
         if found is None:
             # The server that answers counts the request.
-            counted = Counted.ERRORS if endpoint.changes and endpoint.min_args else endpoint.counted
+            counted = Counted.ERRORS if endpoint.words in PASSED_ON else endpoint.counted
             found = self._own[endpoint.words] = replace(endpoint, handle=handler, counted=counted)
         return found
 

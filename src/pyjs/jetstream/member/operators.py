@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import TypeAlias
 
+    from pyjs.consensus.status import GroupStatus
     from pyjs.core.chore import Step
+    from pyjs.jetstream.api.endpoint import ApiCall, MaybeSteps
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.member.member_node import MemberNode
 
@@ -41,17 +43,42 @@ class Operators:
         status = member.meta_status()
         if not machine.leads or status is None:
             return None
-        given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if body else {}
-        wanted = given.get("placement")
-        placement = from_json(Placement, wanted) if wanted else None
-        there = member.online | {member.node}
-        voters = [each.node for each in status.replicas if each.is_voter]
-        node = successor(machine.state.servers, voters, member.node, placement, there)
-        heirs = [each for each in voters if each != member.node and each in member.online]
-        if node or heirs:
-            member.hand_over(node or heirs[0])
+        heir = self._heir(body, status)
+        if heir:
+            member.hand_over(member.meta_group, heir)
         yield None
         return {"success": True}
+
+    def stream_steps_down(self, call: ApiCall) -> MaybeSteps:
+        """Let another replica lead a stream that is led here; the only replica of a stream stays its leader.
+
+        Raises:
+            ApiError: no other server can, or the request is invalid.
+        """
+        member, stream = self._member, call.stream()
+        errcodes.CONSUMER_NOT_FOUND.raise_if(len(call.args) > 1 and call.args[1] not in stream.consumers)
+        assigned = member.machine.state.stream(call.js.account.name, stream.name)
+        if assigned is None:
+            raise errcodes.STREAM_NOT_FOUND.error()
+        if len(assigned.replicas) > 1:
+            heir = self._heir(call.body, member.status_of(assigned.group))
+            if heir:
+                member.hand_over(assigned.group, heir)
+        yield None
+        return {"success": True}
+
+    def _heir(self, body: bytes, status: GroupStatus) -> int:
+        """Return the server that shall lead a group after this one; 0: there is none."""
+        member = self._member
+        given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if body.strip() else {}
+        wanted = given.get("placement")
+        placement = from_json(Placement, wanted) if wanted else None
+        voters = [each.node for each in status.replicas if each.is_voter]
+        there = member.online | {member.node}
+        node = successor(member.machine.state.servers, voters, member.node, placement, there)
+        others = sorted((each.lag or 0, each.node) for each in status.replicas if each.is_voter)
+        heirs = [each for _, each in others if each != member.node and each in member.online]
+        return node or next(iter(heirs), 0)
 
     def remove_server(self, body: bytes) -> Answer:
         """Remove a server that will not come back.

@@ -303,3 +303,26 @@ def test_replicas_are_neither_added_nor_removed_yet(net: JetNet) -> None:
     answer = net.ask(servers[1].client(), "STREAM.UPDATE.S", body)
     assert "changes neither the number of replicas" in answer["error"]["description"]
     assert all(server.errors() == [] for server in servers)
+
+
+def test_the_leader_of_a_stream_steps_down(net: JetNet) -> None:
+    servers = net.trio()
+    body = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    client = servers[1].client()
+    first = net.ask(client, "STREAM.INFO.R")["cluster"]["leader"]
+    wanted = next(name for name in TRIO if name != first)
+    answer = net.ask(client, "STREAM.LEADER.STEPDOWN.R", {"placement": {"preferred": wanted}})
+    assert answer["success"]
+    net.run(500 * NS_PER_MS)
+    assert net.ask(client, "STREAM.INFO.R")["cluster"]["leader"] == wanted
+    refused = net.ask(client, "STREAM.LEADER.STEPDOWN.R", {"placement": {"preferred": wanted}})
+    assert refused["error"]["err_code"] == 10005
+
+
+def test_the_only_replica_stays_the_leader(net: JetNet) -> None:
+    client = net.trio()[0].client()
+    net.create(client, "S")
+    assert net.ask(client, "STREAM.LEADER.STEPDOWN.S")["success"]
+    assert net.ask(client, "CONSUMER.LEADER.STEPDOWN.S.NONE")["error"]["err_code"] == 10014
+    assert net.ask(client, "STREAM.LEADER.STEPDOWN.NONE")["error"]["err_code"] == 10059
