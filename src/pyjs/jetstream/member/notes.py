@@ -68,7 +68,10 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The leader of the metadata asks a server to answer a request, after it has applied the entry `index`."""
+    """The leader of the metadata asks a server to answer a request, after it has applied the entry `index`.
+
+    0: nothing was changed, the stream to create is there.
+    """
 
     account: str
     words: str  # of the endpoint

@@ -101,8 +101,8 @@ class Orders:
             return {"success": True}
         from pyjs.jetstream.manage.stream_info import stream_info
 
-        is_new = order.words == "STREAM.CREATE"
-        info = stream_info(call.js, call.stream(), domain=not is_new)
+        info = stream_info(call.js, call.stream(), domain=order.words != "STREAM.CREATE")
+        is_new = order.words == "STREAM.CREATE" and order.index > 0
         return info | ({"did_create": True} if is_new else {})
 
 

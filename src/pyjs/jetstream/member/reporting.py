@@ -28,6 +28,7 @@ class Reports:
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member
+        self._traffic = member.options.system_account  # the account that nats-server sends entries in
 
     def meta(self) -> dict[str, Any]:
         """Return `meta_cluster`."""
@@ -51,24 +52,24 @@ class Reports:
 
     def stream(self, js: JetStream, stream: Stream) -> dict[str, Any]:
         """Return the `cluster` object of a stream that is open here."""
-        name, account = self._member.options.cluster.name, js.account.name
-        assigned = self._member.machine.state.stream(account, stream.name)
+        name = self._member.options.cluster.name
+        assigned = self._member.machine.state.stream(js.account.name, stream.name)
         if assigned is None:
             return {"name": name, "leader": js.shared.server_name}
         if len(assigned.replicas) > 1 and js.shared.replicated is not None:
             fields: dict[str, Any] = js.shared.replicated.cluster_fields(stream)
-            return fields
+            return fields | {"traffic_account": self._traffic}
         return stream_cluster(
-            self._member.machine.state, name, assigned, GroupStatus(self._member.node), account
+            self._member.machine.state, name, assigned, GroupStatus(self._member.node), self._traffic
         )
 
     def consumer(self, js: JetStream, consumer: Consumer) -> dict[str, Any]:
         """Return the `cluster` object of a consumer that is here."""
-        name, account = self._member.options.cluster.name, js.account.name
-        stream = self._member.machine.state.stream(account, consumer.stream_name)
+        name = self._member.options.cluster.name
+        stream = self._member.machine.state.stream(js.account.name, consumer.stream_name)
         if stream is None:
             return {"name": name, "leader": js.shared.server_name}
         found = ConsumerName(consumer.name, consumer.config.num_replicas)
         return consumer_cluster(
-            self._member.machine.state, name, stream, found, GroupStatus(self._member.node), account
+            self._member.machine.state, name, stream, found, GroupStatus(self._member.node), self._traffic
         )
