@@ -66,7 +66,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answers", "placement", "reports", "snapshot"),
         ("advisories", "moves"),
     ),
-    "jetstream.replication": (("stream_machine",), ("streams",)),
+    "jetstream.replication": (
+        ("copy_batch",),
+        ("copying",),
+        ("catch_up", "membership"),
+        ("stream_machine",),
+        ("streams",),
+    ),
     "jetstream.member": (
         ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
         ("answering", "meta_group", "orders", "questions"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from raft.tests.sim.net import SimNet, Weather
 from tests.support.consensus import Calm
+from xxhash import xxh64_intdigest
 
 from pyjs.base.clock import NS_PER_MS, VirtualClock
 from pyjs.base.disk import Disk, OsDisk
@@ -28,6 +30,7 @@ from pyjs.testing import VirtualNode
 STEP_MS = 10
 LOG_FILE_SIZE = 1 << 19
 S = 1_000_000_000
+_STARTS = count(1)
 
 
 class ReplicaNode(VirtualNode):
@@ -51,12 +54,14 @@ class ReplicaNode(VirtualNode):
         self.consensus = Consensus(self.node, self.number, self.node_log, self, self.cluster.tuning)
         server = self.node.jetstream = JetStreamServer(self.node)
         self.replicated = ReplicatedStreams(
-            self.number, "C", server.shared, self.consensus, self.node_log, self.cluster
+            self.number, "C", server.shared, self.consensus, self.node_log, self, self.cluster
         )
         server.shared.replicated = self.replicated
         for _ in server.start_steps():
             pass
         for assignment in self.cluster.assignments.values():
+            if self.number not in assignment.nodes:
+                continue
             self.do(lambda each=assignment: self.replicated.open_steps(self.js, each))
 
     def do(self, steps: Callable[[], Any]) -> None:
@@ -126,30 +131,39 @@ class Cluster:
     """Some nodes; the stream S is on all of them."""
 
     def __init__(
-        self, directory: Path, count: int = 3, *, tuning: Tuning | None = None, **options: Any
+        self,
+        directory: Path,
+        size: int = 3,
+        *,
+        tuning: Tuning | None = None,
+        assignment: Assignment | None = None,
+        without: int = 0,
+        **options: Any,
     ) -> None:
         self.directory = directory
         self.tuning = tuning or Tuning()
         self.net = SimNet(Calm(7), Weather(delay_max=0))
         self.now = 0
         self.state = MetaState()
-        self.numbers = tuple(range(1, count + 1))
+        self.numbers = tuple(range(1, size + 1))
         for number in self.numbers:
             self.state.servers[number] = Server(number, f"n{number}", "C", (), number, "0.1.0", 1, -1, -1)
-        made = StreamConfig(name="S", subjects=("s.>",), duplicate_window_ns=120 * S, num_replicas=count)
+        made = StreamConfig(name="S", subjects=("s.>",), duplicate_window_ns=120 * S, num_replicas=size)
         self.config = replace(made, **options)
         self.assignments: dict[str, Assignment] = {}
-        self._incarnation = 0
         self.disks: dict[int, Disk] = {number: OsDisk() for number in self.numbers}
         self.nodes: dict[int, ReplicaNode] = {}
         self.start_ns = VirtualClock().now_ns()
+        if assignment is not None:  # what is in the directories
+            self.assignments["S"] = assignment
+            self.state.put(assignment)
         for number in self.numbers:
-            self.start(number)
+            if number != without:
+                self.start(number)
 
     def incarnation(self) -> int:
         """Return a number that no log has had."""
-        self._incarnation += 1
-        return self._incarnation * 0x0101010101010101
+        return xxh64_intdigest(b"%d" % next(_STARTS)) | 0x01010101
 
     def start(self, number: int) -> ReplicaNode:
         """Start the process of a node."""
@@ -158,7 +172,6 @@ class Cluster:
         self.nodes[number] = node
         node.start()
         for other in self.up():
-            other.consensus.node_heard(number)
             other.replicated.node_heard(number)
         for other_number in self.numbers:
             if other_number not in [each.number for each in self.up()]:
@@ -167,7 +180,6 @@ class Cluster:
 
     def _silence(self, node: ReplicaNode, number: int) -> None:
         if number in self.nodes:
-            node.consensus.node_silent(number)
             node.replicated.node_silent(number)
 
     def kill(self, number: int) -> None:
@@ -196,25 +208,54 @@ class Cluster:
         """Return the nodes that run."""
         return [node for node in self.nodes.values() if node.is_up]
 
-    def create(self, *, created_ns: int = 1, group: int = 1, **options: Any) -> Assignment:
-        """Assign the stream to all nodes, and wait for a leader."""
+    def create(
+        self, *, created_ns: int = 1, group: int = 1, on: Sequence[int] = (), **options: Any
+    ) -> Assignment:
+        """Assign the stream to all nodes, or to those of `on`, and wait for a leader."""
         config = replace(self.config, **options)
-        replicas = tuple(Replica(number, 1) for number in self.numbers)
+        replicas = tuple(Replica(number, 1) for number in on or self.numbers)
         made = Assignment("$G", group, 1, created_ns, replicas, 1, stored_config(config))
         self.assignments["S"] = made
+        self.state.put(made)
         for node in self.up():
-            node.do(lambda each=node: each.replicated.open_steps(each.js, made))
+            if node.number in made.nodes:
+                node.do(lambda each=node: each.replicated.open_steps(each.js, made))
         self.leader()
         return made
+
+    def change(self, new: Assignment) -> None:
+        """Change the assignment of the stream, and let all nodes follow as their keepers do."""
+        old = self.assignments["S"]
+        self.assignments["S"] = new = replace(new, revision=old.revision + 1)
+        self.state.put(new, old)
+        for node in self.up():
+            if node.number not in old.nodes and node.number in new.nodes:
+                node.do(lambda each=node: each.replicated.open_steps(each.js, new))
+            elif node.number in new.nodes:
+                node.do(lambda each=node: each.replicated.change_steps(each.js, old, new))
+            elif node.number in old.nodes:
+                node.do(lambda each=node: each.replicated.drop_steps(each.js, old))
+
+    def delete(self) -> None:
+        """Delete the stream on all nodes that run."""
+        old = self.assignments.pop("S")
+        self.state.accounts.clear()
+        for node in self.up():
+            if node.number in old.nodes:
+                node.do(lambda each=node: each.replicated.drop_steps(each.js, old))
+
+    def move(self, *nodes: int) -> None:
+        """Assign the stream to other nodes."""
+        self.change(self.assignments["S"].regrouped(nodes))
 
     def step(self, count: int = 1) -> None:
         """Let time pass, 10 ms each."""
         for _ in range(count):
             self.now += 1
             for source, target, data, _ in self.net.arrived(self.now):
-                node = self.nodes[target]
-                if node.is_up and self.nodes[source].is_up:
-                    node.consensus.receive(source, data)
+                node = self.nodes.get(target)
+                if node is not None and node.is_up and self.nodes[source].is_up:
+                    node.replicated.receive(source, data)
             for node in self.up():
                 node.advance(milliseconds=STEP_MS)
 
@@ -258,17 +299,23 @@ class Cluster:
 
     def settle(self) -> None:
         """Wait until all nodes that run have applied the same entries."""
-        self.until(lambda: len({self._place(node) for node in self.up()}) == 1)
+        self.until(lambda: len({self._place(node) for node in self.holders()}) == 1)
+
+    def holders(self) -> list[ReplicaNode]:
+        """Return the nodes that run and should have the stream."""
+        return [node for node in self.up() if node.number in self.assignments["S"].nodes]
 
     def _place(self, node: ReplicaNode) -> object:
-        if "S" not in node.js.streams or node.stream.replica is None:
-            return cast("object", node.number)
-        return node.stream.replica.index
+        """Return how far a replica is: equal for all that have applied the same entries."""
+        stream = node.js.streams.get("S")
+        if stream is None or stream.replica is None or stream.replica.is_working or stream.replica.stopped:
+            return f"n{node.number} is not open"
+        return node.consensus.status(self.assignments["S"].group).applied
 
     def same(self) -> dict[str, Any]:
         """Wait until all replicas are equal; return their state."""
         self.settle()
-        states = [state_of(node.stream) for node in self.up()]
+        states = [state_of(node.stream) for node in self.holders()]
         assert all(state == states[0] for state in states)
         return states[0]
 

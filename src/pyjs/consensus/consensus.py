@@ -551,7 +551,7 @@ class Consensus:
             self._snapshots.offer(member.group, member.applied, state[descriptor.SIZE :], self._turn.now)
 
     def _cut(self, member: Member) -> None:
-        """Move the start of a full log to what is applied for good, unless another replica soon needs what it has."""
+        """Move the start of a full log to what is applied for good, unless another replica soon needs the rest."""
         member.compact_at = member.log_size + self._log_size_max // 4
         stored = self._log.groups[member.group]
         is_urgent = member.group in self._log.crowding()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyjs.consensus.engine import Role, incarnation_of, node_of
+from pyjs.consensus.engine import Role, node_of
 from pyjs.consensus.member import State
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class Replica:
     """One replica of a group."""
 
     node: int
-    incarnation: int
+    peer: int
     is_voter: bool
     lag: int | None  # entries that it may lack; None: this node does not lead
 
@@ -43,13 +43,14 @@ def status_of(member: Member, found: Status) -> GroupStatus:
     matched = dict(found.matched)
     leads = found.role == Role.LEADER
     replicas = [
-        Replica(
-            node_of(peer),
-            incarnation_of(peer),
-            is_voter,
-            found.last - matched.get(peer, 0) if leads else None,
+        Replica(node_of(peer), peer, is_voter, found.last - matched.get(peer, 0) if leads else None)
+        for peers, is_voter in (
+            (
+                sorted({*found.conf.voters, *found.conf.outgoing}),
+                True,
+            ),  # those that go still vote in a joint one
+            (found.conf.learners, False),
         )
-        for peers, is_voter in ((found.conf.voters, True), (found.conf.learners, False))
         for peer in peers
     ]
     return GroupStatus(

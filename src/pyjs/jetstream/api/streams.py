@@ -63,7 +63,7 @@ def update(call: ApiCall) -> Steps:
 def info(call: ApiCall) -> Steps:
     """Return the info of one stream, with its subjects and deleted sequences on request."""
     given = call.read_optional(stream_requests.INFO_REQUEST)
-    stream = call.stream()
+    stream = yield from call.current_stream()
     subjects, deleted, total, offset = None, None, 0, 0
     if given.get("subjects_filter"):
         page = subjects_page(stream, given["subjects_filter"], given.get("offset", 0))

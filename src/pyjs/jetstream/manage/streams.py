@@ -33,7 +33,13 @@ from pyjs.jetstream.manage.store_probe import StoreProbe
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.jetstream.stream.features.special import SpecialPublishes
-from pyjs.jetstream.stream.relearn import relearn_steps, replica_steps, schedule_steps, window_parts
+from pyjs.jetstream.stream.relearn import (
+    copied_steps,
+    relearn_steps,
+    replica_steps,
+    schedule_steps,
+    window_parts,
+)
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.file.store import FileStore
@@ -161,6 +167,14 @@ def create_assigned(js: JetStream, config: StreamConfig, created_ns: int) -> Gen
     return stream
 
 
+class KnownIds(NamedTuple):
+    """The duplicate window of a replica."""
+
+    dump: bytes  # see Dedupe.dump
+    count: int
+    last_id: bytes  # of the last message
+
+
 # -- replicas ---------------------------------------------------------------------------------------------------
 
 
@@ -173,8 +187,12 @@ def new_replica(js: JetStream, config: StreamConfig, created_ns: int) -> Generat
     return Parked(config, created_ns, (yield from _new_store(js, config, created_ns)))
 
 
-def open_replica(js: JetStream, found: Parked, *, recovered: bool) -> Generator[Step, None, Stream]:
+def open_replica(
+    js: JetStream, found: Parked, *, recovered: bool = True, ids: KnownIds | None = None
+) -> Generator[Step, None, Stream]:
     """Open the stream of a replica as a follower: it listens to no subject.
+
+    `ids` are those of its duplicate window if they are known: no memory store has those of removed messages.
 
     Raises:
         PyjsError, OSError, MemoryError: its messages cannot be read; its files stay.
@@ -184,7 +202,7 @@ def open_replica(js: JetStream, found: Parked, *, recovered: bool) -> Generator[
         store.set_first_seq(config.first_seq)
     stream = _open(js, config, store, created_ns)
     try:
-        yield from replica_steps(stream)
+        yield from replica_steps(stream) if ids is None else copied_steps(stream, *ids)
     except BaseException as error:
         _close(js, stream, "fault", StoreFailed(str(stream), str(error)))
         if config.storage == FILE:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
-from pyjs.consensus.engine import Change, Conf, Refused, peer_id
+from pyjs.consensus.engine import Change, Conf, Refused, incarnation_of, peer_id
 from pyjs.jetstream.cluster.bootstrap import Bootstrap, Do, Word
 from pyjs.jetstream.cluster.entries import ServerDescribed, encode
 from pyjs.jetstream.cluster.membership import Members, Move, Peer, next_change
@@ -240,7 +240,7 @@ class MetaGroup:
 
     def _next_change(self) -> MemberChange | None:
         status = self._consensus.status(self.group)
-        peers = {Peer(each.node, each.incarnation): each for each in status.replicas}
+        peers = {Peer(each.node, incarnation_of(each.peer)): each for each in status.replicas}
         me = next((peer for peer in peers if peer.node == self._server.node), None)
         if me is None or len(self._machine.state.servers) < 2:
             return None

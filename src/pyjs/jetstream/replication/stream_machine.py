@@ -5,7 +5,7 @@ opened again (streams.py).
 
 The log of the group may begin after any entry whose effects are durable in the store. Its state there is a marker of
 a few bytes: the store has the messages. A replica that finds less in its store than the marker says is behind: it
-copies the messages of another replica (copying.py), and takes no part in delivery until it has them.
+copies the messages of another replica (catch_up.py), and leads only when it has them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage import streams
+from pyjs.jetstream.replication.catch_up import CatchUp
+from pyjs.jetstream.replication.copying import Answer
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
 from pyjs.jetstream.stream.replicated.replica import Replica
 from pyjs.store.file.store import FileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator, Sequence
     from typing import TypeAlias
 
     from pyjs.consensus.consensus import Consensus
@@ -56,6 +58,18 @@ class Owner(Protocol):
     def mend_steps(self, machine: StreamMachine) -> Steps:
         """Open a replica again that has failed."""
 
+    def hand_over(self, machine: StreamMachine) -> None:
+        """Let another replica lead."""
+
+    def regroup(self, machine: StreamMachine) -> None:
+        """Bring the group to the replicas of the metadata."""
+
+    def sources(self, machine: StreamMachine) -> Sequence[int]:
+        """Return the nodes to copy from, the best one first."""
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+
 
 class StreamMachine:
     """One replicated stream on this node."""
@@ -66,12 +80,16 @@ class StreamMachine:
         self.stream: Stream
         self.replica: Replica
         self.leads = False
+        self.is_elected = False  # it should lead, even if it cannot
+        self.catch_up: CatchUp | None = None  # None: it has everything that the log has not
         self.leader = 0  # number of a node, 0: none is known
         self.leader_since_ns = 0  # on the wall clock
         self._consensus = consensus
         self._owner = owner
+        turn, timers = js.account.turn, js.shared.timers
+        self.poll, self.leaving = Answer(turn, timers, 1), Answer(turn, timers, 2)
         self._reads: list[Outcome] = []  # reads that wait for the consensus
-        self._sync: StoreSync | None = None
+        self._is_syncing = False
 
     def __str__(self) -> str:
         return f"{self.assignment.raft_group} of {self.stream}"
@@ -80,6 +98,13 @@ class StreamMachine:
         """Use an open stream; called before the group is opened."""
         self.stream = stream
         self.replica = Replica(stream, self, self)
+
+    def end(self) -> None:
+        """Lead no more, and copy nothing: the replica is closed or removed."""
+        self.follow()
+        if self.catch_up is not None:
+            self.catch_up.cancel()
+            self.catch_up = None
 
     @property
     def group(self) -> int:
@@ -95,6 +120,10 @@ class StreamMachine:
             PyjsError: the replica has stopped, now or before.
         """
         assert proposal is None or isinstance(proposal, Proposal)
+        if self.catch_up is not None:
+            assert proposal is None
+            self.catch_up.hold(index, term, time_ns, payload)
+            return
         self.replica.apply(index, term, time_ns, payload, proposal)
         if self.replica.stopped is not None:
             raise self.replica.stopped
@@ -105,19 +134,23 @@ class StreamMachine:
             turn = self.stream.turn
             self.leader, self.leader_since_ns = leader, turn.now + turn.skew
         self._fail_reads()
-        if role == Role.LEADER:
+        self.is_elected = role == Role.LEADER
+        if self.is_elected:
             self._lead()
         else:
             self.follow()
 
     def _lead(self) -> None:
-        if self.leads or self.replica.stopped is not None:
+        if self.catch_up is not None:
+            self._owner.hand_over(self)
+        if self.leads or self.catch_up is not None or self.replica.stopped is not None:
             return
         self.leads = True
         self.replica.lead()
         self._settle_config()
         streams.listen(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
+        self._owner.regroup(self)
 
     def follow(self) -> None:
         """Lead no more."""
@@ -134,22 +167,31 @@ class StreamMachine:
 
     def durable(self) -> int:
         """Return the last entry whose effects are all durable; begin to sync later ones."""
+        if self.catch_up is not None:
+            return self.catch_up.last
         store = self.stream.store
         if not isinstance(store, FileStore):
             return self.replica.index
-        if store.synced_index < self.replica.index and self._sync is None and not self.stream.closed:
-            job = self.stream.begin_sync()
-            if job is not None:
-                self._sync = StoreSync(self, job)
-                self.stream.turn.jobs.append(self._sync)
+        if store.synced_index < self.replica.index and not self._is_syncing:
+            self._is_syncing = True
+            self.stream.turn.go_on(self._sync_steps())
         return store.synced_index
+
+    def _sync_steps(self) -> Steps:
+        """Begin a sync, after the commit of what was applied in this turn."""
+        yield from ()
+        job = None if self.stream.closed else self.stream.begin_sync()
+        if job is None:
+            self._is_syncing = False
+        else:
+            self.stream.turn.jobs.append(StoreSync(self, job))
 
     def sync_ended(self) -> None:
         """Note that a sync of `durable` has ended."""
-        self._sync = None
+        self._is_syncing = False
 
     def snapshot(self) -> bytes | None:
-        """Return the marker: the messages are in the store."""
+        """Return the marker: the messages are in the store, or must be copied."""
         return _MARKER.pack(_VERSION, self.stream.store.last_seq)
 
     def install(self, index: int, data: bytes) -> None:
@@ -160,10 +202,40 @@ class StreamMachine:
         """
         if len(data) != _MARKER.size or data[0] != _VERSION:
             raise BadMarker(f"{self}: the state at entry {index} is not of version {_VERSION}")
-        if self.replica.index < index:
-            raise PyjsError(
-                f"{self}: the store ends at entry {self.replica.index}, the log begins at {index}"
-            )
+        if self.catch_up is not None:
+            self.catch_up.let_go(index)
+        elif self.replica.index < index:
+            self.catch_up = CatchUp(self, index)
+            self.catch_up.begin()
+
+    # -- Behind ------------------------------------------------------------------------------------------------
+
+    def sources(self) -> Sequence[int]:
+        """Return the nodes to copy from, the best one first."""
+        if self.is_elected:
+            self._owner.hand_over(self)
+        return self._owner.sources(self)
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+        self._owner.send(node, parts)
+
+    def answers(self) -> Iterator[Answer]:
+        """Yield what may wait for an answer of another replica."""
+        yield self.poll
+        yield self.leaving
+        if self.catch_up is not None:
+            yield self.catch_up.answer
+
+    def caught_up(self, stream: Stream) -> None:
+        """Go on with the copy, and apply what was held."""
+        assert self.catch_up is not None
+        held, self.catch_up = self.catch_up.held, None
+        self.attach(stream)
+        for index, term, time_ns, payload in held:
+            self.replica.apply(index, term, time_ns, payload)
+        if self.is_elected:
+            self._lead()
 
     # -- Group -------------------------------------------------------------------------------------------------
 

@@ -13,21 +13,26 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from pyjs.base.clock import NS_PER_S
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.consensus.engine import Conf, RaftError, peer_id
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.engine import Parked
+from pyjs.jetstream.replication import copy_batch
+from pyjs.jetstream.replication.copy_batch import Ask
+from pyjs.jetstream.replication.copying import serve
+from pyjs.jetstream.replication.membership import leave_steps, regroup_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from typing import Any, TypeAlias
 
     from pyjs.consensus.consensus import Consensus
     from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.seams import Peers
     from pyjs.core.chore import Chore, Step
     from pyjs.core.sink import Turn
     from pyjs.jetstream.cluster.assignments import Assignment
@@ -38,6 +43,10 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
+STAND_NS = (
+    30 * NS_PER_MS
+)  # before the first replica of a new stream stands for election: the others open it too
+STANDS = 4  # attempts
 
 
 class Metadata(Protocol):
@@ -56,7 +65,14 @@ class ReplicatedStreams:
     """The replicas of streams on one node."""
 
     def __init__(
-        self, node: int, cluster: str, shared: Shared, consensus: Consensus, log: NodeLog, metadata: Metadata
+        self,
+        node: int,
+        cluster: str,
+        shared: Shared,
+        consensus: Consensus,
+        log: NodeLog,
+        peers: Peers,
+        metadata: Metadata,
     ) -> None:
         self.led: list[Stream] = []  # streams that this node leads since their owner last looked
         self.lost: list[Stream] = []  # streams that it led before
@@ -65,8 +81,10 @@ class ReplicatedStreams:
         self._shared = shared
         self._consensus = consensus
         self._log = log
+        self._peers = peers
         self._metadata = metadata
         self._machines: dict[tuple[str, str], StreamMachine] = {}  # by account and stream
+        self._regrouping: set[int] = set()  # groups whose members are being changed
         self._silent: dict[int, int] = {}  # nodes that do not answer, since when
 
     # -- questions ---------------------------------------------------------------------------------------------
@@ -122,15 +140,63 @@ class ReplicatedStreams:
                 peers.append(PeerStatus(each.node, is_current, silent_ns, is_offline, lag))
         return GroupStatus(machine.leader, machine.leader_since_ns, tuple(peers))
 
-    # -- other nodes -------------------------------------------------------------------------------------------
+    # -- other nodes: Replicas, in front of the consensus ------------------------------------------------------
+
+    def receive(self, node: int, data: bytes) -> None:
+        """Take a batch from another node: of a copy, or for the consensus.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        if not copy_batch.is_copying(data):
+            self._consensus.receive(node, data)
+            return
+        batch = copy_batch.read(data)
+        machine = next((each for each in self._machines.values() if each.group == batch.group), None)
+        if isinstance(batch, Ask) and self._has_let_go(machine, node):
+            self._peers.send(node, copy_batch.gone(batch.group, batch.number))
+        elif isinstance(batch, Ask):
+            self._serve(node, machine, batch)
+        elif machine is not None:
+            for answer in machine.answers():
+                answer.came(batch)
+
+    def _serve(self, node: int, machine: StreamMachine | None, question: Ask) -> None:
+        stream, applied = None, 0
+        if machine is not None and machine.catch_up is None:
+            with suppress(KeyError, RaftError):  # it was closed because of damage
+                applied = self._consensus.status(machine.group).applied
+                stream = machine.stream
+        for parts in serve(stream, question, applied):
+            self._peers.send(node, parts)
+
+    def _has_let_go(self, machine: StreamMachine | None, node: int) -> bool:
+        """Return whether a node has no replica of a stream any more that this node leads."""
+        if machine is None or not machine.leads or node in machine.assignment.nodes:
+            return False
+        with suppress(KeyError, RaftError):
+            return node not in [each.node for each in self._consensus.status(machine.group).replicas]
+        return False
 
     def node_silent(self, node: int) -> None:
         """Note that a node does not answer."""
         self._silent.setdefault(node, self._shared.clock.now_ns())
+        self._consensus.node_silent(node)
 
     def node_heard(self, node: int) -> None:
         """Note that a node answers again."""
         self._silent.pop(node, None)
+        self._consensus.node_heard(node)
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+        self._peers.send(node, parts)
+
+    def sources(self, machine: StreamMachine) -> list[int]:
+        """Return the nodes that may have what a replica here lacks: the leader, then the others."""
+        others = [node for node in machine.assignment.nodes if node not in (self._node, machine.leader)]
+        known = [machine.leader] if machine.leader not in (0, self._node) else []
+        return [node for node in [*known, *others] if node not in self._silent]
 
     # -- the metadata ------------------------------------------------------------------------------------------
 
@@ -140,6 +206,9 @@ class ReplicatedStreams:
         Raises:
             ApiError, PyjsError, OSError: it cannot be opened; what is stored stays.
         """
+        before = self._machines.get((js.account.name, assignment.name))
+        if before is not None:  # it was about to leave
+            yield from self._close_steps(before)
         machine = StreamMachine(js, self._consensus, assignment, self)
         conf = self._conf_of(js, assignment)
         parked = js.parked.pop(assignment.name, None)
@@ -154,6 +223,17 @@ class ReplicatedStreams:
         self._machines[js.account.name, assignment.name] = machine
         incarnation = assignment.incarnation_on(self._node)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
+        if conf is not None and conf.voters and assignment.nodes[0] == self._node:
+            machine.stream.turn.go_on(self._stand_steps(machine))
+
+    def _stand_steps(self, machine: StreamMachine) -> Steps:
+        """Let the first replica of a new stream lead: it does not wait until it misses a leader."""
+        for _ in range(STANDS):
+            yield partial(self._wake_later, machine.stream.turn, STAND_NS)
+            if machine.leader or self._machine_of(machine.stream) is not machine:
+                return
+            with suppress(RaftError):  # it is not durable yet
+                self._consensus.campaign(machine.group)
 
     def _conf_of(self, js: JetStream, assignment: Assignment) -> Conf | None:
         """Return the members of a new group, without any for a replica that others add; None: the log has it.
@@ -181,35 +261,70 @@ class ReplicatedStreams:
         """Follow a change of a stream: the leader brings a new configuration to all replicas."""
         machine = self._machines.get((js.account.name, new.name))
         if machine is None or old.incarnation_on(self._node) != new.incarnation_on(self._node):
-            if machine is not None:
-                self._close(machine)
             yield from self.open_steps(js, new)
             return
         machine.assignment = new
+        self.regroup(machine)
         if machine.leads:
             yield from machine.configure_steps()
 
+    def regroup(self, machine: StreamMachine) -> None:
+        """Bring the group to the replicas of the metadata, if this node leads it."""
+        if machine.leads and machine.group not in self._regrouping:
+            self._regrouping.add(machine.group)
+            machine.stream.turn.go_on(self._regroup_steps(machine))
+
+    def _regroup_steps(self, machine: StreamMachine) -> Steps:
+        try:
+            yield from regroup_steps(machine, self._consensus, self._node)
+        finally:
+            self._regrouping.discard(machine.group)
+
     def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """Remove the replica of a stream from this node, with its files."""
+        """Remove the replica of a stream from this node, with its files: now, or when its group has let it go."""
+        machine = self._machines.get((js.account.name, assignment.name))
+        wanted = self._metadata.state.stream(js.account.name, assignment.name)
+        if machine is None or wanted is None or wanted.group != assignment.group:
+            yield from self._drop_steps(js, assignment)
+        else:
+            machine.assignment = wanted
+            self.regroup(machine)  # the leader stays until the others have everything
+            machine.stream.turn.go_on(self._leave_steps(machine))
+
+    def _leave_steps(self, machine: StreamMachine) -> Steps:
+        js, name = machine.js, machine.assignment.name
+        yield from leave_steps(machine, self._consensus, self._node)
+        if self._machines.get((js.account.name, name)) is machine:
+            drop = partial(self._drop_steps, js, machine.assignment)
+            yield from js.gates.within(name, True, drop)
+
+    def _drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
         machine = self._machines.pop((js.account.name, assignment.name), None)
         is_told = machine is not None and machine.leads
         if machine is not None:
-            machine.follow()
+            machine.end()
             self._consensus.remove(assignment.group)
         elif assignment.group in self._log.groups:
             self._log.remove(assignment.group)  # the next write of the consensus has it
-        parked = js.parked.get(assignment.name)
+        name, is_copy = assignment.name, machine is not None and machine.stream.closed
+        parked = js.parked.get(name)
         if parked is not None and parked.created_ns == assignment.created_ns:
-            del js.parked[assignment.name]
+            del js.parked[name]
             _release(js, parked)
-            if parked.config.storage == FILE:
-                hidden = js.files.hide(assignment.name)
-                yield from js.files.remove_hidden(hidden, self._shared.metadata)
-        stream = js.streams.get(assignment.name)
+            is_copy = True
+        stream = js.streams.get(name)
         if stream is not None and stream.created_ns == assignment.created_ns:
-            yield from streams.delete(js, assignment.name, told=is_told)
+            yield from streams.delete(js, name, told=is_told)
+        elif is_copy and assignment.config.storage == FILE:
+            yield from js.files.remove_hidden(js.files.hide(name), self._shared.metadata)
 
     # -- failures ----------------------------------------------------------------------------------------------
+
+    def fail(self, stream: Stream) -> None:
+        """Apply nothing more to a replica whose state is not to be trusted."""
+        machine = self._machine_of(stream)
+        assert machine is not None
+        machine.replica.stop(StoreFailed(str(stream), "internal error"))
 
     def mend_steps(self, machine: StreamMachine) -> Steps:
         """Open a replica again that has failed: after a while, and as often as needed."""
@@ -217,8 +332,8 @@ class ReplicatedStreams:
         self._shared.log.error(
             f"The replica of {stream} has failed and is opened again soon: {machine.replica.stopped}"
         )
-        self._hand_over(machine)
-        yield partial(self._wake_later, stream.turn)
+        self.hand_over(machine)
+        yield partial(self._wake_later, stream.turn, RETRY_NS)
         if self._machine_of(stream) is machine:
             yield from js.gates.within(stream.name, True, lambda: self._reopen_steps(machine))
 
@@ -226,29 +341,30 @@ class ReplicatedStreams:
         js, stream = machine.js, machine.stream
         if self._machine_of(stream) is not machine:
             return
-        self._close(machine)
+        yield from self._close_steps(machine)
+        if stream.config.storage == FILE and stream.name not in js.parked:
+            self._shared.log.error(f"The replica of {stream} stays closed until the next start")
+            return
+        yield from self.open_steps(js, machine.assignment)
+
+    def _close_steps(self, machine: StreamMachine) -> Steps:
+        """Close a replica; its log stays, and its store waits to be opened again."""
+        js, stream = machine.js, machine.stream
+        del self._machines[js.account.name, stream.name]
+        machine.end()
+        with suppress(KeyError):  # its log was damaged
+            self._consensus.close(machine.group)
+        if not stream.closed:
+            cause = machine.replica.stopped or PyjsError(f"{stream} is closed")
+            streams.abandon(js, stream, StoreFailed(str(stream), str(cause)))
+        js.held.let_go(stream.name)
         if stream.config.storage == FILE:
             for found in js.files.reopen_steps(stream.name):
                 if found is not None:
                     js.parked[stream.name] = Parked(*found)
                 yield None
-            if stream.name not in js.parked:
-                self._shared.log.error(f"The replica of {stream} stays closed until the next start")
-                return
-        js.held.let_go(stream.name)
-        yield from self.open_steps(js, machine.assignment)
 
-    def _close(self, machine: StreamMachine) -> None:
-        """Close a replica; its log and its files stay."""
-        del self._machines[machine.js.account.name, machine.stream.name]
-        machine.follow()
-        with suppress(KeyError):  # its log was damaged
-            self._consensus.close(machine.group)
-        if not machine.stream.closed:
-            cause = machine.replica.stopped or PyjsError(f"{machine.stream} is closed")
-            streams.abandon(machine.js, machine.stream, StoreFailed(str(machine.stream), str(cause)))
-
-    def _hand_over(self, machine: StreamMachine) -> None:
+    def hand_over(self, machine: StreamMachine) -> None:
         """Let another replica lead."""
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
@@ -257,8 +373,8 @@ class ReplicatedStreams:
             if found.leader == self._node and heirs:
                 self._consensus.transfer(machine.group, heirs[0].node)
 
-    def _wake_later(self, turn: Turn, chore: Chore) -> None:
-        self._shared.timers.at(turn.now + RETRY_NS, lambda: turn.chores.append(chore))
+    def _wake_later(self, turn: Turn, wait_ns: int, chore: Chore) -> None:
+        self._shared.timers.at(turn.now + wait_ns, lambda: turn.chores.append(chore))
 
 
 def _release(js: JetStream, parked: Parked) -> None:
