@@ -134,7 +134,7 @@ class MemberNode:
         )
         name = self.options.cluster.name
         self.replicated = shared.replicated = ReplicatedStreams(
-            self.node, name, shared, self.consensus, log, self.machine
+            self.node, name, shared, self.consensus, log, self._carrier, self.machine
         )
         self._share(accounts)
 
@@ -274,8 +274,8 @@ class MemberNode:
 
     def receive(self, node: int, data: bytes) -> None:
         """Take a batch of replicated groups. Raises ValueError: it is damaged."""
-        assert self.consensus is not None
-        self.consensus.receive(node, data)
+        assert self.replicated is not None
+        self.replicated.receive(node, data)
 
     def take_note(self, node: int, data: bytes) -> None:
         """Take a note of another server. Raises ValueError: it is damaged."""
@@ -299,20 +299,16 @@ class MemberNode:
 
     def node_silent(self, node: int) -> None:
         """Note that a server does not answer."""
-        assert self.consensus is not None
+        assert self.replicated is not None
         self.online.discard(node)
-        self.consensus.node_silent(node)
-        if self.replicated is not None:
-            self.replicated.node_silent(node)
+        self.replicated.node_silent(node)
         self.waiters.notify()
 
     def node_heard(self, node: int) -> None:
         """Note that a server answers."""
-        assert self.consensus is not None
+        assert self.replicated is not None
         self.online.add(node)
-        self.consensus.node_heard(node)
-        if self.replicated is not None:
-            self.replicated.node_heard(node)
+        self.replicated.node_heard(node)
         self.waiters.notify()
 
     # -- reports -----------------------------------------------------------------------------------------------
