@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 STEP_DOWN = "$JS.API.META.LEADER.STEPDOWN"
 REMOVE_SERVER = "$JS.API.SERVER.REMOVE"
-RESPONSES = {STEP_DOWN: "meta_leader_stepdown_response", REMOVE_SERVER: "meta_server_remove_response"}
+EVACUATE_SERVER = "$JS.API.SERVER.EVACUATE"
+RESPONSES = {
+    STEP_DOWN: "meta_leader_stepdown_response",
+    REMOVE_SERVER: "meta_server_remove_response",
+    EVACUATE_SERVER: "meta_server_evacuate_response",
+}
 
 
 def ask(node: Node, system: Account, request: Request) -> Generator[Step, None, bytes | None]:
@@ -34,9 +39,13 @@ def ask(node: Node, system: Account, request: Request) -> Generator[Step, None, 
     if server is None or member is None:
         return None
     operators = member.operators
-    steps = operators.step_down if subject == STEP_DOWN else operators.remove_server
+    handlers = {
+        STEP_DOWN: operators.step_down,
+        REMOVE_SERVER: operators.remove_server,
+        EVACUATE_SERVER: operators.evacuate_server,
+    }
     try:
-        fields = yield from steps(request.payload)
+        fields = yield from handlers[subject](request.payload)
     except ApiError as error:
         fields = {"error": error.as_json()}
     if fields is None:

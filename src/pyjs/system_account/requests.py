@@ -99,9 +99,9 @@ class SystemRequests:
 
             self._on(system, SUBJECT, lambda request: purge(self._node, system, request))
             if self._node.cluster is not None and not self._node.options.cluster.local:
-                from pyjs.system_account.cluster import REMOVE_SERVER, STEP_DOWN, ask
+                from pyjs.system_account.cluster import RESPONSES, ask
 
-                for subject in (STEP_DOWN, REMOVE_SERVER):
+                for subject in RESPONSES:
                     self._on(system, subject, lambda request: ask(self._node, system, request))
         if self._node.trust is not None:
             from pyjs.system_account.claims import ClaimsRequests  # only servers with operators need it

@@ -39,6 +39,7 @@ META = frozenset(
         "STREAM.NAMES",
         "STREAM.LIST",
         "STREAM.RESTORE",
+        "STREAM.PEER.REMOVE",
     )
 )
 HOLD_NS = 4 * NS_PER_S

@@ -196,7 +196,9 @@ class Keeper:
             if wanted is None or old.created_ns != wanted.created_ns:
                 yield from self._remove_one(js, key, old)
             del self._removed[each]
-        if wanted is None and key.name in js.streams:
+        left, replicated = js.streams.get(key.name), js.shared.replicated
+        is_leaving = left is not None and replicated is not None and replicated.is_replica(left)
+        if wanted is None and left is not None and not is_leaving:
             self._report_strange(key)
 
     def _remove_one(self, js: JetStream, key: Key, old: Assignment) -> Generator[Step, None, None]:

@@ -94,9 +94,8 @@ class MemberNode:
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
         self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
         self.reports, self.operators = Reports(self), Operators(self)
-        self.desk = Desk(
-            self.node, self.machine, self._keeper, MetaRequests(self), self.waiters, host.turn_state
-        )
+        self.requests = MetaRequests(self)
+        self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
         self._announcer = Announcer(self, host)
         self._led_metadata = False  # announced
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
@@ -173,6 +172,7 @@ class MemberNode:
             self._catch_up_steps(),
             group.describe_steps(),
             group.follow_steps(),
+            self.operators.move_steps(),
         ]
         if not is_known:
             steady.append(group.found_steps())

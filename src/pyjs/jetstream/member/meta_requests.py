@@ -17,7 +17,7 @@ from pyjs.jetstream.api.streams import LIST_PAGE, NAMES_PAGE, page_of
 from pyjs.jetstream.cluster.answers import list_plan, matching
 from pyjs.jetstream.cluster.assignments import Assignment, stored_config
 from pyjs.jetstream.cluster.entries import Bounds, StreamCreated, StreamDeleted, StreamUpdated
-from pyjs.jetstream.cluster.moves import field_of, updated_nodes
+from pyjs.jetstream.cluster.moves import field_of, updated_nodes, without_replica
 from pyjs.jetstream.cluster.placement import Rules
 from pyjs.jetstream.cluster.state import Applied, Outcome
 from pyjs.jetstream.config import stream_requests
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, MaybeSteps
-    from pyjs.jetstream.cluster.assignments import StoredConfig
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.cluster.moves import Field
     from pyjs.jetstream.config.stream import StreamConfig
@@ -58,6 +57,7 @@ class MetaRequests:
             "STREAM.NAMES": self._names,
             "STREAM.LIST": self._list,
             "STREAM.RESTORE": self._restore,
+            "STREAM.PEER.REMOVE": self._remove_replica,
             "STREAM.LEADER.STEPDOWN": member.operators.stream_steps_down,
             "CONSUMER.LEADER.STEPDOWN": member.operators.stream_steps_down,
         }
@@ -91,7 +91,7 @@ class MetaRequests:
             existing = self._member.machine.state.check_create(account, stored, bounds)
             if existing is not None:
                 return existing
-            return StreamCreated(account, stored, self._field(stored).place(config), bounds)
+            return StreamCreated(account, stored, self.field().place(config), bounds)
 
         applied = yield from self._agree(decide)
         return self._pass_on(call, "STREAM.CREATE", applied)
@@ -109,12 +109,11 @@ class MetaRequests:
             old = self._assigned(account, config.name)
             new = stored_config(stream_rules.check_update(old.config, config))
             state.state.check_update(account, new, bounds)
+            nodes = updated_nodes(self.field(), old, new.config, self._leader_of(js, old))
             errcodes.STREAM_UPDATE.raise_if(
-                new.config.num_replicas != old.config.num_replicas
-                or new.config.placement != old.config.placement,
-                err="this version changes neither the number of replicas nor their servers",
+                nodes != old.nodes and 1 in (len(nodes), len(old.nodes)),
+                err="this version moves no stream from or to a single replica",
             )
-            nodes = updated_nodes(self._field(new), old, new.config, self._leader_of(js, old))
             return StreamUpdated(account, old.group, old.revision, new, nodes, bounds)
 
         applied = yield from self._agree(decide)
@@ -130,6 +129,19 @@ class MetaRequests:
 
         applied = yield from self._agree(decide)
         return self._pass_on(call, "STREAM.DELETE", applied)
+
+    def _remove_replica(self, call: ApiCall) -> MaybeSteps:
+        """Move a replica of a stream away from a server. Raises ApiError."""
+        given = call.read_required(stream_requests.SERVER_REQUEST)
+        account, name, wanted = call.js.account.name, call.args[0], given.get("peer", "")
+        servers = self._member.machine.state.servers.values()
+
+        def decide() -> Entry:
+            node = next((each.node for each in servers if each.name == wanted), 0)
+            return without_replica(self.field(), self._assigned(account, name), node)
+
+        applied = yield from self._agree(decide)
+        return None if applied is None else {"success": True}
 
     def _restore(self, call: ApiCall) -> MaybeSteps:
         """Refuse an archive: it would have to be sent to the server that is chosen for the stream."""
@@ -154,7 +166,8 @@ class MetaRequests:
             raise errcodes.STREAM_CREATE.error(err="a cluster has no mirrors and no sources yet")
         return config
 
-    def _field(self, stored: StoredConfig) -> Field:
+    def field(self) -> Field:
+        """Return where streams can be now."""
         member = self._member
         options = member.options.jetstream
         rules = Rules(member.online | {member.node}, options.unique_tag.lower())

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.cluster.entries import AccountPurged, ServerRemoved
+from pyjs.jetstream.cluster.entries import AccountPurged, ServerEvacuating, ServerRemoved
+from pyjs.jetstream.cluster.moves import moves
 from pyjs.jetstream.cluster.placement import successor
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.declared import from_json
@@ -86,14 +87,42 @@ class Operators:
         Raises:
             ApiError: there is no such server, or the request is invalid.
         """
-        machine = self._member.machine
-        if not machine.leads:
+        if not self._member.machine.leads:
             return None
+        return (yield from self._done(ServerRemoved(self._named(body)), "success"))
+
+    def evacuate_server(self, body: bytes) -> Answer:
+        """Move all streams of a server to others. Raises ApiError, as `remove_server`."""
+        if not self._member.machine.leads:
+            return None
+        return (yield from self._done(ServerEvacuating(self._named(body), True), "success"))
+
+    def _named(self, body: bytes) -> int:
+        """Return the server that a request names. Raises ApiError."""
         errcodes.BAD_REQUEST.raise_if(not body)
         name = stream_requests.read(body, stream_requests.SERVER_REQUEST, True).get("peer", "")
-        found = next((each.node for each in machine.state.servers.values() if each.name == name), 0)
+        servers = self._member.machine.state.servers.values()
+        found = next((each.node for each in servers if each.name == name), 0)
         errcodes.CLUSTER_SERVER_NOT_MEMBER.raise_if(not found)
-        return (yield from self._done(ServerRemoved(found), "success"))
+        return found
+
+    def move_steps(self) -> Generator[Step, None, None]:
+        """Move streams away from servers that were removed or are evacuated, while this server leads, for ever."""
+        member, seen = self._member, None
+        while True:
+            yield from member.waiters.until(lambda seen=seen: self._moves_from(seen))  # type: ignore[misc]
+            seen = self._situation()
+            for entry in list(moves(member.requests.field())):
+                yield from member.propose(entry)
+
+    def _moves_from(self, seen: object) -> bool:
+        """Return whether streams may have to move that did not have to in the situation `seen`."""
+        state = self._member.machine.state
+        going = state.removed or any(each.evacuating for each in state.servers.values())
+        return self._member.machine.leads and bool(going) and self._situation() != seen
+
+    def _situation(self) -> object:
+        return self._member.machine.state.index, frozenset(self._member.online)
 
     def purge_account(self, account: str) -> Answer:
         """Remove all streams of an account. Raises ApiError."""

@@ -296,12 +296,12 @@ def test_a_replicated_stream_is_changed_and_deleted(net: JetNet) -> None:
     assert not any(server.streams for server in servers)
 
 
-def test_replicas_are_neither_added_nor_removed_yet(net: JetNet) -> None:
+def test_a_stream_gets_no_second_replica_yet(net: JetNet) -> None:
     servers = net.trio()
     net.create(servers[0].client(), "S")
     body = {"name": "S", "subjects": ["s"], "num_replicas": 3}
     answer = net.ask(servers[1].client(), "STREAM.UPDATE.S", body)
-    assert "changes neither the number of replicas" in answer["error"]["description"]
+    assert "from or to a single replica" in answer["error"]["description"]
     assert all(server.errors() == [] for server in servers)
 
 
@@ -326,3 +326,52 @@ def test_the_only_replica_stays_the_leader(net: JetNet) -> None:
     assert net.ask(client, "STREAM.LEADER.STEPDOWN.S")["success"]
     assert net.ask(client, "CONSUMER.LEADER.STEPDOWN.S.NONE")["error"]["err_code"] == 10014
     assert net.ask(client, "STREAM.LEADER.STEPDOWN.NONE")["error"]["err_code"] == 10059
+
+
+def test_a_replica_is_added_and_removed(net: JetNet) -> None:
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 2}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    publish(net, servers[0], "r.x")
+    net.answers(servers[1].client(), "STREAM.UPDATE.R", {**body, "num_replicas": 3}, wait_ms=2000)
+    net.run_until(lambda: all(server.streams == ["R"] for server in servers))
+    net.run(2000 * NS_PER_MS)
+    assert publish(net, servers[2], "r.x", 1) == [6]
+    net.answers(servers[1].client(), "STREAM.UPDATE.R", body, wait_ms=2000)
+    net.run_until(lambda: sum(server.streams == ["R"] for server in servers) == 2)
+    assert publish(net, servers[2], "r.x", 1) == [7]
+    assert all(server.errors() == [] for server in servers)
+
+
+def test_a_removed_server_leaves_the_groups_of_streams(net: JetNet) -> None:
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    publish(net, servers[0], "r.x")
+    lost = next(server for server in servers if server is not net.leader())
+    net.crash(lost.name)
+    net.run(500 * NS_PER_MS)
+    leader = net.leader()
+    request = json.dumps({"peer": lost.name}).encode()
+    leader.node.turn_state.go_on(leader.member.operators.remove_server(request))
+    leader.wake()
+    net.run(2000 * NS_PER_MS)
+    info = net.ask(leader.client(), "STREAM.INFO.R")
+    assert (info["state"]["messages"], len(info["cluster"]["replicas"])) == (5, 1)
+    assert publish(net, leader, "r.x", 1) == [6]
+
+
+def test_the_streams_of_an_evacuated_server_move(net: JetNet) -> None:
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 2}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    publish(net, servers[0], "r.x")
+    going = next(server for server in servers if server.streams and server is not net.leader())
+    leader = net.leader()
+    request = json.dumps({"peer": going.name}).encode()
+    leader.node.turn_state.go_on(leader.member.operators.evacuate_server(request))
+    leader.wake()
+    net.run_until(lambda: not going.streams)
+    net.run(1000 * NS_PER_MS)
+    assert net.ask(going.client(), "STREAM.INFO.R")["state"]["messages"] == 5
+    assert publish(net, going, "r.x", 1) == [6]
