@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ class ReplicaNode(VirtualNode):
         for assignment in self.cluster.assignments.values():
             if self.number not in assignment.nodes:
                 continue
-            self.do(lambda each=assignment: self.replicated.open_steps(self.js, each))
+            self.do(partial(self.replicated.open_steps, self.js, assignment))
 
     def do(self, steps: Callable[[], Any]) -> None:
         """Run steps as the keeper of the metadata does, and wait for their end."""
@@ -219,7 +220,7 @@ class Cluster:
         self.state.put(made)
         for node in self.up():
             if node.number in made.nodes:
-                node.do(lambda each=node: each.replicated.open_steps(each.js, made))
+                node.do(partial(node.replicated.open_steps, node.js, made))
         self.leader()
         return made
 
@@ -230,11 +231,11 @@ class Cluster:
         self.state.put(new, old)
         for node in self.up():
             if node.number not in old.nodes and node.number in new.nodes:
-                node.do(lambda each=node: each.replicated.open_steps(each.js, new))
+                node.do(partial(node.replicated.open_steps, node.js, new))
             elif node.number in new.nodes:
-                node.do(lambda each=node: each.replicated.change_steps(each.js, old, new))
+                node.do(partial(node.replicated.change_steps, node.js, old, new))
             elif node.number in old.nodes:
-                node.do(lambda each=node: each.replicated.drop_steps(each.js, old))
+                node.do(partial(node.replicated.drop_steps, node.js, old))
 
     def delete(self) -> None:
         """Delete the stream on all nodes that run."""
@@ -242,7 +243,7 @@ class Cluster:
         self.state.accounts.clear()
         for node in self.up():
             if node.number in old.nodes:
-                node.do(lambda each=node: each.replicated.drop_steps(each.js, old))
+                node.do(partial(node.replicated.drop_steps, node.js, old))
 
     def move(self, *nodes: int) -> None:
         """Assign the stream to other nodes."""

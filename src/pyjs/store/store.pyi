@@ -12,6 +12,7 @@ class StoredMessage:
     subject: Bytes
     headers: Bytes
     payload: Bytes
+    def __init__(self, seq: int, ts: int, subject: Bytes, headers: Bytes, payload: Bytes) -> None: ...
 
 class SyncJob:
     files: list[OpenFile]

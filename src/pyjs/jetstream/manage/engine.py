@@ -10,7 +10,7 @@ Source: nats.docs "JetStream".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyjs.base.clock import Clock
 from pyjs.base.log import Log
@@ -33,27 +33,18 @@ if TYPE_CHECKING:
     from pyjs.jetstream.api.subscriptions import ApiSubscriptions
     from pyjs.jetstream.config.consumer import ConsumerConfig
     from pyjs.jetstream.config.offline import Offline
-    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.manage.parked import Parked
     from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.jetstream.replication.streams import ReplicatedStreams
     from pyjs.jetstream.stream.stream import Stream
-    from pyjs.store.store import StreamStore
     from pyjs.subjects.sublist import Subscription
 
 
 def consumer_gate(stream: str, consumer: str = "") -> str:
     """Return the name of the gate of one consumer; enter the gate of the stream before it."""
     return f"{stream}.{consumer}"
-
-
-class Parked(NamedTuple):
-    """The stored replica of a stream that is not open."""
-
-    config: StreamConfig
-    created_ns: int
-    store: StreamStore
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -25,8 +25,8 @@ from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.manage import consumers
-from pyjs.jetstream.manage.engine import Parked
 from pyjs.jetstream.manage.expiry import Expiry
+from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.manage.purging import drop_steps, lower_limits
 from pyjs.jetstream.manage.reservations import Reservation
 from pyjs.jetstream.manage.store_probe import StoreProbe
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.manage.parked import KnownIds
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.store.format.tail_file import Tail, Tails
 
@@ -165,14 +166,6 @@ def create_assigned(js: JetStream, config: StreamConfig, created_ns: int) -> Gen
         js.observer.stream_opened(stream, recovered=False)
     tell(js, stream.name, "create")
     return stream
-
-
-class KnownIds(NamedTuple):
-    """The duplicate window of a replica."""
-
-    dump: bytes  # see Dedupe.dump
-    count: int
-    last_id: bytes  # of the last message
 
 
 # -- replicas ---------------------------------------------------------------------------------------------------

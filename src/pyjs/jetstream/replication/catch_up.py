@@ -14,8 +14,7 @@ from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.config.declared import from_meta
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage import streams
-from pyjs.jetstream.manage.engine import Parked
-from pyjs.jetstream.manage.streams import KnownIds
+from pyjs.jetstream.manage.parked import KnownIds, Parked
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import BadCopy, Kind, State
 from pyjs.jetstream.replication.copying import PAUSE_NS, RATE, Answer, OtherStore, end_steps, put
@@ -167,7 +166,7 @@ class CatchUp:
                 yield from self.answer.pause(PAUSE_NS)
                 continue
             kind, upto, data = found
-            state, deleted = None, memoryview(b"")
+            state, deleted = None, copy_batch.sequences(b"")
             if kind is Kind.END:
                 state, data = copy_batch.end_of(data)
                 deleted = copy_batch.sequences(state.deleted)

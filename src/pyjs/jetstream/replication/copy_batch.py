@@ -38,7 +38,7 @@ from xxhash import xxh3_64
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 VERSION = 1
 PIECE_SIZE = 1 << 20  # bytes of data in one batch
@@ -86,7 +86,7 @@ class Piece(NamedTuple):
     group: int
     number: int
     place: int
-    count: int
+    pieces: int
     upto: int
     data: bytes
 
@@ -273,6 +273,6 @@ def _is_kind(value: object, kind: str) -> bool:
     return isinstance(value, bytes if kind == "bytes" else dict)
 
 
-def sequences(packed: bytes) -> Iterable[int]:
+def sequences(packed: bytes) -> memoryview[int]:
     """Return the sequences of a state's `deleted`."""
     return memoryview(packed).cast("Q")

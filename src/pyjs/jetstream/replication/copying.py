@@ -159,7 +159,7 @@ def put(store: StreamStore, record: Record) -> None:
         store.drop_seq(message.seq)
 
 
-def end_steps(store: StreamStore, state: State, deleted: memoryview) -> Steps:
+def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
     """Make the copy the replica that `state` says, in one change.
 
     Raises:
@@ -232,7 +232,7 @@ class Answer:
                 self._wake()
 
     def _is_whole(self) -> bool:
-        return bool(self._pieces) and len(self._pieces) == next(iter(self._pieces.values())).count
+        return bool(self._pieces) and len(self._pieces) == next(iter(self._pieces.values())).pieces
 
     def _park(self, chore: Chore) -> None:
         self._chore = chore

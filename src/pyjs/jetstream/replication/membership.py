@@ -8,6 +8,7 @@ sees that in its own log, or hears it from the leader.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_MS
@@ -92,11 +93,13 @@ def _next_changes(machine: Machine, found: GroupStatus, node: int) -> Generator[
 
 def _is_ready(machine: Machine, node: int) -> Generator[Step, None, bool]:
     """Return whether the replica on a node has all messages."""
-    group = machine.assignment.group
-    found = yield from machine.poll.steps(
-        lambda number: machine.send(node, copy_batch.ask(group, number, ALL))
-    )
+    found = yield from machine.poll.steps(partial(_ask, machine, node))
     return found is not None and found[0] is Kind.PART
+
+
+def _ask(machine: Machine, node: int, number: int) -> None:
+    """Ask another replica whether it has all messages."""
+    machine.send(node, copy_batch.ask(machine.assignment.group, number, ALL))
 
 
 def _heir(machine: Machine, changes: Changes, node: int) -> int:
@@ -118,9 +121,7 @@ def leave_steps(machine: Machine, consensus: Consensus, node: int) -> Steps:
         others = machine.assignment.nodes
         asked = others[at % len(others)]
         at += 1
-        answer = yield from machine.leaving.steps(
-            lambda number, to=asked: machine.send(to, copy_batch.ask(group, number, ALL))
-        )
+        answer = yield from machine.leaving.steps(partial(_ask, machine, asked))
         if answer is not None and answer[0] is Kind.GONE:
             return
         yield from machine.leaving.pause(PAUSE_NS)

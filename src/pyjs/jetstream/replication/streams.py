@@ -19,7 +19,7 @@ from pyjs.consensus.engine import Conf, RaftError, peer_id
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.manage import streams
-from pyjs.jetstream.manage.engine import Parked
+from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import Ask
 from pyjs.jetstream.replication.copying import serve

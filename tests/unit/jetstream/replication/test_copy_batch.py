@@ -28,7 +28,7 @@ def test_questions_are_read() -> None:
     assert copy_batch.read(b"".join(copy_batch.ask(5, 2, 44))) == Ask(5, 2, 44)
     assert copy_batch.is_copying(b"".join(copy_batch.ask(5, 2, 44)))
     (refusal,) = joined([copy_batch.not_now(5, 2)])
-    assert (refusal.kind, refusal.group, refusal.number, refusal.count) == (Kind.NOT_NOW, 5, 2, 1)
+    assert (refusal.kind, refusal.group, refusal.number, refusal.pieces) == (Kind.NOT_NOW, 5, 2, 1)
 
 
 def test_an_end_has_its_state_and_its_records() -> None:

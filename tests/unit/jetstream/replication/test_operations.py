@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_a_change_that_the_leader_did_not_finish_is_finished_by_the_next_one(clu
     new = replace(old, stored=stored_config(replace(old.config, max_msgs=2)), revision=2)
     cluster.assignments["S"] = new
     for node in cluster.followers():
-        node.do(lambda each=node: each.replicated.change_steps(each.js, old, new))
+        node.do(partial(node.replicated.change_steps, node.js, old, new))
     cluster.kill(cluster.leader().number)
 
     cluster.until(lambda: cluster.leader().stream.store.msgs == 2)
