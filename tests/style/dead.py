@@ -51,8 +51,8 @@ FOR_TESTS = {
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
 NEXT = dict.fromkeys(
-    "is_stopped damages change_steps drop_steps leader_of".split(),
-    "the metadata of a cluster, which comes next, calls it",
+    "is_stopped damages".split(),
+    "what operators see of groups, which comes next, shows it",
 )
 KNOWN: dict[str, str] = CALLED | NEXT | LAYOUT | FOR_TESTS
 

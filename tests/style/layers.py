@@ -52,6 +52,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("replication",),
         ("transfer",),
         ("api",),
+        ("member",),
         ("server",),
     ),
     "jetstream.cluster": (
@@ -71,6 +72,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("catch_up", "membership"),
         ("stream_machine",),
         ("streams",),
+    ),
+    "jetstream.member": (
+        ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
+        ("answering", "meta_group", "orders", "questions"),
+        ("meta_requests",),
+        ("member_node",),
     ),
     "jetstream.consumer": (
         ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.offline import Offline
     from pyjs.jetstream.manage.parked import Parked
     from pyjs.jetstream.manage.persist import AccountFiles
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.jetstream.replication.streams import ReplicatedStreams
     from pyjs.jetstream.stream.stream import Stream
@@ -60,7 +61,8 @@ class Shared:
     log: Log
     faults: Faults
     metadata: MetadataWriter
-    replicated: ReplicatedStreams | None = None  # None: this server is in no JetStream cluster
+    member: MemberNode | None = None  # the part of this server in a JetStream cluster; None: it is in none
+    replicated: ReplicatedStreams | None = None  # the same for streams with several replicas
     usage: dict[str, Usage] = field(init=False)
     batches: BatchUsage = field(default_factory=BatchUsage)
     api_total: int = 0

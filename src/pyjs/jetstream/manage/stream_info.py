@@ -80,7 +80,9 @@ def stream_info(
         out["domain"] = js.options.domain
     out |= inflow_report(js, stream)
     replicated = js.shared.replicated
-    if replicated is not None and replicated.is_replica(stream):
+    if js.shared.member is not None:
+        out["cluster"] = js.shared.member.reports.stream(js, stream)
+    elif replicated is not None and replicated.is_replica(stream):
         out["cluster"] = replicated.cluster_fields(stream)
     elif cluster:
         out["cluster"] = {"leader": js.shared.server_name}

@@ -146,7 +146,17 @@ def create(
     _check_overlap(js, config, verdict)
     if config.mirror or config.sources:
         source_rules.check_filters(config)
-    created_ns = js.shared.clock.wall_ns()
+    return (yield from create_assigned(js, config, js.shared.clock.wall_ns()))
+
+
+def create_assigned(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, Stream]:
+    """Create a stream that has passed all checks, here or on the server that leads the metadata of the cluster.
+
+    Raises:
+        ApiError: its files could not be opened.
+        StoreFailed: the directory of the stream cannot be written.
+    """
+    errcodes.STREAM_CREATE.raise_if(config.name in js.held, err="the stream is stored and not open yet")
     with Reservation(js, config):
         store = yield from _new_store(js, config, created_ns)
     stream = _open(js, config, store, created_ns)
@@ -263,6 +273,7 @@ def update(
     """
     stream = js.stream(config.name)
     old = stream.config
+    stream_rules.check_single_server(config)
     config = stream_rules.check_update(old, config.with_required_level())
     _check_room(js, config, max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0))
     _check_consumer_limits(js, stream, config)
