@@ -447,3 +447,22 @@ def test_a_purged_account_has_no_streams(peers: ThreeServers, asker: Asker) -> N
     assert ours.do(AccountPurged("A")) == "ok"
     asker.until("$JS.API.STREAM.NAMES", lambda answer: answer["streams"] is None)
     assert matching(ours.state, "A", "") == []
+
+
+def test_waiting_requests_are_told_of_the_change_of_the_leader(asker: Asker) -> None:
+    create(asker, "W", subjects=["w"], num_replicas=3)
+    led(asker, "W")
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    asker.ask("$JS.API.CONSUMER.CREATE.W.c", {"stream_name": "W", "config": config})
+    info = "$JS.API.CONSUMER.INFO.W.c"
+    asker.until(info, lambda answer: "leader" in answer.get("cluster", {}))
+    body = json.dumps({"batch": 7, "max_bytes": 900, "expires": 60 * 10**9}).encode()
+    subject = b"$JS.API.CONSUMER.MSG.NEXT.W.c"
+    asker.client.send(b"SUB in.m 9\r\nPUB %b in.m %d\r\n%b\r\n" % (subject, len(body), body))
+    asker.until(info, lambda answer: answer.get("num_waiting") == 1)
+    asker.ask("$JS.API.CONSUMER.LEADER.STEPDOWN.W.c")
+    asker.client.wait_for_any()
+    (frame,) = asker.client.take()
+    assert (
+        frame[3] == b"NATS/1.0 409 Leadership Change\r\n\r\n"
+    )  # as ours: tests/system/test_cluster_consumers.py

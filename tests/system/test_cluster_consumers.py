@@ -88,6 +88,23 @@ def test_a_consumer_outlives_its_leader_and_new_starts(servers: ThreeServers) ->
     assert messages(Asker(servers.client("b"))) == 0
 
 
+def test_waiting_requests_are_told_of_the_change_of_the_leader(servers: ThreeServers) -> None:
+    before = info(servers, "a")["cluster"]["leader"]
+    client = servers.client(next(name for name in NAMES if name != before))
+    body = json.dumps({"batch": 7, "max_bytes": 900, "expires": 60 * 10**9}).encode()
+    client.send(b"SUB in.> 9\r\nPUB %b in.m %d\r\n%b\r\n" % (NEXT.encode(), len(body), body))
+    Asker(client).until("$JS.API.CONSUMER.INFO.R.c", lambda answer: answer.get("num_waiting") == 1)
+    assert Asker(client).ask("$JS.API.CONSUMER.LEADER.STEPDOWN.R.c")["success"] is True
+
+    client.wait_for_any()
+    (frame,) = client.take()
+    assert (frame[0], frame[3]) == (b"in.m", b"NATS/1.0 409 Leadership Change\r\n\r\n")
+    after = Asker(client).until(
+        "$JS.API.CONSUMER.INFO.R.c", lambda answer: answer.get("cluster", {}).get("leader", before) != before
+    )
+    assert after["num_waiting"] == 0
+
+
 def messages(asker: Asker) -> int:
     """Return how many messages the stream has."""
     answer = asker.until("$JS.API.STREAM.INFO.R", lambda answer: "state" in answer)
