@@ -375,3 +375,16 @@ def test_the_streams_of_an_evacuated_server_move(net: JetNet) -> None:
     net.run(1000 * NS_PER_MS)
     assert net.ask(going.client(), "STREAM.INFO.R")["state"]["messages"] == 5
     assert publish(net, going, "r.x", 1) == [6]
+
+
+def test_a_server_that_is_not_ready_answers_nothing_that_another_one_answers(net: JetNet) -> None:
+    net.trio()
+    late = next(name for name in TRIO if name != net.leader().name)
+    net.crash(late)
+    net.run(500 * NS_PER_MS)
+    net.create(net.leader().client(), "S")
+    server = net.begin(late)
+    client = server.client()
+    net.run_until(net.whole)
+    answers = net.answers(client, "STREAM.NAMES", wait_ms=6000)
+    assert [answer["streams"] for answer in answers] == [["S"]]
