@@ -23,7 +23,7 @@ from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream.config.choices import MEMORY
 from pyjs.jetstream.config.declared import to_meta
-from pyjs.jetstream.replication.copy_batch import Kind, State, answer, encode_record, not_now
+from pyjs.jetstream.replication.copy_batch import Kind, State, answer, encode_record, refusal
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def serve(stream: Stream | None, question: Ask, applied: int) -> list[list[bytes
     """
     replica = stream.replica if stream is not None else None
     if stream is None or replica is None or replica.is_working or stream.closed:
-        return [not_now(question.group, question.number)]
+        return [refusal(Kind.NOT_NOW, question.group, question.number)]
     found = _records(stream, question.have)
     if found is None:
-        return [not_now(question.group, question.number)]
+        return [refusal(Kind.NOT_NOW, question.group, question.number)]
     records, upto = found
     state = _state_of(stream, applied) if upto == stream.store.last_seq else None
     return answer(question.group, question.number, upto, records, state)

@@ -21,7 +21,7 @@ from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.replication import copy_batch
-from pyjs.jetstream.replication.copy_batch import Ask
+from pyjs.jetstream.replication.copy_batch import Ask, Kind
 from pyjs.jetstream.replication.copying import serve
 from pyjs.jetstream.replication.membership import leave_steps, regroup_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
@@ -154,7 +154,7 @@ class ReplicatedStreams:
         batch = copy_batch.read(data)
         machine = next((each for each in self._machines.values() if each.group == batch.group), None)
         if isinstance(batch, Ask) and self._has_let_go(machine, node):
-            self._peers.send(node, copy_batch.gone(batch.group, batch.number))
+            self._peers.send(node, copy_batch.refusal(Kind.GONE, batch.group, batch.number))
         elif isinstance(batch, Ask):
             self._serve(node, machine, batch)
         elif machine is not None:
@@ -163,7 +163,10 @@ class ReplicatedStreams:
 
     def _serve(self, node: int, machine: StreamMachine | None, question: Ask) -> None:
         stream, applied = None, 0
-        if machine is not None and machine.catch_up is None:
+        if machine is not None and machine.catch_up is not None:
+            self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
+            return
+        if machine is not None:
             with suppress(KeyError, RaftError):  # it was closed because of damage
                 applied = self._consensus.status(machine.group).applied
                 stream = machine.stream
@@ -364,14 +367,14 @@ class ReplicatedStreams:
                     js.parked[stream.name] = Parked(*found)
                 yield None
 
-    def hand_over(self, machine: StreamMachine) -> None:
-        """Let another replica lead."""
+    def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
+        """Let another replica lead: the one on a node, or the one that has most of the log."""
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
             heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]
             heirs.sort(key=lambda each: (each.node in self._silent, each.lag or 0))
             if found.leader == self._node and heirs:
-                self._consensus.transfer(machine.group, heirs[0].node)
+                self._consensus.transfer(machine.group, node or heirs[0].node)
 
     def _wake_later(self, turn: Turn, wait_ns: int, chore: Chore) -> None:
         self._shared.timers.at(turn.now + wait_ns, lambda: turn.chores.append(chore))
