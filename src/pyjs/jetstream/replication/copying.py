@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 PART_SIZE = 128 << 10  # bytes of records in one answer, about
-PART_MSGS = 400
+PART_MSGS = 200
 RATE = 64 << 20  # bytes in a second
 ANSWER_NS = NS_PER_S  # after which the next replica is asked
 PAUSE_NS = 100 * NS_PER_MS  # before a replica is asked that could not serve

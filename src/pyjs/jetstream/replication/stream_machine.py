@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 
 _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
-# An entry that is not the replica's: version 2 instead of 1, the last sequence that may have been used.
-_AFRESH = Struct("<BQ")
-_AFRESH_VERSION = 2
+# Entries that are not the replica's: a version other than its 1, and the last sequence that was used.
+_NOTE = Struct("<BQ")
+_AFRESH = 2  # all replicas begin again empty
+_BASE = 3  # the stream had messages before it had replicas
 
 
 class BadMarker(PyjsError):
@@ -125,8 +126,8 @@ class StreamMachine:
             PyjsError: the replica has stopped, now or before.
         """
         assert proposal is None or isinstance(proposal, Proposal)
-        if payload[:1] == bytes([_AFRESH_VERSION]):
-            self._begin_afresh(index, term, time_ns, payload)
+        if payload and payload[0] in (_AFRESH, _BASE):
+            self._take_note(index, term, time_ns, payload)
             return
         if self.catch_up is not None:
             assert proposal is None
@@ -155,6 +156,8 @@ class StreamMachine:
             return
         self.leads = True
         self.replica.lead()
+        if self.replica.index == 0 and self.stream.store.last_seq:
+            self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
         self._settle_config()
         streams.listen(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
@@ -253,18 +256,28 @@ class StreamMachine:
 
         It is an entry, so that they do it at the same place, whatever each of them has.
         """
-        self._consensus.propose(self.group, _AFRESH.pack(_AFRESH_VERSION, last_seq))
+        self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
 
-    def _begin_afresh(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Replace the replica by an empty one.
+    def _take_note(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
+        """Apply an entry that is not the replica's.
 
         Raises:
-            BadMarker: the entry is not one that a leader proposes.
+            BadMarker: no leader proposes such an entry.
         """
+        kind, last_seq = _NOTE.unpack(payload) if len(payload) == _NOTE.size else (0, 0)
+        if kind == _BASE and self.catch_up is not None:
+            self.catch_up.installed(index, last_seq)
+        elif kind == _BASE and self.stream.store.last_seq < last_seq:
+            self.catch_up = CatchUp(self, index, last_seq)
+            self.catch_up.begin()
+        elif kind == _AFRESH and self.assignment.config.storage == MEMORY:
+            self._begin_afresh(index, term, time_ns, last_seq)
+        elif kind != _BASE:
+            raise BadMarker(f"{self}: entry {index} is of no kind that is known")
+
+    def _begin_afresh(self, index: int, term: int, time_ns: int, last_seq: int) -> None:
+        """Replace the replica by an empty one."""
         config = self.assignment.config
-        if len(payload) != _AFRESH.size or config.storage != MEMORY:
-            raise BadMarker(f"{self}: entry {index} is none of a version that is known")
-        _, last_seq = _AFRESH.unpack(payload)
         self.js.shared.log.error(
             f"No replica of {self.stream} has its messages any more: it begins again empty"
         )

@@ -214,6 +214,11 @@ class ReplicatedStreams:
             yield from self._close_steps(before)
         machine = StreamMachine(js, self._consensus, assignment, self)
         conf = self._conf_of(js, assignment)
+        alone = js.streams.get(assignment.name)
+        if (
+            alone is not None
+        ):  # it had no other replica: its group begins with this one, which has all messages
+            js.parked[assignment.name] = yield from streams.make_replica(js, alone)
         parked = js.parked.pop(assignment.name, None)
         if parked is not None and parked.created_ns != assignment.created_ns:
             self._shared.log.warn(f"Stream {assignment.name!r} is another one than that in the store")
@@ -226,7 +231,7 @@ class ReplicatedStreams:
         self._machines[js.account.name, assignment.name] = machine
         incarnation = assignment.incarnation_on(self._node)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
-        if conf is not None and conf.voters and assignment.nodes[0] == self._node:
+        if conf is not None and (assignment.nodes[0] == self._node or len(conf.voters) == 1):
             machine.stream.turn.go_on(self._stand_steps(machine))
 
     def _stand_steps(self, machine: StreamMachine) -> Steps:
@@ -234,7 +239,7 @@ class ReplicatedStreams:
         for _ in range(STANDS):
             yield partial(self._wake_later, machine.stream.turn, STAND_NS)
             if machine.leader or self._machine_of(machine.stream) is not machine:
-                return
+                return  # others that wait for a snapshot never stand
             with suppress(RaftError):  # it is not durable yet
                 self._consensus.campaign(machine.group)
 
@@ -258,6 +263,8 @@ class ReplicatedStreams:
             raise ReplicaLost(
                 f"the replica of stream {assignment.name!r} is in the store, and not in the log"
             )
+        if assignment.name in js.streams:
+            return Conf([peer_id(self._node, incarnation)])
         return Conf([peer_id(each.node, each.incarnation) for each in assignment.replicas])
 
     def change_steps(self, js: JetStream, old: Assignment, new: Assignment) -> Steps:
