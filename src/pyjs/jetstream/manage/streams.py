@@ -180,6 +180,27 @@ def new_replica(js: JetStream, config: StreamConfig, created_ns: int) -> Generat
     return Parked(config, created_ns, (yield from _new_store(js, config, created_ns)))
 
 
+def make_replica(js: JetStream, stream: Stream) -> Generator[Step, None, Parked]:
+    """Close an open stream that gets more replicas; return its store, in which everything is durable.
+
+    Raises:
+        StoreFailed: it cannot be opened again; its files stay.
+    """
+    _close(js, stream, "shutdown")
+    store = stream.store
+    if isinstance(store, FileStore):
+        store.close()
+        for found in js.files.reopen_steps(stream.name):
+            if found is not None:
+                config, created_ns, store = found
+                assert isinstance(store, FileStore)
+                store.replicate()
+                return Parked(config, created_ns, store)
+            yield None
+        raise StoreFailed(str(stream), "its files cannot be read")
+    return Parked(stream.config, stream.created_ns, store)
+
+
 def open_replica(
     js: JetStream, found: Parked, *, recovered: bool = True, ids: KnownIds | None = None
 ) -> Generator[Step, None, Stream]:

@@ -93,14 +93,14 @@ class Desk:
         if (yield from self._waiters.until(lambda: place() is not Place.UNKNOWN, wait_ns)):
             if place() is Place.HERE:
                 yield from router.work(request, self._requests.own(endpoint), args)
-        elif request.session is not None:
+        elif request.session is not None and not self._machine.leader:
             router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.error())
 
     def _place(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> Place:
-        if not self._keeper.is_caught_up:
-            return Place.UNKNOWN
         if router.js is None or endpoint.words in META or not args:
             return self._of_leader()
+        if not self._keeper.is_caught_up:
+            return Place.UNKNOWN
         stream = self._machine.state.stream(router.account.name, args[0])
         if stream is None:
             return self._of_leader()

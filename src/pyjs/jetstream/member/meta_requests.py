@@ -111,8 +111,8 @@ class MetaRequests:
             state.state.check_update(account, new, bounds)
             nodes = updated_nodes(self.field(), old, new.config, self._leader_of(js, old))
             errcodes.STREAM_UPDATE.raise_if(
-                nodes != old.nodes and 1 in (len(nodes), len(old.nodes)),
-                err="this version moves no stream from or to a single replica",
+                nodes != old.nodes and len(nodes) == 1,
+                err="this version moves no stream to a single replica",
             )
             return StreamUpdated(account, old.group, old.revision, new, nodes, bounds)
 

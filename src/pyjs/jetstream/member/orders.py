@@ -57,7 +57,10 @@ class Orders:
 
     def _steps(self, js: JetStream, order: Order) -> Generator[Step, None, None]:
         is_ready = partial(self._is_ready, js, order)
-        if not (yield from self._waiters.until(is_ready, WAIT_NS)) or not self._is_mine(js, order):
+        for _ in range(WAIT_NS // LOOK_NS):
+            if (yield from self._waiters.until(is_ready, LOOK_NS)):
+                break
+        if not is_ready() or not self._is_mine(js, order):
             return
         yield from self._know_client(js, order.reply)
         from pyjs.jetstream.api.router import ENDPOINT_BY_WORDS, Router  # imported with the first request
@@ -76,7 +79,9 @@ class Orders:
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
         if replicated is None or stream is None or not replicated.is_replica(stream):
             return True
-        return replicated.leader_of(stream) != 0
+        assigned = self._machine.state.stream(order.account, order.stream)
+        is_applied = assigned is None or stream.config == assigned.config
+        return replicated.leader_of(stream) != 0 and (is_applied or not replicated.leads(stream))
 
     def _is_mine(self, js: JetStream, order: Order) -> bool:
         """Return whether this server answers: of replicas, the one that leads."""

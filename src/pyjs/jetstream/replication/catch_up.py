@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
-from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.config.declared import from_meta
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage import streams
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 HELD_MAX = 32 << 20  # bytes of entries
 RETRY_NS = 5 * NS_PER_S  # after a failure of the disk
+ITEM_SIZE_MIN = 12  # bytes of a message in an entry, at least
 ENTRY_COST = 256  # bytes of memory of an entry beside its payload
 
 
@@ -42,9 +43,13 @@ class Behind(Protocol):
     js: JetStream
     assignment: Assignment
     stream: Stream
+    is_elected: bool
 
     def sources(self) -> Sequence[int]:
         """Return the nodes to copy from, the best one first."""
+
+    def hand_over(self, node: int) -> None:
+        """Let the replica on another node lead, which has all messages."""
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
@@ -52,11 +57,14 @@ class Behind(Protocol):
     def caught_up(self, stream: Stream, consumers: bytes) -> None:
         """Go on with the copy and its consumers, and apply what was held."""
 
+    def give_up(self, last_seq: int) -> None:
+        """Let all replicas begin again after `last_seq`: none of them has the messages of a memory stream."""
+
 
 class CatchUp:
     """The way of one replica back to the others."""
 
-    def __init__(self, machine: Behind, index: int) -> None:
+    def __init__(self, machine: Behind, index: int, last_seq: int) -> None:
         self._machine = machine
         self._js = machine.js
         self._name = machine.assignment.name
@@ -66,6 +74,8 @@ class CatchUp:
         self.held: list[tuple[int, int, int, bytes]] = []  # index, term, time, payload
         self._held_size = 0
         self._asked = 0
+        self._behind: set[int] = set()  # nodes that said so since this one was asked to lead
+        self._last_seq = last_seq  # no message had a higher sequence
         self._is_dropped = False  # the store was removed, and there is no other one yet
         self._steps = self._run()
 
@@ -80,6 +90,7 @@ class CatchUp:
     def hold(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
         """Keep an entry until the copy is here."""
         self.last = index
+        self._last_seq += len(payload) // ITEM_SIZE_MIN
         self._held_size += len(payload) + ENTRY_COST
         if self._held_size > HELD_MAX:
             self.let_go(index)
@@ -92,6 +103,21 @@ class CatchUp:
         self._let_go = self.last
         self.held.clear()
         self._held_size = 0
+
+    def installed(self, index: int, last_seq: int) -> None:
+        """Note that the log begins later now."""
+        self.let_go(index)
+        self._last_seq = max(self._last_seq, last_seq)
+
+    def elected(self) -> None:
+        """Note that the group wants this replica to lead."""
+        self._behind.clear()
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no replica of a memory stream has its messages."""
+        assignment = self._machine.assignment
+        return assignment.config.storage == MEMORY and len(self._behind) + 1 >= len(assignment.nodes)
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -163,6 +189,9 @@ class CatchUp:
         have = store.last_seq
         while True:
             found = yield from self._ask(have)
+            if self._machine.is_elected and self.is_hopeless:
+                self._machine.give_up(self._last_seq)
+                self._behind.clear()
             if found is None:
                 yield from self.answer.pause(PAUSE_NS)
                 continue
@@ -192,7 +221,11 @@ class CatchUp:
         )
         if found is None or found[0] not in (Kind.PART, Kind.END):
             self._asked += 1
+            if found is not None and found[0] is Kind.BEHIND:
+                self._behind.add(node)
             return None
+        if self._machine.is_elected:
+            self._machine.hand_over(node)
         try:
             for _ in copy_batch.records_of(copy_batch.records_in(*found)):
                 pass

@@ -13,7 +13,7 @@ A batch begins like those of the consensus (consensus/batch.py), with other kind
 |---|---|
 | 16 ask | have u64: send what follows this sequence |
 | 17 part, 18 end | place u32, count u32, upto u64, checksum u64, data |
-| 19 not now, 20 gone | |
+| 19 not now, 20 gone, 21 behind | |
 
 An answer comes in `count` pieces of one kind, each with its place; `upto` is the sequence up to which it goes. The
 checksum is XXH3 (64 bits) of everything before it and of the data. The data of all pieces of a `part` is a list of
@@ -65,6 +65,7 @@ class Kind(IntEnum):
     END = 18
     NOT_NOW = 19
     GONE = 20
+    BEHIND = 21
 
 
 class BadCopy(ValueError):
@@ -80,7 +81,7 @@ class Ask(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of the answer; NOT_NOW and GONE are the only piece, without data."""
+    """A piece of the answer; those of other kinds than PART and END are the only one, without data."""
 
     kind: Kind
     group: int
@@ -136,14 +137,9 @@ def ask(group: int, number: int, have: int) -> list[bytes]:
     return [_HEADER.pack(VERSION, Kind.ASK, 0, 0, group, number), _ASK.pack(have)]
 
 
-def not_now(group: int, number: int) -> list[bytes]:
-    """Return the answer of a replica that cannot serve."""
-    return [_HEADER.pack(VERSION, Kind.NOT_NOW, 0, 0, group, number)]
-
-
-def gone(group: int, number: int) -> list[bytes]:
-    """Return the answer of a leader to a replica that is no member of the group any more."""
-    return [_HEADER.pack(VERSION, Kind.GONE, 0, 0, group, number)]
+def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
+    """Return another answer: it cannot serve now, is behind itself, or leads and has let the asking replica go."""
+    return [_HEADER.pack(VERSION, kind, 0, 0, group, number)]
 
 
 def answer(group: int, number: int, upto: int, records: bytes, state: State | None) -> list[list[bytes]]:
@@ -182,7 +178,7 @@ def read(data: bytes) -> Batch:
     if kind not in tuple(Kind):
         raise BadCopy(f"kind: {kind} is not known")
     body = data[_HEADER.size :]
-    if kind in (Kind.ASK, Kind.NOT_NOW, Kind.GONE):
+    if kind not in (Kind.PART, Kind.END):
         if len(body) != (_ASK.size if kind == Kind.ASK else 0):
             raise BadCopy(f"size: {len(data)} bytes in a batch of kind {kind}")
         if kind == Kind.ASK:

@@ -23,7 +23,7 @@ from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream.config.choices import MEMORY
 from pyjs.jetstream.config.declared import to_meta
-from pyjs.jetstream.replication.copy_batch import Kind, State, answer, encode_record, not_now
+from pyjs.jetstream.replication.copy_batch import Kind, State, answer, encode_record, refusal
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 PART_SIZE = 128 << 10  # bytes of records in one answer, about
-PART_MSGS = 400
+PART_MSGS = 200
 RATE = 64 << 20  # bytes in a second
 ANSWER_NS = NS_PER_S  # after which the next replica is asked
 PAUSE_NS = 100 * NS_PER_MS  # before a replica is asked that could not serve
@@ -58,10 +58,10 @@ def serve(stream: Stream | None, question: Ask, applied: int) -> list[list[bytes
     """
     replica = stream.replica if stream is not None else None
     if stream is None or replica is None or replica.is_working or stream.closed:
-        return [not_now(question.group, question.number)]
+        return [refusal(Kind.NOT_NOW, question.group, question.number)]
     found = _records(stream, question.have)
     if found is None:
-        return [not_now(question.group, question.number)]
+        return [refusal(Kind.NOT_NOW, question.group, question.number)]
     records, upto = found
     state = _state_of(stream, applied) if upto == stream.store.last_seq else None
     return answer(question.group, question.number, upto, records, state)

@@ -14,14 +14,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
-from pyjs.base.errors import PyjsError
+from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.consensus.engine import Role
 from pyjs.core.job import Job, JobQueue
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.consumers import resources_of
+from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener
 from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
@@ -30,6 +31,7 @@ from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
 from pyjs.jetstream.stream.replicated.replica import Replica
 from pyjs.store.file.store import FileStore
+from pyjs.store.memory import MemStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -47,6 +49,10 @@ if TYPE_CHECKING:
 
 _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
+# Entries that are not the replica's: a version other than its 1, and the last sequence that was used.
+_NOTE = Struct("<BQ")
+_AFRESH = 2  # all replicas begin again empty
+_BASE = 3  # the stream had messages before it had replicas
 
 
 class BadMarker(PyjsError):
@@ -62,8 +68,8 @@ class Owner(Protocol):
     def mend_steps(self, machine: StreamMachine) -> Steps:
         """Open a replica again that has failed."""
 
-    def hand_over(self, machine: StreamMachine) -> None:
-        """Let another replica lead."""
+    def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
+        """Let another replica lead: the one on a node, or the one that has most of the log."""
 
     def regroup(self, machine: StreamMachine) -> None:
         """Bring the group to the replicas of the metadata."""
@@ -127,6 +133,9 @@ class StreamMachine:
             PyjsError: the replica has stopped, now or before.
         """
         assert proposal is None or isinstance(proposal, Proposal)
+        if payload and payload[0] in (_AFRESH, _BASE):
+            self._take_note(index, term, time_ns, payload)
+            return
         if self.catch_up is not None:
             assert proposal is None
             self.catch_up.hold(index, term, time_ns, payload)
@@ -149,11 +158,13 @@ class StreamMachine:
 
     def _lead(self) -> None:
         if self.catch_up is not None:
-            self._owner.hand_over(self)
+            self.catch_up.elected()
         if self.leads or self.catch_up is not None or self.replica.stopped is not None:
             return
         self.leads = True
         self.replica.lead()
+        if self.replica.index == 0 and self.stream.store.last_seq:
+            self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
         self._settle_config()
         streams.listen(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
@@ -213,10 +224,11 @@ class StreamMachine:
         """
         if len(data) < _MARKER.size or data[0] != _VERSION:
             raise BadMarker(f"{self}: the state at entry {index} is not of version {_VERSION}")
+        _, last_seq = _MARKER.unpack_from(data)
         if self.catch_up is not None:
-            self.catch_up.let_go(index)
+            self.catch_up.installed(index, last_seq)
         elif self.replica.index < index:
-            self.catch_up = CatchUp(self, index)
+            self.catch_up = CatchUp(self, index, last_seq)
             self.catch_up.begin()
         else:
             load(self.replica, data[_MARKER.size :])
@@ -225,9 +237,11 @@ class StreamMachine:
 
     def sources(self) -> Sequence[int]:
         """Return the nodes to copy from, the best one first."""
-        if self.is_elected:
-            self._owner.hand_over(self)
         return self._owner.sources(self)
+
+    def hand_over(self, node: int) -> None:
+        """Let the replica on another node lead, which has all messages."""
+        self._owner.hand_over(self, node)
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
@@ -248,6 +262,48 @@ class StreamMachine:
         self.replica.consumers.load(consumers)
         for index, term, time_ns, payload in held:
             self.replica.apply(index, term, time_ns, payload)
+        if self.is_elected:
+            self._lead()
+
+    def give_up(self, last_seq: int) -> None:
+        """Let all replicas begin again after `last_seq`: none of them has the messages of a memory stream.
+
+        It is an entry, so that they do it at the same place, whatever each of them has.
+        """
+        self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
+
+    def _take_note(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
+        """Apply an entry that is not the replica's.
+
+        Raises:
+            BadMarker: no leader proposes such an entry.
+        """
+        kind, last_seq = _NOTE.unpack(payload) if len(payload) == _NOTE.size else (0, 0)
+        if kind == _BASE and self.catch_up is not None:
+            self.catch_up.installed(index, last_seq)
+        elif kind == _BASE and self.stream.store.last_seq < last_seq:
+            self.catch_up = CatchUp(self, index, last_seq)
+            self.catch_up.begin()
+        elif kind == _AFRESH and self.assignment.config.storage == MEMORY:
+            self._begin_afresh(index, term, time_ns, last_seq)
+        elif kind != _BASE:
+            raise BadMarker(f"{self}: entry {index} is of no kind that is known")
+
+    def _begin_afresh(self, index: int, term: int, time_ns: int, last_seq: int) -> None:
+        """Replace the replica by an empty one."""
+        config = self.assignment.config
+        self.js.shared.log.error(
+            f"No replica of {self.stream} has its messages any more: it begins again empty"
+        )
+        self.end()
+        if not self.stream.closed:
+            streams.abandon(self.js, self.stream, StoreFailed(str(self.stream), "its messages are lost"))
+        store = MemStore()
+        store.begin_copied_entry()
+        store.skip_seqs_to(last_seq)
+        store.end_copied_entry(index, term, time_ns, 0, b"")
+        found = Parked(config, self.assignment.created_ns, store)
+        self.attach(_result(streams.open_replica(self.js, found)))
         if self.is_elected:
             self._lead()
 
@@ -326,6 +382,16 @@ class StreamMachine:
         for outcome in reads:
             if not outcome.settled:
                 outcome.settle(None, errcodes.CLUSTER_NOT_AVAILABLE.error())
+
+
+def _result(steps: Generator[Step, None, Stream]) -> Stream:
+    """Return the result of steps that wait for nothing."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            stream: Stream = end.value
+            return stream
 
 
 def _rest(first: Step, steps: Steps) -> Steps:

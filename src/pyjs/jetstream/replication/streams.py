@@ -21,7 +21,7 @@ from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.replication import copy_batch
-from pyjs.jetstream.replication.copy_batch import Ask
+from pyjs.jetstream.replication.copy_batch import Ask, Kind
 from pyjs.jetstream.replication.copying import serve
 from pyjs.jetstream.replication.membership import leave_steps, regroup_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
@@ -154,7 +154,7 @@ class ReplicatedStreams:
         batch = copy_batch.read(data)
         machine = next((each for each in self._machines.values() if each.group == batch.group), None)
         if isinstance(batch, Ask) and self._has_let_go(machine, node):
-            self._peers.send(node, copy_batch.gone(batch.group, batch.number))
+            self._peers.send(node, copy_batch.refusal(Kind.GONE, batch.group, batch.number))
         elif isinstance(batch, Ask):
             self._serve(node, machine, batch)
         elif machine is not None:
@@ -163,7 +163,10 @@ class ReplicatedStreams:
 
     def _serve(self, node: int, machine: StreamMachine | None, question: Ask) -> None:
         stream, applied = None, 0
-        if machine is not None and machine.catch_up is None:
+        if machine is not None and machine.catch_up is not None:
+            self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
+            return
+        if machine is not None:
             with suppress(KeyError, RaftError):  # it was closed because of damage
                 applied = self._consensus.status(machine.group).applied
                 stream = machine.stream
@@ -211,6 +214,11 @@ class ReplicatedStreams:
             yield from self._close_steps(before)
         machine = StreamMachine(js, self._consensus, assignment, self)
         conf = self._conf_of(js, assignment)
+        alone = js.streams.get(assignment.name)
+        if (
+            alone is not None
+        ):  # it had no other replica: its group begins with this one, which has all messages
+            js.parked[assignment.name] = yield from streams.make_replica(js, alone)
         parked = js.parked.pop(assignment.name, None)
         if parked is not None and parked.created_ns != assignment.created_ns:
             self._shared.log.warn(f"Stream {assignment.name!r} is another one than that in the store")
@@ -223,7 +231,7 @@ class ReplicatedStreams:
         self._machines[js.account.name, assignment.name] = machine
         incarnation = assignment.incarnation_on(self._node)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
-        if conf is not None and conf.voters and assignment.nodes[0] == self._node:
+        if conf is not None and (assignment.nodes[0] == self._node or len(conf.voters) == 1):
             machine.stream.turn.go_on(self._stand_steps(machine))
 
     def _stand_steps(self, machine: StreamMachine) -> Steps:
@@ -231,7 +239,7 @@ class ReplicatedStreams:
         for _ in range(STANDS):
             yield partial(self._wake_later, machine.stream.turn, STAND_NS)
             if machine.leader or self._machine_of(machine.stream) is not machine:
-                return
+                return  # others that wait for a snapshot never stand
             with suppress(RaftError):  # it is not durable yet
                 self._consensus.campaign(machine.group)
 
@@ -255,6 +263,8 @@ class ReplicatedStreams:
             raise ReplicaLost(
                 f"the replica of stream {assignment.name!r} is in the store, and not in the log"
             )
+        if assignment.name in js.streams:
+            return Conf([peer_id(self._node, incarnation)])
         return Conf([peer_id(each.node, each.incarnation) for each in assignment.replicas])
 
     def change_steps(self, js: JetStream, old: Assignment, new: Assignment) -> Steps:
@@ -364,14 +374,14 @@ class ReplicatedStreams:
                     js.parked[stream.name] = Parked(*found)
                 yield None
 
-    def hand_over(self, machine: StreamMachine) -> None:
-        """Let another replica lead."""
+    def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
+        """Let another replica lead: the one on a node, or the one that has most of the log."""
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
             heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]
             heirs.sort(key=lambda each: (each.node in self._silent, each.lag or 0))
             if found.leader == self._node and heirs:
-                self._consensus.transfer(machine.group, heirs[0].node)
+                self._consensus.transfer(machine.group, node or heirs[0].node)
 
     def _wake_later(self, turn: Turn, wait_ns: int, chore: Chore) -> None:
         self._shared.timers.at(turn.now + wait_ns, lambda: turn.chores.append(chore))

@@ -296,13 +296,27 @@ def test_a_replicated_stream_is_changed_and_deleted(net: JetNet) -> None:
     assert not any(server.streams for server in servers)
 
 
-def test_a_stream_gets_no_second_replica_yet(net: JetNet) -> None:
+def test_a_stream_gets_more_replicas_with_everything_it_has(net: JetNet) -> None:
     servers = net.trio()
     net.create(servers[0].client(), "S")
+    assert publish(net, servers[1], "s") == [1, 2, 3, 4, 5]
     body = {"name": "S", "subjects": ["s"], "num_replicas": 3}
-    answer = net.ask(servers[1].client(), "STREAM.UPDATE.S", body)
-    assert "from or to a single replica" in answer["error"]["description"]
-    assert all(server.errors() == [] for server in servers)
+    answers = net.answers(servers[1].client(), "STREAM.UPDATE.S", body, wait_ms=3000)
+    assert [answer["config"]["num_replicas"] for answer in answers] == [3]
+    net.run_until(lambda: all(server.streams == ["S"] for server in servers))
+    net.run(1000 * NS_PER_MS)
+    assert publish(net, servers[2], "s", 1) == [6]
+    net.crash(net.ask(servers[0].client(), "STREAM.INFO.S")["cluster"]["leader"])
+    net.run(1000 * NS_PER_MS)
+    assert publish(net, net.living()[0], "s", 1) == [7]
+
+
+def test_no_replica_becomes_the_only_one_yet(net: JetNet) -> None:
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r"], "num_replicas": 2}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    answer = net.ask(servers[1].client(), "STREAM.UPDATE.R", {**body, "num_replicas": 1})
+    assert "to a single replica" in answer["error"]["description"]
 
 
 def test_the_leader_of_a_stream_steps_down(net: JetNet) -> None:
@@ -375,3 +389,16 @@ def test_the_streams_of_an_evacuated_server_move(net: JetNet) -> None:
     net.run(1000 * NS_PER_MS)
     assert net.ask(going.client(), "STREAM.INFO.R")["state"]["messages"] == 5
     assert publish(net, going, "r.x", 1) == [6]
+
+
+def test_a_server_that_is_not_ready_answers_nothing_that_another_one_answers(net: JetNet) -> None:
+    net.trio()
+    late = next(name for name in TRIO if name != net.leader().name)
+    net.crash(late)
+    net.run(500 * NS_PER_MS)
+    net.create(net.leader().client(), "S")
+    server = net.begin(late)
+    client = server.client()
+    net.run_until(net.whole)
+    answers = net.answers(client, "STREAM.NAMES", wait_ms=6000)
+    assert [answer["streams"] for answer in answers] == [["S"]]

@@ -155,3 +155,22 @@ def test_a_replica_that_is_behind_does_not_lead(tmp_path: Path) -> None:
 
     assert cluster.publish(1)[0]["seq"] == 401
     cluster.same()
+
+
+def test_a_memory_stream_that_nobody_has_any_more_begins_again_with_new_sequences(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT, storage="memory")
+    cluster.create()
+    for first in range(0, 300, 30):
+        cluster.publish(30, size=40, first=first)
+        cluster.step(5)
+    cluster.until(lambda: all(node.node_log.groups[1].start > 100 for node in cluster.up()))
+    for number in cluster.numbers:
+        cluster.kill(number)
+    for number in cluster.numbers:
+        cluster.start(number)
+
+    seq = cluster.publish(1)[0]["seq"]
+
+    assert seq > 300
+    assert cluster.same()["range"][1:3] == (seq, 1)
+    assert any("begins again empty" in text for _, text in cluster.leader().log.lines)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import pytest
 from tests.support.replicated import Cluster
 
 from pyjs.consensus.consensus import Tuning
+from pyjs.jetstream.cluster.assignments import Assignment, Replica, stored_config
 
 
 def members(cluster: Cluster) -> list[tuple[int, bool]]:
@@ -61,3 +65,30 @@ def test_a_replica_on_a_lost_node_is_replaced(tmp_path: Path) -> None:
 
     cluster.publish(5)
     assert cluster.same()["range"][1] == 15
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_stream_without_replicas_gets_some(tmp_path: Path, storage: str) -> None:
+    cluster = Cluster(tmp_path, storage=storage)
+    node = cluster.nodes[2]
+    node.ask("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": storage})
+    for at in range(20):
+        node.ask(f"s.{at % 3}", b"x")
+    node.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 7})
+    created_ns, config = node.stream.created_ns, replace(node.stream.config, num_replicas=3)
+    replicas = (Replica(2, 1), Replica(1, 2), Replica(3, 2))
+    cluster.assignments["S"] = made = Assignment("$G", 1, 2, created_ns, replicas, 2, stored_config(config))
+    cluster.state.put(made)
+    for each in cluster.up():
+        each.do(partial(each.replicated.open_steps, each.js, made))
+
+    cluster.until(lambda: members(cluster) == [(1, True), (2, True), (3, True)], 1500)
+    cluster.publish(5)
+
+    assert cluster.same()["range"][:3] == (1, 25, 24)
+    for number in cluster.numbers:
+        cluster.kill(number)
+        cluster.start(number)
+        cluster.settle()
+    assert cluster.publish(1)[0]["seq"] == 26
+    assert cluster.same()["range"][:3] == (1, 26, 25)
