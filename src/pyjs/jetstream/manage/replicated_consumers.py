@@ -6,10 +6,13 @@ is an operation that every replica applies; it is answered once this replica has
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.replay import restore
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.consumer import ConsumerConfig
     from pyjs.jetstream.consumer.resources import Resources
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.manage.persist import StoredConsumer
     from pyjs.jetstream.stream.replicated.replica import Replica
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.stream.stream_consumer import StreamConsumer
@@ -152,6 +156,36 @@ def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
         _replica(stream).consumers.open_one(committed)
 
     js.account.turn.go_on(steps())
+
+
+def adopt_steps(js: JetStream, stream: Stream, resources: Resources) -> Generator[Step, None, None]:
+    """Bring the stored consumers of a stream that had no other replicas into its group, and remove their files."""
+    for stored in js.files.recover_consumers(stream.name) if stream.config.storage == FILE else ():
+        try:
+            state = _stored_state(stream, stored, resources._replace(metadata=None))
+            made = entries.creation(stored.name, stored.created_ns, stored.config, state)
+            yield from _replica(stream).operate(made)
+        except (errcodes.ApiError, *NONSENSE, PyjsError) as error:
+            js.shared.log.error(f"Consumer '{stored.name}' of {stream} is not in its group: {error}")
+            if not _is_there(stream, stored):
+                continue
+        with suppress(StoreFailed):  # the next leader tries again
+            yield from js.shared.metadata.commit(js.files.removed_consumer(stream.name, stored.name))
+
+
+def _stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
+    """Return the state in the files of a consumer; without a readable one it begins again."""
+    if stored.snapshot is None:
+        return consumer_record.first_state(Start(max(1, stream.store.first_seq)))
+    consumer = Consumer(resources, stored.config, stored.name, stored.created_ns)
+    restore(consumer, stored.snapshot, stored.deltas)
+    return consumer_record.snapshot_of(consumer)
+
+
+def _is_there(stream: Stream, stored: StoredConsumer) -> bool:
+    """Return whether the group has this consumer already."""
+    found = _replica(stream).consumers.committed.get(stored.name)
+    return found is not None and found.created_ns == stored.created_ns
 
 
 def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:

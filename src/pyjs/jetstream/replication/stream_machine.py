@@ -23,7 +23,7 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.consumers import resources_of
 from pyjs.jetstream.manage.parked import Parked
-from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener
+from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener, adopt_steps
 from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copying import Answer
@@ -166,6 +166,8 @@ class StreamMachine:
         if self.replica.index == 0 and self.stream.store.last_seq:
             self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
         self._settle_config()
+        resources = resources_of(self.js, self.stream)
+        self.stream.turn.go_on(adopt_steps(self.js, self.stream, resources))
         streams.listen(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
         self._owner.regroup(self)

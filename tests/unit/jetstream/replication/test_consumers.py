@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from tests.support.replicated import Cluster, ReplicaNode
 from tests.unit.jetstream.consumerfixture import Delivery, delivery
 
 from pyjs.consensus.consensus import Tuning
+from pyjs.jetstream.cluster.assignments import Assignment, Replica, stored_config
 
 SMALL_LOG = Tuning(log_size_max=1 << 14)
 
@@ -23,9 +26,11 @@ def consumer(cluster: Cluster, name: str = "c", **fields: Any) -> dict[str, Any]
     return answer
 
 
-def pull(cluster: Cluster, batch: int, name: str = "c", acks: bool = True) -> list[Delivery]:
+def pull(
+    cluster: Cluster, batch: int, name: str = "c", acks: bool = True, of: ReplicaNode | None = None
+) -> list[Delivery]:
     """Pull and acknowledge messages at the leader; return them when every ack is confirmed."""
-    client = cluster.leader().client()
+    client = (of or cluster.leader()).client()
     client.send(b"SUB in.> 1\r\n")
     subject = f"$JS.API.CONSUMER.MSG.NEXT.S.{name}".encode()
     client.send(b"PUB %b in.m %d\r\n%d\r\n" % (subject, len(f"{batch}"), batch))
@@ -134,3 +139,34 @@ def test_a_replica_that_was_away_for_long_copies_the_consumers(tmp_path: Path) -
     cluster.kill(cluster.leader().number)
     assert [m.seq for m in pull(cluster, 2)] == [121, 122]
     same(cluster)
+
+
+def test_consumers_of_a_stream_that_gets_replicas_go_on(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    node = cluster.nodes[2]
+    node.ask("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    body = {"stream_name": "S", "config": {"durable_name": "c", "ack_policy": "explicit"}}
+    node.ask("$JS.API.CONSUMER.CREATE.S.c", body)
+    for _ in range(6):
+        node.ask("s.a", b"x")
+    assert [m.seq for m in pull(cluster, 2, of=node)] == [1, 2]
+    created_ns, config = node.stream.created_ns, replace(node.stream.config, num_replicas=3)
+    replicas = (Replica(2, 1), Replica(1, 2), Replica(3, 2))
+    cluster.assignments["S"] = made = Assignment("$G", 1, 2, created_ns, replicas, 2, stored_config(config))
+    cluster.state.put(made)
+    for each in cluster.up():
+        each.do(partial(each.replicated.open_steps, each.js, made))
+
+    cluster.until(
+        lambda: all("S" in each.js.streams and "c" in each.stream.consumers for each in cluster.up())
+    )
+    assert [m.seq for m in pull(cluster, 2)] == [3, 4]
+    same(cluster)
+    cluster.kill(cluster.leader().number)
+    assert [m.seq for m in pull(cluster, 2)] == [5, 6]
+    for number in cluster.numbers:
+        if cluster.nodes[number].is_up:
+            cluster.kill(number)
+        cluster.start(number)
+    info = cluster.leader().ask("$JS.API.CONSUMER.INFO.S.c")
+    assert (info["ack_floor"]["stream_seq"], info["num_pending"]) == (6, 0)
