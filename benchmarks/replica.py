@@ -1,7 +1,8 @@
-"""What replication costs a leader besides consensus: deliver, propose, apply and commit, beside a plain stream.
+"""What replication costs besides consensus: the leader, beside a plain stream, and a follower.
 
 One node on a virtual clock, memory and file streams, messages of 128 bytes with and without a reply, 1,000 in each
-read. Consensus is a loop that commits at once. Prints ns of CPU per message; parsing is in both.
+read. Consensus is a loop that commits at once. Prints ns of CPU per message: of the leader and the plain stream for
+parse, deliver, propose, apply and commit; of the follower for apply and commit of the same entries.
 
     python -m benchmarks.replica
 """
@@ -14,6 +15,7 @@ import time
 from typing import Any
 
 from pyjs.jetstream.stream.replicated.replica import Replica
+from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.file.store import FileStore
 from pyjs.testing import VirtualNode
 
@@ -27,28 +29,39 @@ class AtOnce:
         self.replica: Replica
         self.index = 0
         self.time_ns = time.time_ns()
+        self.entries: list[tuple[int, int, int, bytes]] = []
 
     def propose(self, payload: bytes, proposal: Any) -> bool:
         """Apply it."""
         self.index += 1
         self.time_ns += 1_000_000
+        self.entries.append((self.index, 1, self.time_ns, payload))
         self.replica.apply(self.index, 1, self.time_ns, payload, proposal)
         return True
 
 
-def measured(storage: str, reply: bytes, replicated: bool) -> float:
+def created(node: VirtualNode, storage: str) -> Stream:
+    """Return a new stream."""
+    body = b'{"name":"S","subjects":["s"],"storage":"%b","max_msgs":100000}' % storage.encode()
+    node.client().request(b"$JS.API.STREAM.CREATE.S", body)
+    assert node.node.jetstream is not None
+    return node.node.jetstream.accounts["$G"].streams["S"]
+
+
+def replicated(stream: Stream, group: AtOnce) -> Replica:
+    """Make the stream a replica of a group."""
+    if isinstance(stream.store, FileStore):
+        stream.store.replicate()
+    return Replica(stream, group)
+
+
+def measured(storage: str, reply: bytes, group: AtOnce | None) -> float:
     """Return the CPU time of one message in ns, of the fastest round."""
     with tempfile.TemporaryDirectory() as directory, VirtualNode(jetstream={"store_dir": directory}) as node:
+        stream = created(node, storage)
         client = node.client()
-        body = b'{"name":"S","subjects":["s"],"storage":"%b","max_msgs":100000}' % storage.encode()
-        client.request(b"$JS.API.STREAM.CREATE.S", body)
-        assert node.node.jetstream is not None
-        stream = node.node.jetstream.accounts["$G"].streams["S"]
-        if replicated:
-            if isinstance(stream.store, FileStore):
-                stream.store.replicate()
-            group = AtOnce()
-            group.replica = Replica(stream, group)
+        if group is not None:
+            group.replica = replicated(stream, group)
             group.replica.lead()
         data = b"PUB s %b128\r\n%b\r\n" % (reply, b"x" * 128) * READ
         best = float("inf")
@@ -63,14 +76,33 @@ def measured(storage: str, reply: bytes, replicated: bool) -> float:
         return best
 
 
+def following(storage: str, group: AtOnce) -> float:
+    """Return the CPU time of one message in ns on a follower of what a leader has committed, of the fastest round."""
+    with tempfile.TemporaryDirectory() as directory, VirtualNode(jetstream={"store_dir": directory}) as node:
+        replica = replicated(created(node, storage), group)
+        best = float("inf")
+        for first in range(0, len(group.entries), READS):
+            gc.collect()
+            began = time.process_time_ns()
+            for entry in group.entries[first : first + READS]:
+                replica.apply(*entry)
+                node.turn()
+            best = min(best, (time.process_time_ns() - began) / (READS * READ))
+        assert replica.stream.store.last_seq == READ * READS * ROUNDS
+        return best
+
+
 def main() -> None:
     """Print the table."""
     for storage in ("memory", "file"):
         for reply in (b"", b"_INBOX.a "):
-            plain, leads = (measured(storage, reply, replicated) for replicated in (False, True))
+            group = AtOnce()
+            plain, leads = measured(storage, reply, None), measured(storage, reply, group)
+            follows = following(storage, group)
             asked = "with reply" if reply else "no reply"
             print(
                 f"{storage:7} {asked:10} plain {plain:6.0f} ns  leader {leads:6.0f} ns  +{leads - plain:.0f}"
+                f"  follower {follows:6.0f} ns"
             )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyjs
 from pyjs.base.clock import Clock
+from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import duration_text
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from pyjs.core.tracing.trace import Trace
     from pyjs.core.trust.accounts import TrustedAccounts
     from pyjs.core.trust.callouts import Callouts
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.server import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
@@ -62,6 +64,10 @@ ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account C
 TOO_MANY_SUBSCRIPTIONS = "maximum subscriptions exceeded"
 WORKER_CIDS = 1_000_000_000  # ids of connections for each worker
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
+
+
+class NotStarted(PyjsError):
+    """JetStream of a cluster cannot start; the text says why."""
 
 
 class Node(Host):
@@ -272,7 +278,7 @@ class Node(Host):
             return
         from pyjs.jetstream.server import JetStreamServer
 
-        self.jetstream = JetStreamServer(self)
+        self.jetstream = JetStreamServer(self, self._member())
         self.turn_state.now = self.clock.now_ns()
         try:
             yield from self.jetstream.start_steps()
@@ -280,6 +286,25 @@ class Node(Host):
             failed, self.jetstream = self.jetstream, None  # must not be used without the lock of the store
             failed.stop()
             raise
+
+    def _member(self) -> MemberNode | None:
+        """Return the part of this server in a JetStream cluster; None: it is in none.
+
+        Raises:
+            NotStarted: the engine is missing, or the server has routes already.
+        """
+        cluster = self.cluster
+        if cluster is None or self.options.cluster.local:
+            return None
+        if cluster.routes or cluster.greeting:
+            raise NotStarted("the server is in a cluster and has connections already: restart it")
+        from pyjs.cluster.replication import Replication
+
+        try:
+            from pyjs.jetstream.member.member_node import MemberNode
+        except ImportError as error:
+            raise NotStarted(f"in a cluster it replicates streams, and {error}") from None
+        return MemberNode(self, self.options, Replication(cluster))
 
     def stop(self) -> None:
         """Close every session and store; the node cannot be used afterwards."""
@@ -504,6 +529,8 @@ class Node(Host):
                 self.jetstream.expire(consumers)
         if state.faulted:
             self._mend()
+        if self.jetstream is not None and self.jetstream.shared.member is not None:
+            self.jetstream.shared.member.end_turn()
         routes.trim(now_ns)
         if self._routes_timer is None and (due_ns := routes.next_trim_ns):
             self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)

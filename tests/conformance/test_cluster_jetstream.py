@@ -7,15 +7,14 @@ compared with the parts that will answer here: the same requests, as entries, on
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 import pytest
+from tests.conformance.harness.asker import Asker
 from tests.conformance.harness.both import needs_peer
-from tests.conformance.harness.cluster import NAMES, WAIT_S, NodeClient, ThreeServers, three
+from tests.conformance.harness.cluster import NAMES, ThreeServers, three
 from tests.conformance.harness.process import peer_command
 
 from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
@@ -74,52 +73,6 @@ LOGINS: dict[str, dict[str, object]] = {
     "SYS": {"user": "s", "pass": "s"},
 }
 BOUNDS = {"A": Bounds(), "FEW": Bounds(MAX_STREAMS, MAX_FILE)}
-_numbers = count(100)  # of requests; sids too
-
-
-@dataclass
-class Asker:
-    """A client that asks one server."""
-
-    client: NodeClient
-
-    def ask(self, subject: str, body: object = None) -> dict[str, Any]:
-        """Return the answer to a request."""
-        inbox = self._send(subject, body)
-        while (answer := self._answer(inbox)) is None:
-            self.client.wait_for_messages(len(self.client.frames) + 1)
-        return answer
-
-    def until(self, subject: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Ask until the answer is right; while a leader changes, nobody answers."""
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            inbox, patience = self._send(subject, None), time.monotonic() + 0.5
-            while time.monotonic() < patience:
-                self.client.fence()
-                answer = self._answer(inbox)
-                if answer is not None and holds(answer):
-                    return answer
-                if answer is not None:
-                    break
-                time.sleep(0.01)  # an answer that may not come has no event to wait for
-        raise AssertionError(f"{subject} never answered what was wanted")
-
-    def _send(self, subject: str, body: object) -> bytes:
-        number, data = next(_numbers), b"" if body is None else json.dumps(body).encode()
-        inbox = b"_INBOX.ask.%d" % number
-        request = b"SUB %b %d\r\nPUB %b %b %d\r\n%b\r\nUNSUB %d 1\r\n"
-        self.client.send(request % (inbox, number, subject.encode(), inbox, len(data), data, number))
-        return inbox
-
-    def _answer(self, inbox: bytes) -> dict[str, Any] | None:
-        """Return the answer that came to an inbox."""
-        for frame in self.client.frames:
-            if frame[0] == inbox:
-                self.client.frames.remove(frame)
-                answer: dict[str, Any] = json.loads(frame[4])
-                return answer
-        return None
 
 
 ALL = Rules(online=frozenset({1, 2, 3}))
@@ -494,3 +447,22 @@ def test_a_purged_account_has_no_streams(peers: ThreeServers, asker: Asker) -> N
     assert ours.do(AccountPurged("A")) == "ok"
     asker.until("$JS.API.STREAM.NAMES", lambda answer: answer["streams"] is None)
     assert matching(ours.state, "A", "") == []
+
+
+def test_waiting_requests_are_told_of_the_change_of_the_leader(asker: Asker) -> None:
+    create(asker, "W", subjects=["w"], num_replicas=3)
+    led(asker, "W")
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    asker.ask("$JS.API.CONSUMER.CREATE.W.c", {"stream_name": "W", "config": config})
+    info = "$JS.API.CONSUMER.INFO.W.c"
+    asker.until(info, lambda answer: "leader" in answer.get("cluster", {}))
+    body = json.dumps({"batch": 7, "max_bytes": 900, "expires": 60 * 10**9}).encode()
+    subject = b"$JS.API.CONSUMER.MSG.NEXT.W.c"
+    asker.client.send(b"SUB in.m 9\r\nPUB %b in.m %d\r\n%b\r\n" % (subject, len(body), body))
+    asker.until(info, lambda answer: answer.get("num_waiting") == 1)
+    asker.ask("$JS.API.CONSUMER.LEADER.STEPDOWN.W.c")
+    asker.client.wait_for_any()
+    (frame,) = asker.client.take()
+    assert (
+        frame[3] == b"NATS/1.0 409 Leadership Change\r\n\r\n"
+    )  # as ours: tests/system/test_cluster_consumers.py

@@ -29,10 +29,6 @@ CALLED = {
     **dict.fromkeys(
         "_stop_all _remove_all".split(), "called by atexit, which the decorator registers them with"
     ),
-    **dict.fromkeys(
-        "replica_steps lead replicate synced_index".split(),
-        "called where a cluster opens streams, which no server does yet",
-    ),
     "_resuming": "holds a task, of which the loop itself has only a weak reference",
 }
 LAYOUT = dict.fromkeys(
@@ -51,7 +47,8 @@ FOR_TESTS = {
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
 NEXT = dict.fromkeys(
-    "Consensus is_stopped damages".split(), "replicated streams, which come next, begin with it"
+    "is_stopped damages".split(),
+    "what operators see of groups, which comes next, shows it",
 )
 KNOWN: dict[str, str] = CALLED | NEXT | LAYOUT | FOR_TESTS
 

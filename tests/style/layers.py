@@ -49,8 +49,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("stream",),
         ("consumer", "mirror"),
         ("manage",),
+        ("replication",),
         ("transfer",),
         ("api",),
+        ("member",),
         ("server",),
     ),
     "jetstream.cluster": (
@@ -63,6 +65,19 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("state",),
         ("answers", "placement", "reports", "snapshot"),
         ("advisories", "moves"),
+    ),
+    "jetstream.replication": (
+        ("copy_batch", "consumer_snapshots"),
+        ("copying",),
+        ("catch_up", "membership"),
+        ("stream_machine",),
+        ("streams",),
+    ),
+    "jetstream.member": (
+        ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
+        ("answering", "meta_group", "orders", "questions"),
+        ("meta_requests",),
+        ("member_node",),
     ),
     "jetstream.consumer": (
         ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),

@@ -159,13 +159,14 @@ class SimNet:
         server.wake()
         return server
 
-    def kill(self, name: str) -> None:
+    def kill(self, name: str) -> SimServer:
         """End a server as kill -9 does: the other ends of its connections notice."""
         server = self.servers.pop(name)
         server.alive = False
         for wire in server.wires:
             if wire.open:
                 wire.close()
+        return server
 
     def pause(self, name: str) -> None:
         """Stop a server as SIGSTOP does."""

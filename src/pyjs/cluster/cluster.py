@@ -122,6 +122,10 @@ class Cluster:
         owner.connection_lost()
         return True
 
+    def own_routes(self) -> int:
+        """Return how many of the configured addresses were found to lead to this server itself."""
+        return self._mesh.own_routes()
+
     def has_route(self, server_id: str) -> bool:
         """Return whether there is a route to a server."""
         return server_id in self.routes

@@ -148,6 +148,13 @@ class Mesh:
         """Never try the address again, since it is this server's own."""
         dial.state = DialState.DROPPED
 
+    def own_routes(self) -> int:
+        """Return how many configured addresses are this server's own."""
+        return sum(
+            dial.state is DialState.DROPPED and not dial.learned and dial.purpose == MESSAGES
+            for dial in self._dials.values()
+        )
+
     def route_lost(self, server_id: str) -> None:
         """Connect again to a server that has lost its route."""
         for dial in list(self._dials.values()):

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from pyjs.cluster.route import Route
 
 PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and what is small
+NOTE = b"N"  # before a note; a batch begins with its version
 
 
 class Replicas(Protocol):
-    """What takes the batches: consensus.Consensus."""
+    """What takes the batches: consensus.Consensus, or who owns it."""
 
     def receive(self, node: int, data: bytes) -> None:
         """Take a batch; raises ValueError if it is damaged."""
@@ -36,19 +37,27 @@ class Replicas(Protocol):
         """Note that a node answers again."""
 
 
+class Notes(Protocol):
+    """What takes the notes: jetstream.member.member_node."""
+
+    def take_note(self, node: int, data: bytes) -> None:
+        """Take a note; raises ValueError if it is damaged."""
+
+
 class Replication:
     """The way from the consensus of this server to those of the others: its Peers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._consensus: Replicas | None = None
+        self._notes: Notes | None = None
         self._connections: dict[int, Route] = {}  # by the number of the other server
         self._is_stopped = False  # this server takes part no more
         self.dropped = 0  # batches for a server without a connection
 
-    def begin(self, consensus: Replicas) -> None:
-        """Give batches to `consensus` from now on; called before the first route."""
-        self._consensus = consensus
+    def begin(self, consensus: Replicas, notes: Notes | None = None) -> None:
+        """Give batches to `consensus` from now on, and notes to `notes`; called before the first route."""
+        self._consensus, self._notes = consensus, notes
         self._cluster.replication = self
 
     def clash(self, info: PeerInfo) -> str:
@@ -98,7 +107,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def receive(self, route: Route, data: bytes) -> None:
-        """Take a batch.
+        """Take a batch or a note.
 
         Raises:
             BadHello: it is damaged, or came on a connection for something else.
@@ -108,9 +117,28 @@ class Replication:
         if self._connections.get(node) is not route or self._consensus is None:
             raise BadHello("a batch of replicated groups on a connection for something else")
         try:
-            self._consensus.receive(node, data)
+            if self._notes is not None and data.startswith(NOTE):
+                self._notes.take_note(node, data[len(NOTE) :])
+            else:
+                self._consensus.receive(node, data)
         except ValueError as error:
             raise BadHello(f"a batch of replicated groups: {error}") from None
+
+    def own_routes(self) -> int:
+        """Return how many of the configured addresses lead to this server itself, as far as that is known."""
+        return self._cluster.own_routes()
+
+    def quiet_ns(self, node: int) -> int:
+        """Return how long nothing was heard from a server; 0: unknown."""
+        route = self._connections.get(node)
+        if route is None or route.info is None:
+            return 0
+        pulse = self._cluster.pulse.connections.get(route.info.server_id, route)
+        return max(0, self._cluster.host.clock.now_ns() - pulse.last_activity_ns)
+
+    def send_note(self, node: int, note: bytes) -> None:
+        """Send a note beside the batches, or drop it if there is no connection."""
+        self.send(node, [NOTE, note])
 
     # -- Peers -------------------------------------------------------------------------------------------------
 

@@ -551,17 +551,18 @@ class Consensus:
             self._snapshots.offer(member.group, member.applied, state[descriptor.SIZE :], self._turn.now)
 
     def _cut(self, member: Member) -> None:
-        """Move the start of a full log to what has been applied, unless another replica soon needs what is there."""
+        """Move the start of a full log to what is applied for good, unless another replica soon needs the rest."""
         member.compact_at = member.log_size + self._log_size_max // 4
         stored = self._log.groups[member.group]
         is_urgent = member.group in self._log.crowding()
-        if member.applied <= stored.start or (self._is_behind(member) and not is_urgent):
+        end = member.cut_end()
+        if end <= stored.start or (self._is_behind(member) and not is_urgent):
             return
         state = self._snapshot(member)
         if state is None:
             return
         try:
-            index, term, conf = self._engine.compact(member.group, member.applied)
+            index, term, conf = self._engine.compact(member.group, end)
         except RaftError:
             return  # its own snapshot is on the way
         try:

@@ -196,6 +196,10 @@ class Member:
                 self.time_ns = max(self.time_ns, time_ns)
         self.log_size += size
 
+    def cut_end(self) -> int:
+        """Return the last entry that the machine needs no more from the log; 0: nothing is known."""
+        return min(self.machine.durable(), self.applied) if self.state is State.RUNNING else 0
+
     def note_cut(self) -> None:
         """Note that the log begins after what has been applied."""
         sizes = (size_and_time(body)[0] for _, _, kind, body in self.queue if kind == DATA)

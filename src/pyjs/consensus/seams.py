@@ -32,11 +32,15 @@ class Machine(Protocol):
     def dropped(self, proposal: object) -> None:
         """Note that a proposal will not come back with its entry: nobody knows whether it will be committed."""
 
-    def snapshot(self) -> bytes | None:
-        """Return the state after the last applied entry; None: not now, ask again later.
+    def durable(self) -> int:
+        """Return the index up to which the log may be cut: a start needs `snapshot` and the entries after it.
 
-        The log before it is cut: what the data refers to must be durable.
+        That is the last applied entry if the snapshot is the whole state, and the last entry whose effects are
+        durable if the state is in files.
         """
+
+    def snapshot(self) -> bytes | None:
+        """Return the state after the last applied entry; None: not now, ask again later."""
 
     def install(self, index: int, data: bytes) -> None:
         """Replace the state by that of another replica or an earlier life: what `snapshot` returned after `index`."""

@@ -18,6 +18,7 @@ class Replica:
     """One replica of a group."""
 
     node: int
+    peer: int
     is_voter: bool
     lag: int | None  # entries that it may lack; None: this node does not lead
 
@@ -42,8 +43,14 @@ def status_of(member: Member, found: Status) -> GroupStatus:
     matched = dict(found.matched)
     leads = found.role == Role.LEADER
     replicas = [
-        Replica(node_of(peer), is_voter, found.last - matched.get(peer, 0) if leads else None)
-        for peers, is_voter in ((found.conf.voters, True), (found.conf.learners, False))
+        Replica(node_of(peer), peer, is_voter, found.last - matched.get(peer, 0) if leads else None)
+        for peers, is_voter in (
+            (
+                sorted({*found.conf.voters, *found.conf.outgoing}),
+                True,
+            ),  # those that go still vote in a joint one
+            (found.conf.learners, False),
+        )
         for peer in peers
     ]
     return GroupStatus(

@@ -17,7 +17,7 @@ from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding, StoreReport, St
 from pyjs.fsck.images import Files, size_of
 from pyjs.fsck.locked import LockedCheck
 from pyjs.fsck.mending import create_directory, move_file_aside, remove_directory
-from pyjs.fsck.metadata import Copies, finding_of
+from pyjs.fsck.metadata import CLUSTER_FILES, Copies, cluster_findings, finding_of
 from pyjs.fsck.node_log import NodeLogCheck
 from pyjs.fsck.segments import MessagesCheck
 from pyjs.fsck.states import SET_ASIDE, STRANGER, StatesCheck
@@ -125,6 +125,8 @@ class StoreCheck:
                 for other in self._disk.list_dir(f"{root}/{name}"):
                     if other not in ("streams", TAILS):
                         self.report.find(NOTE, f"{root}/{name}/{other}", STRANGER)
+            elif name in CLUSTER_FILES:
+                self.report.findings += cluster_findings(self._disk, f"{root}/{name}")
             elif name not in (".lock", NODE_LOG):
                 self.report.find(NOTE, f"{root}/{name}", STRANGER)
         return accounts

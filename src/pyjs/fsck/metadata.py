@@ -9,7 +9,7 @@ from pyjs.base.errors import CorruptRecord, PyjsError
 from pyjs.fsck.findings import DAMAGE, LOCKED, NOTE, UNCHECKED, Finding
 from pyjs.fsck.mending import write_metadata
 from pyjs.store.crypt.keys import Locked
-from pyjs.store.format.meta import COPIES, UnknownFormat, decode
+from pyjs.store.format.meta import COPIES, KIND_CLUSTER, UnknownFormat, decode
 
 if TYPE_CHECKING:
     from typing import Any
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.store.format.meta import Opener
 
+CLUSTER_FILES = tuple(f".cluster.{each}" for each in (*COPIES, "tmp"))
 UNREAD = (UnknownFormat, Locked, CorruptRecord, OSError)  # errors that prevent a check of a file
 
 
@@ -39,6 +40,17 @@ def finding_of(error: PyjsError | OSError, path: str) -> Finding:
         case OSError():
             return Finding(UNCHECKED, path, f"it cannot be read: {error.strerror or error}")
     return Finding(UNCHECKED, path, str(error))
+
+
+def cluster_findings(disk: Disk, path: str) -> list[Finding]:
+    """Return what is wrong with a copy of what a store is to its cluster; a start uses the other copy."""
+    if path.endswith(".tmp"):
+        return []
+    try:
+        decode(disk.read_file(path), KIND_CLUSTER, path)
+    except UNREAD as error:
+        return [finding_of(error, path)]
+    return []
 
 
 class Copies:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.persist import AccountFiles, Stores
     from pyjs.jetstream.manage.reopening import Mender
     from pyjs.jetstream.manage.scrub import Scrubber
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.store.format.layout import StoreLock
 
     class ServiceHost(Protocol):
@@ -64,7 +65,8 @@ LOAD_AFTER_NS = 100_000_000
 class JetStreamServer:
     """JetStream of one server."""
 
-    def __init__(self, host: ServiceHost) -> None:
+    def __init__(self, host: ServiceHost, member: MemberNode | None = None) -> None:
+        """Create the parts; `member` is the part of the server in a JetStream cluster."""
         self._host = host
         self._disk = host.disk
         self.options = replace(host.options.jetstream)  # a copy: a reload changes some of them
@@ -79,6 +81,7 @@ class JetStreamServer:
             host.log,
             host.faults,
             MetadataWriter(host.turn_state, host.disk, self.options.store_dir),
+            member,
         )
         self.accounts: dict[str, JetStream] = {}
         self._mender: Mender | None = None  # None: nothing has failed
@@ -127,8 +130,13 @@ class JetStreamServer:
             OSError: the store directory cannot be used.
         """
         self._lock = lock_store(self._disk, self.options.store_dir)
+        member = self.shared.member
+        if member is not None:
+            yield from member.recover_steps(self._disk, self.shared, self.accounts)
         yield from self._apply_to_accounts()
         self._log_unserved_accounts()
+        if member is not None:
+            member.begin()
         if self.options.scrub_rate:
             begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
             self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)
@@ -208,16 +216,19 @@ class JetStreamServer:
 
     @property
     def is_changing(self) -> bool:
-        """Return whether changes of metadata are being written, so that their requests are unanswered."""
-        return self.shared.metadata.pending > 0
+        """Return whether changes of metadata, or the log of a cluster, are being written."""
+        member = self.shared.member
+        return self.shared.metadata.pending > 0 or (member is not None and member.is_busy)
 
     def begin_stop(self) -> None:
         """Refuse changes of metadata from now on; call `stop` when `is_changing` is False."""
         self.shared.metadata.close()
+        if self.shared.member is not None:
+            self.shared.member.begin_stop()
 
     def stop(self) -> None:
         """Close every stream and make its messages durable; `is_changing` must be False."""
-        self.shared.metadata.close()
+        self.begin_stop()
         self.shared.metadata.finish_now()
         for timer in (self._scrub_timer, self._load_timer):
             if timer is not None:
@@ -230,6 +241,8 @@ class JetStreamServer:
             self._stop_account(engine)
         if self._stores is not None:
             self._stores.logs.sync.sync_now()
+        if self.shared.member is not None:
+            self.shared.member.stop()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -40,7 +40,7 @@ def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
     """
     enabled_only = arguments.flag("js-enabled") | arguments.flag("js-enabled-only")
     server_only = arguments.flag("js-server-only")
-    arguments.flag("js-meta-only")
+    meta_only = arguments.flag("js-meta-only")
     details = arguments.flag("details")
     account, stream, consumer = (arguments.text(name) for name in ("account", "stream", "consumer"))
     trouble = _bad_request(account, stream, consumer)
@@ -50,7 +50,9 @@ def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
         if monitored.node.jetstream is None:
             trouble = Trouble(503, UNAVAILABLE, "JETSTREAM", "JetStream not enabled")
         elif not enabled_only:
-            trouble = _asset_trouble(monitored, account, stream, consumer)
+            trouble = _meta_trouble(monitored)
+            if trouble is None and not meta_only:
+                trouble = _asset_trouble(monitored, account, stream, consumer)
     return _answer(trouble, details)
 
 
@@ -80,6 +82,20 @@ def _bad_request(account: str, stream: str, consumer: str) -> Trouble | None:
 def _accounts(monitored: Monitored) -> dict[str, JetStream]:
     jetstream = monitored.node.jetstream
     return jetstream.accounts if jetstream is not None else {}
+
+
+def _meta_trouble(monitored: Monitored) -> Trouble | None:
+    """Return what is wrong with the metadata of a cluster."""
+    jetstream = monitored.node.jetstream
+    member = None if jetstream is None else jetstream.shared.member
+    if member is None:
+        return None
+    text = ""
+    if not member.machine.leader:
+        text = "JetStream has not established contact with a meta leader"
+    elif not member.is_caught_up:
+        text = "JetStream is not current with the meta leader"
+    return Trouble(503, UNAVAILABLE, "JETSTREAM", text) if text else None
 
 
 def _asset_trouble(monitored: Monitored, account: str, stream: str, consumer: str) -> Trouble | None:

@@ -82,6 +82,8 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
     answer["limits"] = jetstream_limits(monitored)
     accounts = jetstream.accounts
     answer |= _totals(accounts, options)
+    if jetstream.shared.member is not None:
+        answer["meta_cluster"] = jetstream.shared.member.reports.meta()
     if chosen := _chosen(accounts, options):
         answer["account_details"] = details = []
         for name in chosen:
@@ -193,13 +195,21 @@ def account_detail(
     return detail
 
 
+def _cluster_of(monitored: Monitored, account: JetStream, stream: Stream) -> JsonDict:
+    member = account.shared.member
+    if member is None:
+        return {"leader": monitored.node.server_name}
+    fields: JsonDict = member.reports.stream(account, stream)
+    return fields
+
+
 def _stream_detail(
     monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),
-        "cluster": {"leader": monitored.node.server_name},
+        "cluster": _cluster_of(monitored, account, stream),
     }
     if options.config:
         detail["config"] = as_json(stream.config)
@@ -207,7 +217,8 @@ def _stream_detail(
     if options.consumers and stream.consumers:
         detail["consumer_detail"] = consumers = []
         for consumer in list(stream.consumers.values()):
-            assert isinstance(consumer, Consumer)
+            if not isinstance(consumer, Consumer):
+                continue  # it is open at the leader
             shown = consumer_info(consumer, monitored.node.clock.now_ns(), listed=True, config=options.config)
             consumers.append(pretty_piece(shown, CONSUMER_DEPTH))
             if len(consumers) % CONSUMERS_STEP == 0:

@@ -83,9 +83,11 @@ def _blocks(monitored: Monitored) -> JsonDict:
     tls = monitored.options.tls
     jetstream: JsonDict = {}
     if monitored.node.jetstream is not None:
+        member = monitored.node.jetstream.shared.member
         jetstream = {
             "config": jetstream_config(monitored),
             "stats": jetstream_stats(monitored),
+            **({} if member is None else {"meta": member.reports.meta()}),
             "limits": jetstream_limits(monitored),
         }
     return {

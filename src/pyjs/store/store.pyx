@@ -344,6 +344,19 @@ cdef class StreamStore:
         yield from ()
         return []
 
+    def keep_headers(self) -> None:
+        """Keep the headers of removed messages until an entry tells for how long: a copy of a replica begins."""
+
+    def begin_copied_entry(self) -> None:
+        """Begin the last change of a copy: with `end_copied_entry` all of it is stored, or nothing."""
+        self.begin_entry(0)
+
+    def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_ns, bytes last_id) -> None:
+        """End it: this is a replica now that has applied the entry `index`. Raises `error` if it is not written."""
+        self.ids_ns = ids_ns
+        self.end_entry(index, term, ns, last_id)
+        self.flush()
+
     def make_filter(self, subjects) -> StoreFilter:
         """Return a filter of this store for any of `subjects`; without subjects it matches everything."""
         return StoreFilter(subjects)

@@ -41,8 +41,13 @@ def purge(node: Node, system: Account, request: Request) -> Generator[Step, None
     known = "true" if name in node.accounts else "false"
     node.log.info(f"Purge request for account {name} (streams: {len(names)}, hasAccount: {known})")
     fields: dict[str, object] = {"initiated": True}
+    member = server.shared.member
     try:
-        if js is not None:
+        if member is not None:
+            purged = yield from member.operators.purge_account(name)
+            if purged is None:
+                return None
+        elif js is not None:
             yield from _delete_all(js, names)
     except (ApiError, StoreFailed) as error:
         refusal = error if isinstance(error, ApiError) else errcodes.STREAM_DELETE.error(err=error.reason)

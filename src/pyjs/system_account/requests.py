@@ -98,6 +98,11 @@ class SystemRequests:
             from pyjs.system_account.purge import SUBJECT, purge  # only servers with streams need it
 
             self._on(system, SUBJECT, lambda request: purge(self._node, system, request))
+            if self._node.cluster is not None and not self._node.options.cluster.local:
+                from pyjs.system_account.cluster import RESPONSES, ask
+
+                for subject in RESPONSES:
+                    self._on(system, subject, lambda request: ask(self._node, system, request))
         if self._node.trust is not None:
             from pyjs.system_account.claims import ClaimsRequests  # only servers with operators need it
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,16 @@ class ThreeServers:
             assert time.monotonic() < deadline, page
             time.sleep(0.01)
         return page
+
+    def wait_healthy(self, name: str) -> None:
+        """Wait until a server says that it is well."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            with suppress(urllib.error.HTTPError):
+                self.page(name, "/healthz")
+                return
+            assert time.monotonic() < deadline, name
+            time.sleep(0.01)  # a page has no event to wait for
 
     def settle(self, *clients: NodeClient) -> None:
         """Wait until every server knows all subscriptions that `clients` have made."""

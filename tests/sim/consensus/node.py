@@ -78,6 +78,10 @@ class SimMachine:
         assert isinstance(proposal, bytes)
         self.judge.ended(proposal)
 
+    def durable(self) -> int:
+        """Return the last entry: the state is the snapshot."""
+        return self.index
+
     def snapshot(self) -> bytes | None:
         """Return the state; sometimes not now."""
         return None if self.node.rng.random() < 0.1 else self.state.packed()

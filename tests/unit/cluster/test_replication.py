@@ -40,6 +40,9 @@ class Machine:
     def dropped(self, proposal: object) -> None:
         pass
 
+    def durable(self) -> int:
+        return 0
+
     def snapshot(self) -> bytes:
         return b"\n".join(self.payloads)
 

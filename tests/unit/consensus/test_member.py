@@ -25,6 +25,9 @@ class Noting:
     def dropped(self, proposal: object) -> None:
         self.calls.append(("dropped", proposal))
 
+    def durable(self) -> int:
+        return 0
+
     def snapshot(self) -> bytes:
         return b""
 

@@ -13,12 +13,14 @@ from pyjs.config.access.authorization import read_auth_timeout
 from pyjs.config.errors import Place, Problem, Refused
 from pyjs.config.kinds import BOOL, INT, LISTEN_HERE, STRING, fill, map_kind, port_in_range
 from pyjs.config.options import ClusterLogin, ClusterOptions, Options, RouteUrl, is_bcrypt
+from pyjs.config.ports.replicated import check_replicated
 from pyjs.config.table import Key, Kind, Reading, Table, Unsupported
 from pyjs.config.tls import TLS_BLOCK
 from pyjs.config.values import Value
 
 SCHEMES = ("nats", "nats-route", "tls")
 URL_EXAMPLE = "write nats://host:6222"
+UNFINISHED = "PYJS_UNFINISHED_CLUSTER"  # this environment variable allows JetStream in a cluster
 PAYLOAD_MAX = 64 << 20  # bytes; a frame between servers has room for it (wire/route_frames.pxd)
 _TWO_CONNECTIONS = "between two servers, small messages have one connection and large ones another"
 
@@ -182,8 +184,13 @@ def apply_cluster_flags(options: Options, flags: Mapping[str, object], place: Pl
             yield Problem(place, f"--routes: {bad}", URL_EXAMPLE)
 
 
-def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the problems of the block in combination with other options."""
+def check_cluster(
+    options: Options, at: Callable[[str], Place], environ: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """Return the problems of the block in combination with other options.
+
+    With UNFINISHED in `environ` the server may have JetStream.
+    """
     block = options.cluster
     if not block.port:
         if block.routes:
@@ -193,6 +200,8 @@ def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]
     if options.limits.max_payload > PAYLOAD_MAX:
         cause = f"max_payload ({options.limits.max_payload}) is more than a route carries"
         return [Problem(at("limits.max_payload"), cause, "lower it to 64MB, or remove the block cluster")]
+    if options.jetstream.enabled and (environ or {}).get(UNFINISHED) == "1":
+        return check_replicated(options, at)
     if options.jetstream.enabled:
         cause = "JetStream in a cluster is not supported yet: streams are not replicated"
         return [Problem(at("cluster"), cause, "turn jetstream off, or remove the block cluster")]

@@ -1,6 +1,6 @@
 """What JetStream needs of the configuration of a server in a cluster.
 
-Stated here and tested; the block `cluster` refuses JetStream as a whole until streams are replicated.
+Asked only where JetStream in a cluster is allowed (ports/cluster.py, UNFINISHED).
 
 Source: nats-server 2.15.1 refuses to start with the same causes, tests/unit/config/ports/test_replicated.py.
 """

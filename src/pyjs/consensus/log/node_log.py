@@ -371,6 +371,11 @@ class NodeLog:
             self._fail(failure)
 
     @property
+    def is_syncing(self) -> bool:
+        """Return whether a sync is under way: the log cannot be closed."""
+        return self._job is not None
+
+    @property
     def synced(self) -> int:
         """Return the number of the last durable record."""
         return self._end.synced

@@ -45,6 +45,7 @@ from pyjs.jetstream.stream.features.headers import value_of, value_or_none
 NAMES_PAGE = 1024
 LIST_PAGE = 256
 IDENTITY = b"Nats-Stream-Identity"
+AFTER_CLUSTER = ("push_bound", "paused", "ts")  # fields of a consumer's info
 LIST_STEP = 16  # consumers reported in one turn: half a millisecond
 
 
@@ -79,7 +80,7 @@ def create_durable(call: ApiCall) -> Steps:
 def info(call: ApiCall) -> JsonDict:
     """Return the info of one consumer."""
     call.require_empty()
-    return consumer_info(_consumer(call), call.js.shared.clock.now_ns())
+    return _report(call, _consumer(call))
 
 
 def names(call: ApiCall) -> JsonDict:
@@ -92,13 +93,12 @@ def names(call: ApiCall) -> JsonDict:
 def list_consumers(call: ApiCall) -> Steps:
     """Return the infos of a stream's consumers, one page per request."""
     found, offset = _page(call)
-    now_ns = call.js.shared.clock.now_ns()
     page: list[JsonDict] = []
     everyone = call.stream().consumers
     for name in found[offset : offset + LIST_PAGE]:
         consumer = everyone.get(name)
         if isinstance(consumer, Consumer):  # else it was deleted between two steps
-            page.append(consumer_info(consumer, now_ns, listed=True))
+            page.append(_report(call, consumer, listed=True))
         if len(page) % LIST_STEP == 0:
             yield None
     return {"total": len(found), "offset": offset, "limit": LIST_PAGE, "consumers": page}
@@ -149,6 +149,7 @@ def reset(call: ApiCall) -> MaybeSteps:
     consumer = None if stream is None else stream.consumers.get(call.args[1])
     if stream is None or consumer is None:
         return None
+    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(consumer, Consumer))
     assert isinstance(consumer, Consumer)
     wanted = 0
     if call.body:
@@ -158,11 +159,23 @@ def reset(call: ApiCall) -> MaybeSteps:
         except JsonFault as fault:
             raise errcodes.INVALID_JSON.error(err=fault.lenient_text()) from None
     seq = consumers.reset(consumer, wanted)
-    answer = {**consumer_info(consumer, call.js.shared.clock.now_ns()), "reset_seq": seq}
+    answer = {**_report(call, consumer), "reset_seq": seq}
     yield from consumers.keep_reset(call.js, stream, consumer)
     return (
         answer if value_or_none(call.request.headers, IDENTITY) is None else answer | _identity_header(call)
     )
+
+
+def _report(call: ApiCall, consumer: Consumer, *, listed: bool = False) -> JsonDict:
+    """Return the info of a consumer, in a cluster with its `cluster`."""
+    info = consumer_info(consumer, call.js.shared.clock.now_ns(), listed=listed)
+    member = call.js.shared.member
+    if member is None:
+        return info
+    names = list(info)
+    at = next(place for place, name in enumerate(names) if name in AFTER_CLUSTER)
+    before, after = ({name: info[name] for name in part} for part in (names[:at], names[at:]))
+    return before | {"cluster": member.reports.consumer(call.js, consumer)} | after
 
 
 def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
@@ -184,13 +197,14 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
     if stream is not None:
         subjects = [subject.encode() for subject in request.config.filters]
         yield from know_subjects(stream.store, stream.store.make_filter(subjects))
-    errcodes.STREAM_REPLICAS_NOT_SUPPORTED.raise_if(request.config.num_replicas > 1)
+    alone = stream is None or stream.replica is None
+    errcodes.STREAM_REPLICAS_NOT_SUPPORTED.raise_if(alone and request.config.num_replicas > 1)
     covered = yield from search_filters(request.config)
     sources = request.config.direct or request.config.sourcing
     if sources:
         _check_identity(call)
     consumer = yield from consumers.create_or_update(call.js, call.stream(), request, covered)
-    answer = consumer_info(consumer, call.js.shared.clock.now_ns())
+    answer = _report(call, consumer)
     return answer | _identity_header(call) if sources else answer
 
 
@@ -210,6 +224,7 @@ def _consumer(call: ApiCall) -> Consumer:
     consumer = call.stream().consumers.get(call.args[1])
     if consumer is None:
         raise errcodes.CONSUMER_NOT_FOUND.error()
+    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(consumer, Consumer))  # it is not open yet
     assert isinstance(consumer, Consumer)
     return consumer
 

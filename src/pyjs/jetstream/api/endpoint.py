@@ -60,6 +60,18 @@ class ApiCall:
             raise errcodes.CONSUMER_OFFLINE_REASON.error(err=offline.consumer_reason)
         return self.js.stream(self.args[0])
 
+    def current_stream(self) -> Generator[Step, None, Stream]:
+        """Return the stream of the first argument; a replicated one when it has all that was committed before.
+
+        Raises:
+            ApiError: as `stream`; 10008, this server may not lead the stream any more.
+        """
+        stream, replicated = self.stream(), self.js.shared.replicated
+        if replicated is None or not replicated.is_replica(stream):
+            return stream
+        yield from replicated.current_steps(stream)
+        return self.stream()
+
     def require_empty(self) -> None:
         """Refuse a request with a payload.
 

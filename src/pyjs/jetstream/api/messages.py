@@ -33,11 +33,20 @@ def get(call: ApiCall) -> JsonDict | Steps:
     given = call.read_required(stream_requests.GET_MSG_REQUEST)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
-    store = call.stream().store
+    stream = call.stream()
+    if stream.replica is not None:
+        return _get_current(call, given)
+    store = stream.store
     wanted = store.make_filter(subjects_of(given))
     if not store.catalogue.learn_subjects(wanted, SUBJECTS_STEP):
         return _get_later(store, wanted, given)
     return _get(store, given)
+
+
+def _get_current(call: ApiCall, given: dict[str, Any]) -> Steps:
+    """Return the message of a replicated stream, once all that was committed before is in its store."""
+    store = (yield from call.current_stream()).store
+    return (yield from _get_later(store, store.make_filter(subjects_of(given)), given))
 
 
 def _get_later(store: StreamStore, wanted: StoreFilter, given: dict[str, Any]) -> Steps:

@@ -37,9 +37,9 @@ class Router:
     """The API of one account."""
 
     def __init__(self, account: Account, shared: Shared, js: JetStream | None) -> None:
-        self._account = account
+        self.account = account
         self._shared = shared
-        self._js = js  # None: JetStream is off for the account
+        self.js = js  # None: JetStream is off for the account
 
     def find(self, tokens: tuple[str, ...]) -> tuple[Endpoint, tuple[str, ...]] | None:
         """Return the endpoint and the arguments for the tokens after the prefix, or None if there is no endpoint."""
@@ -50,39 +50,45 @@ class Router:
         return None
 
     def handle(self, request: Request, depth: int) -> Iterator[Step] | None:
-        """Answer a request, in steps; `depth` is the number of tokens before the endpoint's words."""
+        """Answer a request, in steps; `depth` is the number of tokens before the endpoint's words.
+
+        None: nobody answers, or another server of the cluster does.
+        """
         tokens = tuple(request.subject.decode("utf-8", "replace").split(".")[depth:])
         found = self.find(tokens)
-        return None if found is None else self._work(request, *found)
+        if found is None:
+            return None
+        member = self._shared.member
+        return self.work(request, *found) if member is None else member.desk.handle(self, request, *found)
 
-    def _work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[Step]:
+    def work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[Step]:
         """Answer a request, in steps if its handler is a generator; report an unexpected exception as an error."""
         try:
             fields = yield from self._ordered(endpoint, args, request)
-            if endpoint.unsynced is not None and self._js is not None:
-                self._js.stream(args[0]).when_durable(partial(self._done, request, endpoint, fields))
+            if endpoint.unsynced is not None and self.js is not None:
+                self.js.stream(args[0]).when_durable(partial(self._done, request, endpoint, fields))
             else:
                 self._done(request, endpoint, fields)
         except ApiError as error:
             if isinstance(error.__cause__, StoreFailed):
                 shown = request.subject.decode("utf-8", "replace")
                 self._shared.log.error(f"JetStream request on {shown} failed: {error.__cause__}")
-            self._refuse(request, endpoint, error)
+            self.refuse(request, endpoint, error)
         except Exception as error:
             shown = f"a request on {request.subject.decode('utf-8', 'replace')}"
             self._shared.faults.report("request", shown, error, self._shared.clock.now_ns())
-            stream = self._js.streams.get(args[0]) if self._js and args else None
+            stream = self.js.streams.get(args[0]) if self.js and args else None
             if stream is not None and endpoint.changes:
-                self._account.turn.faulted.append((stream, error))
-            self._refuse(request, endpoint, errcodes.STREAM_GENERAL.error(err=INTERNAL_ERROR))
+                self.account.turn.faulted.append((stream, error))
+            self.refuse(request, endpoint, errcodes.STREAM_GENERAL.error(err=INTERNAL_ERROR))
 
     def _ordered(
         self, endpoint: Endpoint, args: tuple[str, ...], request: Request
     ) -> Generator[Step, None, JsonDict | None]:
         """Call the handler after earlier work on its stream."""
-        if self._js is None or not args or not (endpoint.in_steps or self._js.gates.is_busy(args[0])):
+        if self.js is None or not args or not (endpoint.in_steps or self.js.gates.is_busy(args[0])):
             return (yield from self._steps(endpoint, args, request))
-        gates, gate = self._js.gates, consumer_gate(*args[:2])
+        gates, gate = self.js.gates, consumer_gate(*args[:2])
 
         def steps() -> Generator[Step, None, JsonDict | None]:
             return self._steps(endpoint, args, request)
@@ -107,14 +113,15 @@ class Router:
     ) -> None:
         """Answer a request that succeeded, or refuse it if `failure` shows that its change may not be durable."""
         if failure is not None and endpoint.unsynced is not None:
-            self._refuse(request, endpoint, endpoint.unsynced.error(err=failure))
+            self.refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return
         counted = endpoint.counted is Counted.ALL
         self._reply(request, endpoint, fields, counted)
         if counted:
             self._count(failed=False)
 
-    def _refuse(self, request: Request, endpoint: Endpoint, error: ApiError) -> None:
+    def refuse(self, request: Request, endpoint: Endpoint, error: ApiError) -> None:
+        """Answer a request by an error."""
         counted = endpoint.counted is not Counted.NONE
         if counted:
             self._count(failed=True)
@@ -125,26 +132,26 @@ class Router:
         self, endpoint: Endpoint, args: tuple[str, ...], request: Request
     ) -> JsonDict | MaybeSteps | None:
         errcodes.REQUIRED_API_LEVEL.raise_if(needs_higher_level(request.headers))
-        if self._js is None:
+        if self.js is None:
             raise errcodes.NOT_ENABLED_FOR_ACCOUNT.error()
-        return endpoint.handle(ApiCall(self._js, args, request))
+        return endpoint.handle(ApiCall(self.js, args, request))
 
     def _reply(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, audited: bool = True
     ) -> None:
-        wanted = audited and self._account.has_interest(audit.SUBJECT)
+        wanted = audited and self.account.has_interest(audit.SUBJECT)
         if fields is None or not (request.reply or wanted):
             return
         headers = fields.pop(HEADERS, b"")
         body = dumps({"type": endpoint.type_prefix + endpoint.response} | fields)
         if request.reply:
-            self._account.send(request.reply, body, headers)
+            self.account.send(request.reply, body, headers)
         if wanted:
-            audit.send(self._account, self._shared, request, body)
+            audit.send(self.account, self._shared, request, body)
 
     def _count(self, failed: bool) -> None:
-        if self._js is None:  # an account without JetStream; nats-server does not count it either
+        if self.js is None:  # an account without JetStream; nats-server does not count it either
             return
-        for counts in (self._shared, self._js):
+        for counts in (self._shared, self.js):
             counts.api_total += 1
             counts.api_errors += failed

@@ -63,7 +63,7 @@ def update(call: ApiCall) -> Steps:
 def info(call: ApiCall) -> Steps:
     """Return the info of one stream, with its subjects and deleted sequences on request."""
     given = call.read_optional(stream_requests.INFO_REQUEST)
-    stream = call.stream()
+    stream = yield from call.current_stream()
     subjects, deleted, total, offset = None, None, 0, 0
     if given.get("subjects_filter"):
         page = subjects_page(stream, given["subjects_filter"], given.get("offset", 0))
@@ -79,7 +79,7 @@ def names(call: ApiCall) -> JsonDict:
     """Return the names of streams, filtered by subject on request, one page per request."""
     given = call.read_optional(stream_requests.NAMES_REQUEST)
     found = [config.name for config in _matching(call.js, given.get("subject", ""))]
-    page, offset = _page(found, given.get("offset", 0), NAMES_PAGE)
+    page, offset = page_of(found, given.get("offset", 0), NAMES_PAGE)
     return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
 
 
@@ -87,7 +87,7 @@ def list_streams(call: ApiCall) -> Steps:
     """Return the infos of streams, filtered by subject on request, one page per request."""
     given = call.read_optional(stream_requests.LIST_REQUEST)
     found = _matching(call.js, given.get("subject", ""))
-    page, offset = _page(found, given.get("offset", 0), LIST_PAGE)
+    page, offset = page_of(found, given.get("offset", 0), LIST_PAGE)
     infos: list[JsonDict] = []
     offline: dict[str, str] = {}
     for name in [config.name for config in page]:
@@ -176,7 +176,8 @@ def _matching(js: JetStream, subject: str) -> list[StreamConfig]:
     return [each for each in found if any(subjects_overlap(s.encode(), raw) for s in each.subjects)]
 
 
-def _page(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:
+def page_of(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:
+    """Return the page of a list that begins at `offset`, and where it really begins."""
     offset = min(max(offset, 0), len(items))
     return items[offset : offset + limit], offset
 

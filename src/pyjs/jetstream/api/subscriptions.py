@@ -137,7 +137,9 @@ class ApiSubscriptions:
         system = self._find_system()
         if system is self._account and not request.reply:
             return None  # a copy of another account's, or nothing that it could do here
-        if system is not None and system is not self._account and system.sessions:
+        if self._shared.member is not None and request.session is None:
+            pass  # the server of the client shows it
+        elif system is not None and system is not self._account and system.sessions:
             self._show(request, system, b".".join([b"$JS.API", *request.subject.split(b".")[depth:]]))
         if self._late or not (self._router is not None or is_loaded()):
             return self._handle_later(request, depth)

@@ -135,7 +135,7 @@ class Bootstrap:
 
     def __init__(self, node: int, store: int, expected: int, adopted: Membership | None = None) -> None:
         self._me = Member(node, store)
-        self._expected = expected
+        self.expected = expected  # it may change while the routes are being found out
         self._adopted = adopted  # durable
         self._words: dict[
             int, Word
@@ -144,7 +144,7 @@ class Bootstrap:
     @property
     def word(self) -> Word:
         """What this server says now."""
-        return Word(self._me.node, self._me.store, self._expected, self._adopted)
+        return Word(self._me.node, self._me.store, self.expected, self._adopted)
 
     def hear(self, word: Word) -> None:
         """Take a word that another server said to this one."""
@@ -201,14 +201,14 @@ class Bootstrap:
         """Return why nothing can be adopted yet, or ""."""
         remedy = "name all servers in the routes of each"
         for node, word in sorted(self._words.items()):
-            if word.expected != self._expected:
+            if word.expected != self.expected:
                 return (
                     f"server {node} names {word.expected} servers in its routes"
-                    f" and this one {self._expected}: {remedy}"
+                    f" and this one {self.expected}: {remedy}"
                 )
         count = 1 + len(self._words)
-        if count > self._expected:
-            return f"{count} servers are there and routes name {self._expected}: {remedy}"
-        if count < self._expected:
-            return f"{self._expected - count} of {self._expected} servers that its routes name were not heard"
+        if count > self.expected:
+            return f"{count} servers are there and routes name {self.expected}: {remedy}"
+        if count < self.expected:
+            return f"{self.expected - count} of {self.expected} servers that its routes name were not heard"
         return ""

@@ -51,6 +51,13 @@ class Row:
         """Take a text."""
         return self._checked_text(name, self._take(name), may_be_empty)
 
+    def data(self, name: str, most: int) -> bytes:
+        """Take up to `most` bytes."""
+        value = self._take(name)
+        if not isinstance(value, bytes) or len(value) > most:
+            raise self.wrong(name, value, f"up to {most} bytes")
+        return value
+
     def texts(self, name: str) -> tuple[str, ...]:
         """Take a list of texts."""
         values = self._list(name, TEXTS_MAX)

@@ -27,7 +27,7 @@ from pyjs.jetstream.config.json_strict import (
     decode,
     struct,
 )
-from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.config.stream import Placement, StreamConfig
 
 if TYPE_CHECKING:
     from typing import Any
@@ -76,6 +76,8 @@ GET_MSG_REQUEST = Struct(
         "no_hdr": BOOL,
     },
 )
+STEPDOWN_REQUEST = Struct("JSApiLeaderStepdownRequest", {"placement": struct(struct_of(Placement))})
+SERVER_REQUEST = Struct("JSApiMetaServerRemoveRequest", {"peer": STRING, "peer_id": STRING})
 BULK_LIST_REQUEST = Struct("BulkListRequest", {"offset": INT64})
 BULK_READ_REQUEST = Struct(
     "BulkReadRequest",

@@ -223,9 +223,9 @@ cdef class Consumer(StreamConsumer):
             self.life = CLOSED
 
     def stop(self, str reason) -> None:
-        """Stop: answer waiting requests, remove all subscriptions. `reason` is "deleted", "shutdown" or "fault".
+        """Stop: answer waiting requests, remove all subscriptions.
 
-        After a fault nothing is written, since the state may be wrong.
+        `reason` is "deleted", "shutdown", "leadership" or "fault"; after these two nothing is written.
         """
         if self.life == STOPPED:
             return
@@ -236,7 +236,7 @@ cdef class Consumer(StreamConsumer):
         if self.push is not None:
             self.account.unwatch_interest(self.push.subject, self.note_interest)
         else:
-            self.requests.end_all(reason == "deleted")
+            self.requests.end_all(reason)
         self.timer.cancel()
         if reason == "shutdown":
             self.finish_turn()

@@ -47,12 +47,6 @@ if TYPE_CHECKING:
         def snapshot(self, data: bytes) -> None:
             """Replace snapshot and deltas by a new snapshot, in this call."""
 
-        def next_state(self, data: bytes) -> NextState:
-            """Return the new generation of files for a thread to write."""
-
-        def took(self, state: NextState) -> None:
-            """Continue with the files of `state`, which is durable."""
-
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
             """Call `done` with None once everything written so far is durable, or with the error."""
 

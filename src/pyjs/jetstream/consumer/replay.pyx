@@ -9,7 +9,7 @@ Knows nothing of files. Compiled: a start replays every log (benchmarks/scaling.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.jetstream.consumer.acks.state cimport AckState
-from pyjs.jetstream.consumer.consumer cimport ACK_NONE, Consumer
+from pyjs.jetstream.consumer.consumer cimport ACK_EXPLICIT, ACK_NONE, Consumer
 from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor, Skips
 from pyjs.jetstream.consumer.acks.log cimport ACKED, ACKED_ALL, DELAYED, DELIVERED, NAKED, PROGRESS, REDELIVERED
 
@@ -72,6 +72,7 @@ cdef class Replay:
     cdef DeliveryCursor cursor
     cdef AckState acks
     cdef bint untracked         # ack policy none
+    cdef bint explicit          # ack policy explicit
     cdef uint64_t left          # how many more acks may be looked up
 
     def __init__(self, Consumer consumer not None) -> None:
@@ -79,6 +80,7 @@ cdef class Replay:
         self.cursor = consumer.cursor
         self.acks = consumer.acks
         self.untracked = consumer.ack_policy == ACK_NONE
+        self.explicit = consumer.ack_policy == ACK_EXPLICIT
         self.left = last - min(consumer.store.catalogue.first_seq, last) + STEPS_MIN
         self.left += self.acks.pending.count + self.acks.n_exhausted
 
@@ -110,10 +112,14 @@ cdef class Replay:
         cdef AckState acks = self.acks
         cdef DeliveryCursor cursor = self.cursor
         cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, cursor.catalogue.last_seq)
+        cdef bint skipped
         if n == 0 or seq < max(cursor.next_seq, 1) or last < seq or last > SEQ_MAX or cseq + n < cseq:
             raise ValueError(f"{n} first deliveries from {seq} on, where {cursor.next_seq} is the next")
         if acks.pending.count and seq <= acks.pending.entries[acks.pending.newest].seq:
             raise ValueError(f"a first delivery of {seq}, which is not the newest")
+        # Earlier deliveries are of removed messages, so not pending here: their acks raise the floor up to this one.
+        skipped = (self.explicit and acks.pending.count + acks.n_exhausted == 0
+                   and acks.floor_cseq != acks.delivered_cseq)
         while at <= last and cursor.skips.left:
             cursor.pass_by(at)
             at += 1
@@ -122,7 +128,7 @@ cdef class Replay:
         acks.delivered_seq, acks.delivered_cseq = last, cseq + n - 1
         if not self.untracked:
             first = max(seq, cursor.catalogue.first_seq)
-            if first > seq and first <= end and acks.pending.count == 0:    # earlier ones are removed and acked
+            if (skipped or first > seq) and first <= end and acks.pending.count == 0:
                 acks.floor_seq, acks.floor_cseq = first - 1, cseq + (first - seq) - 1
             for at in range(first, end + 1):
                 if acks.pending.track(at, cseq + (at - seq), ts) == 0:
@@ -173,6 +179,8 @@ cdef class Replay:
         """Replay an ack of everything up to `seq`."""
         if self.acks.ack_to(seq, cseq):
             self.acks.take_exhausted(seq)
+        elif self.acks.floor_cseq < cseq <= self.acks.delivered_cseq:    # the messages are removed, as above
+            self.acks.floor_cseq = cseq
 
     def redelivered(self, uint64_t seq, int64_t ts) -> None:
         """Replay a redelivery."""

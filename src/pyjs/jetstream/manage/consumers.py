@@ -8,6 +8,7 @@ Source: nats.docs "Consumers"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from pyjs.jetstream.consumer.reset import reset as start_again
 from pyjs.jetstream.consumer.reset import reset_seq
 from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
+from pyjs.jetstream.manage import replicated_consumers
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.rules import consumer as consumer_rules
 from pyjs.jetstream.rules.consumer import ConsumerLimits
@@ -31,7 +33,7 @@ from pyjs.store.index.filter import StoreFilter
 from pyjs.store.index.last_seqs import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
     from typing import TypeVar
 
     from pyjs.core.chore import Chore, Step
@@ -69,6 +71,7 @@ def create_or_update(
     if existing is None:
         errcodes.CONSUMER_DOES_NOT_EXIST.raise_if(request.action == "update")
         return (yield from _create(js, stream, config))
+    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(existing, Consumer))  # it is not open yet
     assert isinstance(existing, Consumer)
     if request.action == "create" and not consumer_rules.same_but_versions(config, existing.config):
         raise errcodes.CONSUMER_ALREADY_EXISTS.error()
@@ -80,8 +83,7 @@ def pause(
 ) -> Generator[Step, None, None]:
     """Pause deliveries until `until_ns`, or resume them if it is None; return once that is durable."""
     config = consumer_rules.with_required_level(replace(consumer.config, pause_until_ns=until_ns))
-    yield from _write_config(js, stream, consumer, config)
-    consumer.update(config)
+    yield from _change_config(js, stream, consumer, config)
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
@@ -113,7 +115,9 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
 
         consumer.keeper.when_rewritten(done)
 
-    if consumer.keeper.file is not None:
+    if stream.replica is not None:
+        yield from replicated_consumers.keep_reset(stream, consumer)
+    elif consumer.keeper.file is not None:
         yield park
         if ended[0] is not None:
             raise errcodes.CONSUMER_INVALID_RESET.error(err=ended[0])
@@ -127,6 +131,9 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
     Raises:
         ApiError: 10051, the files could not be removed.
     """
+    if stream.replica is not None:
+        yield from replicated_consumers.delete(stream, consumer)
+        return
     change = _remove(js, stream, consumer)
     if change is None:
         return
@@ -151,6 +158,9 @@ def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
 
 def _expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     """Delete a consumer and its files, without waiting for the disk."""
+    if stream.replica is not None:
+        replicated_consumers.expire(js, stream, consumer)
+        return
     change = _remove(js, stream, consumer)
     path = consumer.path
 
@@ -193,6 +203,9 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
 
 def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
     """Close a consumer after a fault; return whether it has files for `reopen`. Delete a consumer without files."""
+    if stream.replica is not None:
+        replicated_consumers.reopen(js, stream, consumer)
+        return False
     if consumer.keeper.file is None:
         _expire(js, stream, consumer)
         return False
@@ -245,7 +258,7 @@ def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer
 
 
 def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
-    return Consumer(_resources(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
+    return Consumer(resources_of(js, stream), stored.config, stored.name, stored.created_ns, stored.file)
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
@@ -280,16 +293,12 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
     name = config.durable_name or config.name or _new_name(js, stream)
     config = consumer_rules.mortal(config)
     created_ns = js.shared.clock.wall_ns()
-    file = None
-    if _is_durable(stream, config):
-        file = yield from _new_file(js, stream, name, config, created_ns, start)
-    consumer = Consumer(_resources(js, stream), config, name, created_ns, file)
-    consumer.begin(start, written=True)
-    if start.seq < stream.store.first_seq:  # messages have expired since
-        clamp(consumer)
-    else:
+    if stream.replica is not None:
+        with _coming(js, stream, name, config):
+            consumer = yield from replicated_consumers.create(stream, name, config, created_ns, start)
         _take_count(consumer, counted)
-    _open(js, stream, consumer)
+    else:
+        consumer = yield from _new(js, stream, name, config, created_ns, start, counted)
     consumer.events.send("created", js.shared.clock.wall_ns(), action="create")
     if consumer.paused_until > stream.turn.now:
         consumer.tell_pause()
@@ -315,12 +324,23 @@ def _update(
         counted = yield from _within_search(
             js, stream, count(stream.store, matches, consumer.cursor.next_seq)
         )
+    yield from _change_config(js, stream, consumer, config)
+    _take_count(consumer, counted)
+    return consumer
+
+
+def _change_config(
+    js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
+) -> Generator[Step, None, None]:
+    """Write and apply an updated configuration."""
+    if stream.replica is not None:
+        yield from replicated_consumers.configure(stream, consumer, config)
+        return
+    old = consumer.config
     yield from _write_config(js, stream, consumer, config)
     consumer.update(config)
     if old.filters != config.filters:
         stream.update_interest(consumer)
-    _take_count(consumer, counted)
-    return consumer
 
 
 def _search(
@@ -358,7 +378,8 @@ def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     consumer.start()
 
 
-def _resources(js: JetStream, stream: Stream) -> Resources:
+def resources_of(js: JetStream, stream: Stream) -> Resources:
+    """Return what the consumers of a stream use."""
     shared = js.shared
     return Resources(
         stream.name,
@@ -383,6 +404,29 @@ def _new_name(js: JetStream, stream: Stream) -> str:
             return name
 
 
+def _new(
+    js: JetStream,
+    stream: Stream,
+    name: str,
+    config: ConsumerConfig,
+    created_ns: int,
+    start: Start,
+    counted: Count | None,
+) -> Generator[Step, None, Consumer]:
+    """Create a consumer on this server, and its files; open it."""
+    file = None
+    if _is_durable(stream, config):
+        file = yield from _new_file(js, stream, name, config, created_ns, start)
+    consumer = Consumer(resources_of(js, stream), config, name, created_ns, file)
+    consumer.begin(start, written=True)
+    if start.seq < stream.store.first_seq:  # messages have expired since
+        clamp(consumer)
+    else:
+        _take_count(consumer, counted)
+    _open(js, stream, consumer)
+    return consumer
+
+
 def _is_durable(stream: Stream, config: ConsumerConfig) -> bool:
     return not (config.direct or config.mem_storage or stream.config.storage == MEMORY)
 
@@ -395,23 +439,34 @@ def _new_file(
     Raises:
         ApiError: 10012, the write failed; the consumer was not created.
     """
+    with _coming(js, stream, name, config):
+        try:
+            state = consumer_record.first_state(start)
+            change = js.files.new_consumer(stream.name, name, config, created_ns, state)
+            yield from js.shared.metadata.commit(change)
+            if not _is_open(js, stream):
+                raise StoreFailed(change.path, "the stream was closed")
+            return js.files.open_consumer(stream.name, change)
+        except StoreFailed as error:
+            js.shared.log.warn(
+                f"Consumer create failed for '{js.account.name} > {stream.name} > {name}': {error}"
+            )
+            raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer") from error
+
+
+@contextmanager
+def _coming(js: JetStream, stream: Stream, name: str, config: ConsumerConfig) -> Iterator[None]:
+    """Count a consumer towards the limits, and reserve its subjects, while it is being created."""
     coming = js.coming.setdefault(stream.name, {})
     coming[name] = config
     if stream.config.retention == WORKQUEUE:
         stream.claims.put(name, config)
     try:
-        state = consumer_record.first_state(start)
-        change = js.files.new_consumer(stream.name, name, config, created_ns, state)
-        yield from js.shared.metadata.commit(change)
-        if not _is_open(js, stream):
-            raise StoreFailed(change.path, "the stream was closed")
-        return js.files.open_consumer(stream.name, change)
-    except StoreFailed as error:
-        stream.claims.remove(name)
-        js.shared.log.warn(
-            f"Consumer create failed for '{js.account.name} > {stream.name} > {name}': {error}"
-        )
-        raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer") from error
+        yield
+    except BaseException:
+        if name not in stream.consumers:
+            stream.claims.remove(name)
+        raise
     finally:
         del coming[name]
         if not coming:

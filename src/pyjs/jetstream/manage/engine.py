@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from pyjs.jetstream.api.subscriptions import ApiSubscriptions
     from pyjs.jetstream.config.consumer import ConsumerConfig
     from pyjs.jetstream.config.offline import Offline
+    from pyjs.jetstream.manage.parked import Parked
     from pyjs.jetstream.manage.persist import AccountFiles
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.mirror.sourcing import Inflow
+    from pyjs.jetstream.replication.streams import ReplicatedStreams
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.subjects.sublist import Subscription
 
@@ -58,6 +61,8 @@ class Shared:
     log: Log
     faults: Faults
     metadata: MetadataWriter
+    member: MemberNode | None = None  # the part of this server in a JetStream cluster; None: it is in none
+    replicated: ReplicatedStreams | None = None  # the same for streams with several replicas
     usage: dict[str, Usage] = field(init=False)
     batches: BatchUsage = field(default_factory=BatchUsage)
     api_total: int = 0
@@ -90,6 +95,7 @@ class JetStream:
         self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being created
         self.coming_streams: set[str] = set()  # names of streams that are being created
         self.held = HeldStreams(self)  # stored streams that will be opened later
+        self.parked: dict[str, Parked] = {}  # stored replicas that wait for the metadata of the cluster
         self.inflows: dict[str, Inflow] = {}  # by the stream that copies
         self.copied_by: dict[str, set[Inflow]] = {}  # by the origin
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject
@@ -166,7 +172,7 @@ class JetStream:
 
     def stop(self) -> None:
         """Close every stream and make its messages durable."""
-        if self.streams or self._files is not None:
+        if self.streams or self.parked or self._files is not None:
             from pyjs.jetstream.manage import streams
 
             streams.close_all(self)

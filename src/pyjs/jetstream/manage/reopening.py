@@ -87,6 +87,10 @@ class Mender:
 
     def _mend_stream(self, js: JetStream, stream: Stream) -> None:
         """Close a stream, and open it again in steps."""
+        replicated = js.shared.replicated
+        if replicated is not None and replicated.is_replica(stream):
+            replicated.fail(stream)
+            return
         log, key = js.shared.log, (js.account.name, stream.name)
         is_mistaken = isinstance(stream.store, FileStore) and stream.store.mistaken
         streams.abandon(js, stream, StoreFailed(str(stream), "internal error"))

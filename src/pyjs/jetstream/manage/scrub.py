@@ -235,8 +235,7 @@ def _known_consumers(stream: Stream) -> Known:
     """Return creation time, configuration and state of each stored consumer, by name."""
     known: Known = {}
     for name, consumer in stream.consumers.items():
-        assert isinstance(consumer, Consumer)
-        if consumer.keeper.file is not None:
+        if isinstance(consumer, Consumer) and consumer.keeper.file is not None:
             known[name] = (consumer.created_ns, as_json(consumer.config), snapshot_of(consumer))
     return known
 

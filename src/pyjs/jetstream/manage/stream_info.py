@@ -79,7 +79,12 @@ def stream_info(
     if domain and js.options.domain:
         out["domain"] = js.options.domain
     out |= inflow_report(js, stream)
-    if cluster:
+    replicated = js.shared.replicated
+    if js.shared.member is not None:
+        out["cluster"] = js.shared.member.reports.stream(js, stream)
+    elif replicated is not None and replicated.is_replica(stream):
+        out["cluster"] = replicated.cluster_fields(stream)
+    elif cluster:
         out["cluster"] = {"leader": js.shared.server_name}
     out["ts"] = time_text(js.shared.clock.wall_ns())
     return out

@@ -26,13 +26,20 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.manage import consumers
 from pyjs.jetstream.manage.expiry import Expiry
+from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.manage.purging import drop_steps, lower_limits
 from pyjs.jetstream.manage.reservations import Reservation
 from pyjs.jetstream.manage.store_probe import StoreProbe
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.jetstream.stream.features.special import SpecialPublishes
-from pyjs.jetstream.stream.relearn import relearn_steps, schedule_steps, window_parts
+from pyjs.jetstream.stream.relearn import (
+    copied_steps,
+    relearn_steps,
+    replica_steps,
+    schedule_steps,
+    window_parts,
+)
 from pyjs.jetstream.stream.republish import Republisher
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.store.file.store import FileStore
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.manage.parked import KnownIds
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.store.format.tail_file import Tail, Tails
 
@@ -138,7 +146,17 @@ def create(
     _check_overlap(js, config, verdict)
     if config.mirror or config.sources:
         source_rules.check_filters(config)
-    created_ns = js.shared.clock.wall_ns()
+    return (yield from create_assigned(js, config, js.shared.clock.wall_ns()))
+
+
+def create_assigned(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, Stream]:
+    """Create a stream that has passed all checks, here or on the server that leads the metadata of the cluster.
+
+    Raises:
+        ApiError: its files could not be opened.
+        StoreFailed: the directory of the stream cannot be written.
+    """
+    errcodes.STREAM_CREATE.raise_if(config.name in js.held, err="the stream is stored and not open yet")
     with Reservation(js, config):
         store = yield from _new_store(js, config, created_ns)
     stream = _open(js, config, store, created_ns)
@@ -148,6 +166,82 @@ def create(
         js.observer.stream_opened(stream, recovered=False)
     tell(js, stream.name, "create")
     return stream
+
+
+# -- replicas ---------------------------------------------------------------------------------------------------
+
+
+def new_replica(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, Parked]:
+    """Create the empty replica of a stream on this server; return it when its directory is durable.
+
+    Raises:
+        StoreFailed: the directory cannot be written.
+    """
+    return Parked(config, created_ns, (yield from _new_store(js, config, created_ns)))
+
+
+def make_replica(js: JetStream, stream: Stream) -> Generator[Step, None, Parked]:
+    """Close an open stream that gets more replicas; return its store, in which everything is durable.
+
+    Raises:
+        StoreFailed: it cannot be opened again; its files stay.
+    """
+    _close(js, stream, "shutdown")
+    store = stream.store
+    if isinstance(store, FileStore):
+        store.close()
+        for found in js.files.reopen_steps(stream.name):
+            if found is not None:
+                config, created_ns, store = found
+                assert isinstance(store, FileStore)
+                store.replicate()
+                return Parked(config, created_ns, store)
+            yield None
+        raise StoreFailed(str(stream), "its files cannot be read")
+    return Parked(stream.config, stream.created_ns, store)
+
+
+def open_replica(
+    js: JetStream, found: Parked, *, recovered: bool = True, ids: KnownIds | None = None
+) -> Generator[Step, None, Stream]:
+    """Open the stream of a replica as a follower: it listens to no subject.
+
+    `ids` are those of its duplicate window if they are known: no memory store has those of removed messages.
+
+    Raises:
+        PyjsError, OSError, MemoryError: its messages cannot be read; its files stay.
+    """
+    config, created_ns, store = found
+    if config.first_seq and not store.applied_index:  # a start forgets what no entry has recorded
+        store.set_first_seq(config.first_seq)
+    stream = _open(js, config, store, created_ns)
+    try:
+        yield from replica_steps(stream) if ids is None else copied_steps(stream, *ids)
+    except BaseException as error:
+        _close(js, stream, "fault", StoreFailed(str(stream), str(error)))
+        if config.storage == FILE:
+            js.files.release(store)
+        raise
+    if js.observer is not None:
+        js.observer.stream_opened(stream, recovered=recovered)
+    return stream
+
+
+def listen(js: JetStream, stream: Stream, *, on: bool) -> None:
+    """Subscribe a stream to its subjects, or end that: of all replicas only the leader takes messages."""
+    _subscribe(js, stream, stream.config.subjects if on else ())
+
+
+def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: bool) -> None:
+    """Apply the rest of a new configuration on a replica; the leader tells clients."""
+    _reserve(js, old, -1)
+    _reserve(js, stream.config, 1)
+    _set_subjects(js, stream)
+    if leads:
+        listen(js, stream, on=True)
+        tell(js, stream.name, "modify")
+    if js.observer is not None:
+        js.observer.stream_changed(stream, old)
 
 
 def check_limits(js: JetStream, config: StreamConfig) -> None:
@@ -200,6 +294,7 @@ def update(
     """
     stream = js.stream(config.name)
     old = stream.config
+    stream_rules.check_single_server(config)
     config = stream_rules.check_update(old, config.with_required_level())
     _check_room(js, config, max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0))
     _check_consumer_limits(js, stream, config)
@@ -245,8 +340,8 @@ def _remove_acknowledged(stream: Stream) -> Generator[Step, None, None]:
                 yield None
 
 
-def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
-    """Delete a stream with its consumers and files; return when that is durable.
+def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, None, None]:
+    """Delete a stream with its consumers and files; return when that is durable. With `told` clients are told.
 
     Raises:
         ApiError: 10059, there is no such stream.
@@ -265,7 +360,8 @@ def delete(js: JetStream, name: str) -> Generator[Step, None, None]:
     yield from _stop_consumers(stream)
     if hidden:
         yield from js.files.remove_hidden(hidden, js.shared.metadata)
-    tell(js, name, "delete")
+    if told:
+        tell(js, name, "delete")
 
 
 def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
@@ -344,8 +440,12 @@ def _recover_stream(
 ) -> Iterator[None]:
     """Open a stored stream with its consumers; append it to `whole` if all of them were opened.
 
-    A damaged stream does not stop the others: the damage is logged, and the stream stays closed.
+    A damaged stream does not stop the others: the damage is logged, and the stream stays closed. A replicated stream
+    waits for the metadata of the cluster, which says whether its replica still belongs here.
     """
+    if config.num_replicas > 1 and js.shared.replicated is not None:
+        js.parked[config.name] = Parked(config, created_ns, store)
+        return
     try:
         _check_kept(js, config)
         js.held.let_go(config.name)
@@ -419,6 +519,9 @@ def close_all(js: JetStream) -> None:
             js.files.save_window(stream.name, window_parts(stream, PART_IDS) if len(stream.dedupe) else None)
     js.files.tails.keep(tails or {}, names)
     js.held.let_all_go()
+    for parked in js.parked.values():
+        js.files.release(parked.store)
+    js.parked.clear()
     if js.inflows:
         from pyjs.jetstream.mirror import sourcing
 

@@ -107,7 +107,6 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     Raises:
         ApiError: the option that cannot be changed.
     """
-    check_single_server(new)
     if new.storage != old.storage:
         raise errcodes.invalid_config("stream configuration update can not change storage type")
     if new.retention != old.retention and WORKQUEUE in (new.retention, old.retention):

@@ -78,6 +78,14 @@ def replica_steps(Stream stream):
     stream.dedupe.set_last_id(stream.store.applied_id, len(stream.store.applied_id))
 
 
+def copied_steps(Stream stream, bytes dump, uint64_t count, bytes last_id):
+    """Restore TTLs and schedules of a copied replica; its window is known, see Dedupe.dump."""
+    yield from relearn_steps(stream, stream.store.applied_ns)
+    stream.dedupe.forget_from(0)
+    stream.dedupe.restore(dump, count)
+    stream.dedupe.set_last_id(last_id, len(last_id))
+
+
 def schedule_steps(Stream stream):
     """Find the stored schedules after an update has allowed schedules; each step reads some messages."""
     cdef uint64_t seq = stream.store.catalogue.next_with_headers(1) if stream.store.catalogue.msgs else 0

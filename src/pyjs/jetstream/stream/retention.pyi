@@ -1,0 +1,3 @@
+from pyjs.store.store import StreamStore
+
+def remove_all(store: StreamStore, seqs: bytes) -> None: ...

@@ -6,6 +6,7 @@ Compiled because a sweep examines every message of a stream (benchmarks/scaling.
 Source: nats.docs "Streams" (RetentionPolicy).
 """
 from libc.stdint cimport uint64_t
+from libc.string cimport memcpy
 
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport KEEPS_INTEREST, REMOVES_ACKNOWLEDGED, StreamLimits
@@ -32,6 +33,17 @@ def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limit
             yield
     if not stream.closed:
         stream.note_change()
+
+
+def remove_all(StreamStore store not None, bytes seqs not None) -> None:
+    """Remove messages by their sequences, u64 each; those that are gone already count as removed."""
+    cdef const char* p = seqs
+    cdef size_t at, n = len(seqs)
+    cdef uint64_t seq = 0
+    with nogil:
+        for at in range(0, n, 8):
+            memcpy(&seq, p + at, 8)
+            store.drop(seq, False)
 
 
 cdef int drop_or_propose(StreamStore store, object replica, uint64_t seq) except -1:

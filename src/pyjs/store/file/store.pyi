@@ -25,6 +25,7 @@ class FileStore(StreamStore):
     reader: SegmentReader
     examiner: Examiner
     set_aside: list[str]
+    synced_index: int
     def __init__(
         self,
         disk: Disk,

@@ -93,6 +93,10 @@ cdef class FileStore(StreamStore):
         """Return (sequence, time, headers) of the messages since `from_ns`, also of removed ones, in steps."""
         return (yield from headers_steps(self.files, from_ns))
 
+    def keep_headers(self) -> None:
+        """Keep the headers of removed messages until an entry tells for how long: a copy of a replica begins."""
+        self.files.ids_from = 0
+
     def replicate(self) -> None:
         """Record marks from now on: the stream of this open store becomes a replica, and has applied no entry."""
         self.writer.entries = ALL_MARKED

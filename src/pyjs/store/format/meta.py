@@ -53,6 +53,7 @@ KIND_WINDOW: Final = (
 )
 KIND_PURGE: Final = 5  # a purge in steps that a stream has begun (store/format/purge_file)
 KIND_TAILS: Final = 6  # index files of many streams, at a clean stop (store/format/tail_file)
+KIND_CLUSTER: Final = 7  # number of the store of a server in a cluster (jetstream/member/identity)
 
 
 class UnknownFormat(PyjsError):

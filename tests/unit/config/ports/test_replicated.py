@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.process import peer_command
+from tests.unit.config.conftest import Load, Refusal
 
 from pyjs.config.errors import Place
 from pyjs.config.options import Options, RouteUrl
+from pyjs.config.ports.cluster import UNFINISHED
 from pyjs.config.ports.replicated import check_replicated, expected_servers
 
 
@@ -74,3 +76,18 @@ def test_routes_name_the_servers_of_a_cluster() -> None:
     assert expected_servers(options, 0) == 3
     options.cluster.routes = (RouteUrl("a", 1), RouteUrl("b", 1), RouteUrl("c", 1))
     assert expected_servers(options, 1) == 3
+
+
+CLUSTER = "server_name: n1\ncluster {name: EAST, port: 6222}\njetstream: true"
+
+
+def test_jetstream_in_a_cluster_needs_the_switch(load: Load, refusal: Refusal) -> None:
+    assert "JetStream in a cluster is not supported yet" in refusal(CLUSTER)
+    assert "JetStream in a cluster is not supported yet" in refusal(CLUSTER, environ={UNFINISHED: "yes"})
+    assert load(CLUSTER, environ={UNFINISHED: "1"}).jetstream.enabled
+
+
+def test_names_are_asked_for_with_the_switch(refusal: Refusal) -> None:
+    text = refusal("cluster {port: 6222}\njetstream: true", environ={UNFINISHED: "1"})
+    assert "requires `server_name`" in text
+    assert "requires `cluster.name`" in text

@@ -29,6 +29,7 @@ PRIORITIES = {
     "pinned_client": PRIORITY_PINNED,
     "prioritized": PRIORITY_PRIORITIZED,
 }
+LAST = {"deleted": status("409 Consumer Deleted"), "leadership": status("409 Leadership Change")}
 
 
 cdef class WaitingQueue:
@@ -310,16 +311,17 @@ cdef class PullRequests:
         self.queue.drop_head()
         self.account.send(reply, b"", body)
 
-    def end_all(self, bint deleted) -> None:
-        """End every request; `deleted` means that the consumer was deleted, otherwise the server stops."""
+    def end_all(self, str reason) -> None:
+        """End every request, since the consumer stops; `reason` is as in Consumer.stop."""
         cdef Waiting* w
+        cdef bytes last = LAST.get(reason)
         while self.queue.head != NULL:
-            if deleted:
-                w = self.queue.head
-                self.account.send(w.reply[:w.reply_len], b"", status("409 Consumer Deleted"))
-                self.queue.drop_head()
-            else:
+            if last is None:
                 self.end_head(b"409 Server Shutdown")
+                continue
+            w = self.queue.head
+            self.account.send(w.reply[:w.reply_len], b"", last)
+            self.queue.drop_head()
 
     def sweep(self, int64_t now, bint at_end, heartbeat) -> None:
         """Remove requests that expired or lost their interest; send due heartbeats.

@@ -16,6 +16,7 @@ from pyjs.jetstream.config.declared import from_meta, to_meta
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.stream.replicated.payload import operation
+from pyjs.jetstream.stream.retention import remove_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -65,6 +66,8 @@ def apply_operation(replica: Replica, kind: str, subject: bytes, body: bytes) ->
     Raises:
         ApiError: it is refused, by every replica alike.
     """
+    if kind.startswith("consumer"):
+        return replica.consumers.apply(kind, subject, body)
     if kind in _IN_STEPS:
         return (yield from _IN_STEPS[kind](replica, subject, body))
     return _AT_ONCE[kind](replica, body)
@@ -131,9 +134,11 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     config = from_meta(StreamConfig, orjson.loads(body))
     yield from replica.config_steps(config)
     stream = replica.stream
+    old = stream.config
     stream.configure(config)
     stream.special.drop_disabled()
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
+    replica.configured(old)
 
 
 def _expire(replica: Replica, _body: bytes) -> bool:
@@ -141,8 +146,7 @@ def _expire(replica: Replica, _body: bytes) -> bool:
 
 
 def _remove(replica: Replica, body: bytes) -> None:
-    for (seq,) in _SEQ.iter_unpack(body):
-        replica.stream.store.drop_seq(seq)
+    remove_all(replica.stream.store, body)
 
 
 def _skip(replica: Replica, body: bytes) -> None:

@@ -9,13 +9,18 @@ cdef enum:
 cdef enum ItemKind:
     ITEM_MESSAGE = 1
     ITEM_BATCH = 2              # the messages of an atomic batch; subject: its id
-    ITEM_PURGE = 3              # the kinds from here on are alone in their payload
+    ITEM_PURGE = 3              # the kinds from here on, up to the deletion of a consumer, are alone in their payload
     ITEM_DELETE = 4
     ITEM_CONFIG = 5
     ITEM_EXPIRE = 6
     ITEM_REMOVE = 7
     ITEM_SKIP = 8
     ITEM_FIRE = 9
+    ITEM_CONSUMER_CREATE = 10   # from here on the subject is the name of a consumer
+    ITEM_CONSUMER_CONFIG = 11
+    ITEM_CONSUMER_DELETE = 12
+    ITEM_CONSUMER_CHANGES = 13  # the kinds from here on may be together with messages
+    ITEM_CONSUMER_STATE = 14
 
 cdef packed struct ItemHeader:
     uint32_t size               # of the whole item

@@ -16,8 +16,14 @@
 | 7 removal | | seq u64, one or more |
 | 8 skip | | last used sequence u64 |
 | 9 schedules | | (seq u64, due at i64), one or more |
+| 10 consumer created | its name | created i64, size of JSON u32, configuration as JSON, first state |
+| 11 consumer configured | its name | created i64, configuration as JSON |
+| 12 consumer deleted | its name | created i64 |
+| 13 consumer changes | its name | created i64, changes (jetstream/consumer/acks/log.pyx) |
+| 14 consumer state | its name | created i64, state (jetstream/consumer/record.py) |
 
-A payload is empty, or has messages and batches, or one item of another kind. Reply subjects are not in it: only the
+`created` tells a consumer from an earlier one of the same name. A payload is empty, or has messages, batches, and
+changes and states of consumers, or one item of another kind. Reply subjects are not in it: only the
 leader that proposed it answers.
 
 A payload is checked as a whole before any of it is applied. Knows nothing of streams. Compiled because every
@@ -36,11 +42,14 @@ cdef enum:
     ROOMY = 1048576             # bytes; a larger buffer is freed when it was taken
     BATCH_ID_MAX = 64
     SUBJECT_SIZE_MAX = 65535
+    CREATED_SIZE = 8            # bytes before the rest of an item about a consumer
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 ITEM_NAMES = {
     ITEM_MESSAGE: "message", ITEM_BATCH: "batch", ITEM_PURGE: "purge", ITEM_DELETE: "delete",
     ITEM_CONFIG: "configuration", ITEM_EXPIRE: "expiry", ITEM_REMOVE: "removal", ITEM_SKIP: "skip",
-    ITEM_FIRE: "schedules",
+    ITEM_FIRE: "schedules", ITEM_CONSUMER_CREATE: "consumer created", ITEM_CONSUMER_CONFIG: "consumer configured",
+    ITEM_CONSUMER_DELETE: "consumer deleted", ITEM_CONSUMER_CHANGES: "consumer changes",
+    ITEM_CONSUMER_STATE: "consumer state",
 }
 KINDS = {name: kind for kind, name in ITEM_NAMES.items()}
 
@@ -208,10 +217,26 @@ cdef const char* operation_fault(Item* item) noexcept nogil:
             fits = seq <= SEQ_MAX
     elif item.kind == ITEM_FIRE:
         fits = item.size > 0 and item.size % 16 == 0
+    elif ITEM_CONSUMER_CREATE <= item.kind <= ITEM_CONSUMER_STATE:
+        return consumer_fault(item)
     else:
         return b"an unknown kind"
     if not fits or item.header_len or (item.subject_len and item.kind != ITEM_PURGE):
         return b"an operation of a wrong size"
+    return NULL
+
+
+cdef const char* consumer_fault(Item* item) noexcept nogil:
+    """Return what is wrong with an item about a consumer, or NULL."""
+    cdef uint32_t least = CREATED_SIZE
+    if item.kind == ITEM_CONSUMER_CREATE:
+        least = CREATED_SIZE + 4
+    elif item.kind == ITEM_CONSUMER_CONFIG or item.kind == ITEM_CONSUMER_STATE:
+        least = CREATED_SIZE + 1
+    if item.subject_len == 0 or item.header_len:
+        return b"a consumer without name, or with headers"
+    if item.size < least or (item.kind == ITEM_CONSUMER_DELETE and item.size > least):
+        return b"an item about a consumer of a wrong size"
     return NULL
 
 
@@ -244,7 +269,7 @@ cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, 
                 fault = b"an empty batch"
         else:
             fault = operation_fault(&item)
-            if fault == NULL and (in_batch or items[0] > 1 or behind < end):
+            if fault == NULL and (in_batch or (item.kind < ITEM_CONSUMER_CHANGES and (items[0] > 1 or behind < end))):
                 fault = b"an operation that is not alone"
         if fault != NULL:
             return fault

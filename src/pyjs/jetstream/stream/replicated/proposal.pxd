@@ -5,7 +5,9 @@ cdef class Proposal:
     cdef char* replies          # of each message: size u32, reply subject
     cdef size_t used, room, at
     cdef public size_t size     # bytes of the payload
-    cdef public object outcome  # Outcome of an operation; None: messages
+    cdef public object outcome  # Outcome, if a chore waits for it; None: nobody does
+    cdef readonly list calls    # called when the entry is applied; not if the proposal is lost
+    cdef readonly set changed   # names of the consumers whose changes are in it
 
     cdef int add_reply(self, Msg* m) noexcept nogil         # -1: out of memory
     cdef void next_reply(self, Msg* m) noexcept nogil       # sets the reply of the next message

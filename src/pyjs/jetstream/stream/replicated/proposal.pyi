@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from pyjs.core.chore import Chore
 from pyjs.core.sink import Turn
 
@@ -12,3 +14,5 @@ class Outcome:
 class Proposal:
     size: int
     outcome: object
+    calls: list[Callable[[None], None]]
+    changed: set[str]

@@ -35,6 +35,9 @@ class Outcome:
 
 
 cdef class Proposal:
+    def __cinit__(self):
+        self.calls, self.changed = [], set()
+
     def __dealloc__(self):
         free(self.replies)
 

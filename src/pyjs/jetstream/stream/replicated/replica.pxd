@@ -12,7 +12,7 @@ cdef class Replica(Sink):
     cdef readonly Stream stream
     cdef Usage account, server  # of the account and of the server
     cdef object group           # Group, see replica.pyi
-    cdef object keep_config     # makes a configuration durable, in steps; None: nothing to do
+    cdef object owner           # Owner, see replica.pyi; None: nothing depends on it
     cdef PayloadBuffer buffer   # messages of this turn
     cdef Proposal proposal      # their replies
     cdef readonly bint leads
@@ -25,6 +25,7 @@ cdef class Replica(Sink):
     cdef bint working           # its steps run
     cdef readonly bint proposed         # the entry applied last was proposed here, where it is republished
     cdef int64_t expiry_ns      # no expiry is proposed before; INT64_MAX: one is proposed
+    cdef readonly object consumers      # consumers.ReplicatedConsumers
     cdef object running         # outcome of the running operation, on the leader; None: nobody waits
     cdef list removals          # acknowledged messages to remove
 
@@ -37,6 +38,7 @@ cdef class Replica(Sink):
     cdef void apply_messages(self, const char* p, size_t n, Proposal proposal) noexcept nogil
     cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
                          Proposal proposal) except *
+    cdef void apply_change(self, Item* item) noexcept
     cdef void apply_batch(self, Item* item, Proposal proposal) noexcept
     cdef void begin_entry(self, size_t size, size_t items, int64_t time_ns) except *
     cdef void end_entry(self, int64_t time_ns) except *

@@ -25,19 +25,21 @@ from pyjs.jetstream.stream.features.special cimport SpecialPublishes
 from pyjs.jetstream.stream.limits cimport SCHEDULES
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.payload cimport (
-    ITEM_BATCH, ITEM_MESSAGE, PAYLOAD_HEADER_SIZE, next_item, payload_fault,
+    ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_MESSAGE, PAYLOAD_HEADER_SIZE, next_item, payload_fault,
 )
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
 
+from array import array
 from collections import deque
 
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.relearn import schedule_steps
+from pyjs.jetstream.stream.replicated.consumers import ReplicatedConsumers
 from pyjs.jetstream.stream.replicated.operations import apply_operation
-from pyjs.jetstream.stream.replicated.payload import BrokenEntry, items_of, operation
+from pyjs.jetstream.stream.replicated.payload import ITEM_NAMES, KINDS, BrokenEntry, items_of, operation
 from pyjs.jetstream.stream.replicated.proposal import Outcome
 
 cdef extern from "string.h" nogil:
@@ -56,7 +58,7 @@ cdef enum:
 
 
 cdef class Replica(Sink):
-    def __init__(self, Stream stream not None, group, keep_config=None) -> None:
+    def __init__(self, Stream stream not None, group, owner=None) -> None:
         """Attach to a stream that `relearn.replica_steps` has recovered.
 
         It continues after the last entry that its store has applied.
@@ -64,7 +66,7 @@ cdef class Replica(Sink):
         self.stream = stream
         self.account, self.server = stream.usage.account, stream.usage.server
         self.group = group
-        self.keep_config = keep_config
+        self.owner = owner
         self.buffer = PayloadBuffer()
         self.proposal = Proposal()
         self.in_flight_max = IN_FLIGHT_MAX
@@ -72,6 +74,7 @@ cdef class Replica(Sink):
         self.index, self.term = stream.store.applied_index, stream.store.applied_term
         stream.entry_ns = max(stream.store.applied_ns, 1)
         stream.sync_always = False      # acknowledged entries are durable in the log of the group
+        self.consumers = ReplicatedConsumers(stream)
         stream.replica = self
 
     @property
@@ -81,6 +84,11 @@ cdef class Replica(Sink):
         After a refused proposal `settle` has set the timer.
         """
         return self.leads and self.stream.turn.now >= self.expiry_ns
+
+    @property
+    def is_working(self) -> bool:
+        """Whether committed entries are applied in later turns: an operation takes steps."""
+        return self.working or len(self.waiting) > 0
 
     # -- the leader --------------------------------------------------------------------------------------------
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -196,11 +204,13 @@ cdef class Replica(Sink):
         """Handle a lost proposal: nobody gets an answer, since the outcome is unknown."""
         self.in_flight -= min(proposal.size, self.in_flight)
         proposal.size = 0
+        if self.leads:
+            self.consumers.lost(proposal.changed)
         if proposal.outcome is not None:
             proposal.outcome.settle(None, errcodes.INSUFFICIENT_RESOURCES.error())
 
     def operate(self, bytes payload):
-        """Propose an operation; return its result when it is applied and written.
+        """Propose an operation, or a state of a consumer; return the result when it is applied and written.
 
         Raises:
             ApiError: this replica does not lead, followers would refuse the operation, or the outcome is unknown.
@@ -219,6 +229,23 @@ cdef class Replica(Sink):
         return outcome.result
 
     # -- what the leader decides by time or for consumers ----------------------------------------------------------
+    def add_changes(self, str kind, bytes name, bytes body) -> None:
+        """Add changes of a consumer to the payload of this turn; see ProposedState."""
+        cdef const char* text = body
+        if self.buffer.add(KINDS[kind], name, len(name), text, 0, len(body)) != 0:
+            raise MemoryError
+        self.proposal.changed.add(name.decode())
+        self.stream.note_change()
+
+    def when_applied(self, done) -> None:
+        """Call `done` with None when the payload of this turn is applied; never, if its outcome is unknown."""
+        self.proposal.calls.append(done)
+
+    @property
+    def collects(self) -> bool:
+        """Whether there is a payload of this turn."""
+        return self.buffer.used != 0
+
     def propose_expiry(self) -> None:
         """Propose to remove messages that have expired at the time of the entry. Called by the timer."""
         cdef Proposal proposal = Proposal()
@@ -251,7 +278,7 @@ cdef class Replica(Sink):
     def propose_removals(self) -> None:
         """Propose the noted removals."""
         removals, self.removals = self.removals, []
-        self.propose(operation("removal", b"".join(seq.to_bytes(8, "little") for seq in removals)), Proposal())
+        self.propose(operation("removal", array("Q", removals).tobytes()), Proposal())
 
     def propose_firing(self, list due) -> bool:
         """Propose to fire schedules, as (sequence, due time)."""
@@ -260,13 +287,12 @@ cdef class Replica(Sink):
 
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
-        """Take messages and propose from now on. The consumers must be there: what they do not need is removed."""
+        """Take messages and propose from now on; everything that was committed before must be applied."""
         self.leads, self.expiry_ns = True, 0
         if self.stream.limits.features & SCHEDULES:
             self.stream.special.scheduling.begin_learning()
             self.stream.turn.go_on(schedule_steps(self.stream))
-        if self.stream.consumers:       # the former leader may have lost its proposals of removals
-            self.stream.sweep()
+        self.stream.turn.go_on(self.consumers.lead_steps())
         self.stream.note_change()       # the commit sets the timer for expiry
 
     def follow(self) -> None:
@@ -274,6 +300,7 @@ cdef class Replica(Sink):
         self.leads = False
         self.buffer.clear()
         self.proposal, self.removals = Proposal(), []
+        self.consumers.follow()
         self.stream.expiry.cancel()
 
     def stop(self, error) -> None:
@@ -290,6 +317,8 @@ cdef class Replica(Sink):
                     self.dropped(proposal)
             self.end_running(None, errcodes.INSUFFICIENT_RESOURCES.error())
             self.stream.answers.detach()
+            if self.owner is not None:
+                self.owner.stopped(error)
 
     def cancel(self) -> None:
         """Stop with the stream; what is committed later is applied when the stream is opened again."""
@@ -312,6 +341,8 @@ cdef class Replica(Sink):
                          Proposal proposal) except *:
         """Apply an entry now."""
         if self.stopped is not None or self.stream.closed or index <= self.index:
+            if self.stopped is None and not self.stream.closed:
+                self.consumers.apply_again(index, payload)
             if proposal is not None:
                 self.dropped(proposal)
             return
@@ -328,6 +359,7 @@ cdef class Replica(Sink):
             self.in_flight -= min(proposal.size, self.in_flight)
             proposal.size = 0
         self.index, self.term, self.proposed = index, term, proposal is not None
+        self.consumers.begin(index)
         self.stream.note_change()
         if is_operation(payload):
             self.running = None if proposal is None else proposal.outcome
@@ -336,6 +368,15 @@ cdef class Replica(Sink):
         self.begin_entry(len(payload), payload_items(payload), time_ns)
         self.apply_items(payload, proposal)
         self.end_entry(time_ns)
+        if proposal is not None:
+            self.tell_applied(proposal)
+
+    def tell_applied(self, Proposal proposal not None) -> None:
+        """Tell those who wait for a payload that is no operation."""
+        for done in proposal.calls:
+            done(None)
+        if proposal.outcome is not None:
+            proposal.outcome.settle(None)
 
     cdef void begin_entry(self, size_t size, size_t items, int64_t time_ns) except *:
         self.stream.entry_ns = max(time_ns, self.stream.entry_ns)
@@ -360,14 +401,21 @@ cdef class Replica(Sink):
         cdef Item item
         cdef Msg m
         while next_item(p, n, &at, &item):
-            if item.kind == ITEM_BATCH:
+            if item.kind != ITEM_MESSAGE:
                 with gil:
-                    self.apply_batch(&item, proposal)
+                    if item.kind == ITEM_BATCH:
+                        self.apply_batch(&item, proposal)
+                    else:
+                        self.apply_change(&item)
                 continue
             compose(&m, item.subject, item.subject_len, item.body, item.header_len, item.size)
             if proposal is not None:
                 proposal.next_reply(&m)
             self.stream.ingest(&m)
+
+    cdef void apply_change(self, Item* item) noexcept:
+        """Apply changes of a consumer."""
+        self.consumers.apply(ITEM_NAMES[item.kind], item.subject[:item.subject_len], item.body[:item.size])
 
     cdef void apply_batch(self, Item* item, Proposal proposal) noexcept:
         """Store an atomic batch, or refuse it as a whole."""
@@ -393,8 +441,13 @@ cdef class Replica(Sink):
 
     def config_steps(self, config):
         """Make a configuration durable, in steps, before the stream applies it."""
-        if self.keep_config is not None:
-            yield from self.keep_config(config)
+        if self.owner is not None:
+            yield from self.owner.keep_steps(config)
+
+    def configured(self, old) -> None:
+        """Note that the stream has another configuration than `old`."""
+        if self.owner is not None:
+            self.owner.configured(old)
 
     def begin_operation(self, int64_t time_ns, bytes payload) -> None:
         """Apply an operation: a short one now, the steps of a long one in the next turns."""
@@ -469,7 +522,8 @@ cdef class Replica(Sink):
 cdef bint is_operation(bytes payload) noexcept:
     """Return whether a checked payload is one operation."""
     cdef const char* p = payload
-    return len(payload) > PAYLOAD_HEADER_SIZE and p[PAYLOAD_HEADER_SIZE + 4] > ITEM_BATCH
+    return (len(payload) > PAYLOAD_HEADER_SIZE
+            and ITEM_BATCH < p[PAYLOAD_HEADER_SIZE + 4] < ITEM_CONSUMER_CHANGES)
 
 
 cdef size_t payload_items(bytes payload) noexcept:

@@ -40,16 +40,36 @@ def test_an_empty_payload_has_no_items() -> None:
         (ONE[:4] + b"\2\0\0\0" + ONE[8:] + operations.skip(3)[8:],
          "byte 25 of its payload: an operation that is not alone"),
         (operation("batch", b"", b"id"), "byte 8 of its payload: an empty batch"),
+        (operation("consumer state", bytes(9)), "byte 8 of its payload: a consumer without name, or with headers"),
+        (operation("consumer changes", bytes(7), b"c"),
+         "byte 8 of its payload: an item about a consumer of a wrong size"),
+        (operation("consumer deleted", bytes(9), b"c"),
+         "byte 8 of its payload: an item about a consumer of a wrong size"),
+        (ONE[:4] + b"\2\0\0\0" + operation("consumer deleted", bytes(8), b"c")[8:] + ONE[8:],
+         "byte 8 of its payload: an operation that is not alone"),
+        (operation("batch", operation("consumer changes", bytes(8), b"c")[8:], b"id"),
+         "byte 22 of its payload: an operation that is not alone"),
     ],
 )  # fmt: skip
 def test_the_first_fault_is_named(payload: bytes, fault: str) -> None:
     assert payload_fault(payload) == fault
 
 
+def test_changes_of_consumers_are_together_with_messages() -> None:
+    changes, state = (
+        operation("consumer changes", bytes(8), b"c"),
+        operation("consumer state", bytes(9), b"c"),
+    )
+    payload = ONE[:4] + b"\3\0\0\0" + ONE[8:] + changes[8:] + state[8:]
+    assert payload_fault(payload) is None
+    assert [kind for kind, *_ in items_of(payload)] == ["message", "consumer changes", "consumer state"]
+
+
 def test_no_bytes_crash_the_check() -> None:
     rng = random.Random(5)
     batch = operation("batch", ONE[8:] * 3, b"id")
     valid = [ONE, batch, operations.purge(b"a.>", 1, 2), operations.delete(1, True), operation("expiry")]
+    valid += [operation(f"consumer {kind}", bytes(12), b"c") for kind in ("created", "state", "changes")]
     for _ in range(20_000):
         data = bytearray(rng.choice(valid))
         for _ in range(rng.randrange(1, 4)):

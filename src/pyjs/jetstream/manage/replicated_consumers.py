@@ -1,0 +1,219 @@
+"""The consumers of a replicated stream at its leader: open, create, configure, reset and delete them.
+
+manage/consumers.py makes the same checks as on a single server and comes here instead of writing files. Each change
+is an operation that every replica applies; it is answered once this replica has applied it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.consumer import record as consumer_record
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.consumer.replay import restore
+from pyjs.jetstream.consumer.start import SEARCH_STEP, Start
+from pyjs.jetstream.stream.replicated import consumers as entries
+from pyjs.jetstream.stream.replicated.consumers import CommittedConsumer
+from pyjs.jetstream.stream.replicated.proposed_state import ProposedState
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.config.consumer import ConsumerConfig
+    from pyjs.jetstream.consumer.resources import Resources
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.manage.persist import StoredConsumer
+    from pyjs.jetstream.stream.replicated.replica import Replica
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.jetstream.stream.stream_consumer import StreamConsumer
+
+RETRY_NS = NS_PER_S  # wait after a proposal that the group did not take
+
+
+class ConsumerOpener:
+    """Opens the consumers of one replica; its owner sets `ReplicatedConsumers.opener` before the replica leads."""
+
+    def __init__(self, js: JetStream, stream: Stream, resources: Resources) -> None:
+        self._js = js
+        self._stream = stream
+        # Acks are answered after their changes are applied, and whole states are proposed at once.
+        self._resources = resources._replace(sync_always=True, metadata=None)
+
+    def prepare_steps(self, consumer: CommittedConsumer) -> Generator[None, None, None]:
+        """Learn the subjects that the filters of a consumer match."""
+        store = self._stream.store
+        while not store.catalogue.learn_subjects(store.make_filter(consumer.filters), SEARCH_STEP):
+            yield
+
+    def open(self, consumer: CommittedConsumer) -> StreamConsumer:
+        """Return the open consumer with the committed state; it is in the stream, and has begun."""
+        opened = self._restored(consumer)
+        self._stream.add_consumer(opened)
+        opened.start()
+        return opened
+
+    def _restored(self, committed: CommittedConsumer) -> Consumer:
+        opened = self._new(committed)
+        try:
+            ahead = restore(opened, committed.state, [bytes(committed.changes)])
+        except consumer_record.BadState as error:
+            seq = max(1, self._stream.store.first_seq, committed.config.opt_start_seq)
+            self._js.shared.log.error(
+                f"JetStream consumer '{opened.path}' has a state that cannot be read, and begins again at sequence"
+                f" {seq}: {error}"
+            )
+            opened = self._new(committed)
+            opened.begin(Start(seq), written=True)
+            ahead = True
+        opened.acks.pending.sent_by(self._js.shared.clock.now_ns())
+        opened.acks.changes.lost = ahead
+        return opened
+
+    def _new(self, committed: CommittedConsumer) -> Consumer:
+        file = ProposedState(_replica(self._stream), committed)
+        return Consumer(self._resources, committed.config, committed.name, committed.created_ns, file)
+
+    def configure(self, consumer: StreamConsumer, config: ConsumerConfig) -> None:
+        """Apply a changed configuration to an open consumer."""
+        _opened(consumer).update(config)
+
+    def rewrite(self, consumer: StreamConsumer) -> None:
+        """Let an open consumer propose its whole state with its next changes, or soon."""
+        opened = _opened(consumer)
+        opened.acks.changes.lost = True
+        self._js.shared.timers.at(self._js.shared.clock.now_ns() + RETRY_NS, opened.resume)
+
+
+def create(
+    stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
+) -> Generator[Step, None, Consumer]:
+    """Create a consumer; return it when every later leader has it.
+
+    Raises:
+        ApiError: this replica does not lead any more, and the consumer may exist.
+    """
+    state = consumer_record.first_state(start)
+    yield from _replica(stream).operate(entries.creation(name, created_ns, config, state))
+    return _found(stream, name)
+
+
+def configure(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> Generator[Step, None, None]:
+    """Change the configuration of a consumer.
+
+    Raises:
+        ApiError: it was deleted meanwhile, or the outcome is unknown.
+    """
+    yield from _replica(stream).operate(entries.configuration(consumer.name, consumer.created_ns, config))
+    _found(stream, consumer.name)
+
+
+def delete(stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
+    """Delete a consumer.
+
+    Raises:
+        ApiError: it was deleted meanwhile, or the outcome is unknown.
+    """
+    yield from _replica(stream).operate(entries.deletion(consumer.name, consumer.created_ns))
+
+
+def keep_reset(stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
+    """Propose the state of a reset consumer; return when it is committed.
+
+    Raises:
+        ApiError: the outcome is unknown.
+    """
+    file = consumer.keeper.file
+    assert isinstance(file, ProposedState)
+    consumer.acks.changes.take()
+    consumer.acks.changes.lost = False
+    payload = file.payload_of(consumer_record.snapshot_of(consumer))
+    try:
+        yield from _replica(stream).operate(payload)
+    except errcodes.ApiError:
+        consumer.acks.changes.lost = True
+        raise
+
+
+def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+    """Open a consumer again after a fault, from its committed state."""
+    name = consumer.name
+    committed = _replica(stream).consumers.close_one(name, "fault")
+    nothing_new = ProposedState(_replica(stream), committed).payload_of(b"")
+
+    def steps() -> Generator[Step, None, None]:
+        try:
+            yield from _replica(stream).operate(
+                nothing_new
+            )  # after it, all earlier changes are committed or lost
+        except errcodes.ApiError:
+            pass
+        _replica(stream).consumers.open_one(committed)
+
+    js.account.turn.go_on(steps())
+
+
+def adopt_steps(js: JetStream, stream: Stream, resources: Resources) -> Generator[Step, None, None]:
+    """Bring the stored consumers of a stream that had no other replicas into its group, and remove their files."""
+    for stored in js.files.recover_consumers(stream.name) if stream.config.storage == FILE else ():
+        try:
+            state = _stored_state(stream, stored, resources._replace(metadata=None))
+            made = entries.creation(stored.name, stored.created_ns, stored.config, state)
+            yield from _replica(stream).operate(made)
+        except (errcodes.ApiError, *NONSENSE, PyjsError) as error:
+            js.shared.log.error(f"Consumer '{stored.name}' of {stream} is not in its group: {error}")
+            if not _is_there(stream, stored):
+                continue
+        with suppress(StoreFailed):  # the next leader tries again
+            yield from js.shared.metadata.commit(js.files.removed_consumer(stream.name, stored.name))
+
+
+def _stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
+    """Return the state in the files of a consumer; without a readable one it begins again."""
+    if stored.snapshot is None:
+        return consumer_record.first_state(Start(max(1, stream.store.first_seq)))
+    consumer = Consumer(resources, stored.config, stored.name, stored.created_ns)
+    restore(consumer, stored.snapshot, stored.deltas)
+    return consumer_record.snapshot_of(consumer)
+
+
+def _is_there(stream: Stream, stored: StoredConsumer) -> bool:
+    """Return whether the group has this consumer already."""
+    found = _replica(stream).consumers.committed.get(stored.name)
+    return found is not None and found.created_ns == stored.created_ns
+
+
+def expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+    """Delete a consumer that was unused for its `inactive_threshold`, without waiting."""
+
+    def steps() -> Generator[Step, None, None]:
+        try:
+            yield from delete(stream, consumer)
+        except errcodes.ApiError:
+            if not consumer.closed:
+                js.shared.timers.at(js.shared.clock.now_ns() + RETRY_NS, consumer.resume)
+
+    js.account.turn.go_on(steps())
+
+
+def _replica(stream: Stream) -> Replica:
+    assert stream.replica is not None
+    return stream.replica
+
+
+def _found(stream: Stream, name: str) -> Consumer:
+    """Return an open consumer after an operation. Raises ApiError: the stream leads no more, or it was deleted."""
+    found = stream.consumers.get(name)
+    errcodes.CONSUMER_NOT_FOUND.raise_if(found is None)
+    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(found, Consumer))
+    return _opened(found)
+
+
+def _opened(consumer: StreamConsumer | None) -> Consumer:
+    assert isinstance(consumer, Consumer)
+    return consumer

@@ -1,0 +1,123 @@
+"""Who answers a request of the API: every server of the cluster gets it, and exactly one answers.
+
+- The leader of the metadata: what concerns all streams of an account (META), and streams that nobody knows.
+- The server that has a stream, or that leads it: everything else about the stream and its consumers.
+- If no leader is known, each server holds the request; it goes its way when there is one. After HOLD_NS without a
+  leader the server to which the client is connected refuses it, and all others forget it.
+
+Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.member.keeper import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyjs.core.chore import Step
+    from pyjs.core.sink import Request, Turn
+    from pyjs.jetstream.api.endpoint import Endpoint
+    from pyjs.jetstream.api.router import Router
+    from pyjs.jetstream.member.keeper import Keeper
+    from pyjs.jetstream.member.meta_machine import MetaMachine
+    from pyjs.jetstream.member.meta_requests import MetaRequests
+    from pyjs.jetstream.member.waiters import Waiters
+
+META = frozenset(
+    (
+        "INFO",
+        "STREAM.CREATE",
+        "STREAM.UPDATE",
+        "STREAM.DELETE",
+        "STREAM.NAMES",
+        "STREAM.LIST",
+        "STREAM.RESTORE",
+        "STREAM.PEER.REMOVE",
+    )
+)
+HOLD_NS = 4 * NS_PER_S
+SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
+
+
+class Place(Enum):
+    """Where a request is answered."""
+
+    HERE = "here"
+    ELSEWHERE = "elsewhere"
+    UNKNOWN = "unknown"  # nobody leads, or this server does not know yet what it has to do
+
+
+class Desk:
+    """Finds out which requests this server answers."""
+
+    def __init__(
+        self,
+        node: int,
+        machine: MetaMachine,
+        keeper: Keeper,
+        requests: MetaRequests,
+        waiters: Waiters,
+        turn: Turn,
+    ) -> None:
+        self._node = node
+        self._turn = turn
+        self._machine = machine
+        self._keeper = keeper
+        self._requests = requests
+        self._waiters = waiters
+
+    def handle(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Iterator[Step] | None:
+        """Return the steps that answer a request; None: another server does."""
+        place = self._place(router, endpoint, args)
+        if place is Place.ELSEWHERE:
+            return None
+        if place is Place.HERE:
+            return router.work(request, self._requests.own(endpoint), args)
+        return self._later(router, request, endpoint, args)
+
+    def _later(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Iterator[Step]:
+        """Answer a request when it is known who does."""
+        place = partial(self._place, router, endpoint, args)
+        wait_ns = max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)
+        if (yield from self._waiters.until(lambda: place() is not Place.UNKNOWN, wait_ns)):
+            if place() is Place.HERE:
+                yield from router.work(request, self._requests.own(endpoint), args)
+        elif request.session is not None and not self._machine.leader:
+            router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.error())
+
+    def _place(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> Place:
+        if router.js is None or endpoint.words in META or not args:
+            return self._of_leader()
+        if not self._keeper.is_caught_up:
+            return Place.UNKNOWN
+        stream = self._machine.state.stream(router.account.name, args[0])
+        if stream is None:
+            return self._of_leader()
+        if self._node not in stream.nodes:
+            return Place.ELSEWHERE
+        if not self._keeper.is_settled(Key(stream.account, stream.name)):
+            return Place.UNKNOWN
+        if len(stream.nodes) == 1:
+            return Place.HERE
+        opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
+        if opened is None or replicated is None:
+            return Place.ELSEWHERE
+        if replicated.leads(opened):
+            return Place.HERE
+        return Place.ELSEWHERE if replicated.leader_of(opened) else Place.UNKNOWN
+
+    def _of_leader(self) -> Place:
+        if self._machine.leads:
+            return Place.HERE
+        return Place.ELSEWHERE if self._machine.leader else Place.UNKNOWN

@@ -1,0 +1,234 @@
+"""The streams of this server follow the metadata: those assigned to it are opened, changed and removed.
+
+Entries are applied again after a restart, so what they say is not done one by one: a change marks its stream, and the
+stream is then brought to what the metadata says of it now. It begins when this server has applied all that was
+committed. A stream is known by its account, name and time of creation, which is in its files and never comes twice.
+
+A stored stream is removed only if an entry has removed that very stream. Any other stream that the metadata does not
+have stays, and is reported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import StoreFailed
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.cluster.changes import StreamChange
+from pyjs.jetstream.errcodes import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.base.log import Log
+    from pyjs.core.chore import Step
+    from pyjs.core.faults import Faults
+    from pyjs.core.sink import Turn
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.cluster.changes import Change
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.member.meta_machine import MetaMachine
+    from pyjs.jetstream.member.waiters import Waiters
+
+RETRY_NS = 2 * NS_PER_S
+BUSY_MAX = 256  # streams that are opened or changed at once
+
+
+class Key(NamedTuple):
+    """A stream of the cluster."""
+
+    account: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"Stream {self.name!r} of account {self.account!r}"
+
+
+class Keeper:
+    """Opens, changes and removes the streams of one server."""
+
+    def __init__(
+        self,
+        node: int,
+        machine: MetaMachine,
+        accounts: dict[str, JetStream],
+        waiters: Waiters,
+        turn: Turn,
+        log: Log,
+        faults: Faults,
+    ) -> None:
+        self._node = node
+        self._machine = machine
+        self.accounts = accounts
+        self._waiters = waiters
+        self._turn = turn
+        self._log = log
+        self._faults = faults
+        self.is_caught_up = False
+        self._due: dict[Key, None] = {}  # to look at, oldest first
+        self._busy: set[Key] = set()
+        # Streams, by time of creation, that an entry has removed from this server.
+        self._removed: dict[tuple[Key, int], Assignment] = {}
+        self._opened: dict[Key, Assignment] = {}  # replicated streams
+        self._strange: set[Key] = set()  # reported
+        self._failed_last: dict[Key, str] = {}  # what was logged
+        self.failures: dict[Key, ApiError] = {}  # why the last attempt failed; it is tried again
+
+    def begin(self) -> None:
+        """Begin: everything that was committed has been applied here."""
+        for account, js in self.accounts.items():
+            for name in js.streams:
+                stream = self._machine.state.stream(account, name)
+                if stream is None or not self._is_here(stream):
+                    self._due[Key(account, name)] = None
+        self.is_caught_up = True
+        self._waiters.notify()
+
+    def is_settled(self, key: Key) -> bool:
+        """Return whether the stream is as the metadata says, or could not be brought there."""
+        self.take(self._machine.changes)
+        return self.is_caught_up and key not in self._busy and (key not in self._due or key in self.failures)
+
+    def take(self, changes: list[Change]) -> None:
+        """Mark what has changed; the list is drained."""
+        for change in changes:
+            if isinstance(change, StreamChange):
+                self._mark(change)
+        changes.clear()
+
+    def _mark(self, change: StreamChange) -> None:
+        stream = change.new or change.old
+        assert stream is not None
+        key = Key(stream.account, stream.name)
+        old = change.old
+        if old is not None and self._is_here(old) and (change.new is None or not self._is_here(change.new)):
+            self._removed[key, old.created_ns] = old
+            self._machine.owes = True
+        self._due[key] = None
+        self.failures.pop(key, None)
+
+    def _is_here(self, stream: Assignment) -> bool:
+        return self._node in stream.nodes
+
+    def steps(self) -> Generator[Step, None, None]:
+        """Do what is due, for ever."""
+        while True:
+            yield from self._waiters.until(self._has_work, RETRY_NS if self.failures else 0)
+            yield from self._pass()
+
+    def _has_work(self) -> bool:
+        self.take(self._machine.changes)
+        return self.is_caught_up and any(
+            key not in self._busy and key not in self.failures for key in self._due
+        )
+
+    def _pass(self) -> Generator[Step, None, None]:
+        """Begin with everything that is due; each stream has a chore of its own."""
+        for key in list(self._due):
+            if key in self._busy:
+                continue  # it is looked at again after that
+            while len(self._busy) >= BUSY_MAX:
+                yield from self._waiters.until(lambda: len(self._busy) < BUSY_MAX)
+            self._due.pop(key)
+            self._busy.add(key)
+            self._turn.go_on(self._one(key))
+
+    def _one(self, key: Key) -> Generator[Step, None, None]:
+        """Look at one stream."""
+        self.failures.pop(key, None)
+        try:
+            yield from self._bring(key)
+            self._failed_last.pop(key, None)
+        except Exception as error:
+            self._fail(key, error)
+        finally:
+            self._busy.discard(key)
+        self._machine.owes = bool(self._removed)
+        self._waiters.notify()
+
+    def _fail(self, key: Key, error: Exception) -> None:
+        if isinstance(error, ApiError):
+            self.failures[key] = error
+        else:
+            self.failures[key] = errcodes.STREAM_GENERAL.error(err=error)
+        if not isinstance(error, (ApiError, StoreFailed)):
+            self._faults.report("stream", str(key), error, self._turn.now)
+        if str(error) != self._failed_last.get(key):
+            self._failed_last[key] = str(error)
+            self._log.error(f"{key} is not as the cluster wants it, it is tried again: {error}")
+        self._due[key] = None
+
+    def _bring(self, key: Key) -> Generator[Step, None, None]:
+        """Bring one stream to what the metadata says."""
+        js = self.accounts.get(key.account)
+        if js is None:
+            errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(self._wanted(key) is not None)
+            return
+        yield from js.gates.within(key.name, True, lambda: self._steps(js, key))
+
+    def _wanted(self, key: Key) -> Assignment | None:
+        stream = self._machine.state.stream(*key)
+        return stream if stream is not None and self._is_here(stream) and not stream.stored.offline else None
+
+    def _steps(self, js: JetStream, key: Key) -> Generator[Step, None, None]:
+        wanted = self._wanted(key)
+        yield from self._remove(js, key, wanted)
+        if wanted is None:
+            return
+        if len(wanted.replicas) > 1:
+            yield from self._replicate(js, key, wanted)
+            return
+        from pyjs.jetstream.manage import streams  # imported with the first stream
+
+        found = js.streams.get(key.name)
+        if found is None:
+            yield from streams.create_assigned(js, wanted.config, wanted.created_ns)
+        elif found.created_ns != wanted.created_ns:
+            self._report_strange(key)
+        elif found.config != wanted.config:
+            yield from streams.update(js, wanted.config)
+
+    def _remove(self, js: JetStream, key: Key, wanted: Assignment | None) -> Generator[Step, None, None]:
+        """Remove what entries have removed; report what is here for no known reason."""
+        gone = [(each, old) for each, old in self._removed.items() if each[0] == key]
+        for each, old in gone:
+            if wanted is None or old.created_ns != wanted.created_ns:
+                yield from self._remove_one(js, key, old)
+            del self._removed[each]
+        left, replicated = js.streams.get(key.name), js.shared.replicated
+        is_leaving = left is not None and replicated is not None and replicated.is_replica(left)
+        if wanted is None and left is not None and not is_leaving:
+            self._report_strange(key)
+
+    def _remove_one(self, js: JetStream, key: Key, old: Assignment) -> Generator[Step, None, None]:
+        replicated = js.shared.replicated
+        if len(old.replicas) > 1 and replicated is not None:
+            self._opened.pop(key, None)
+            yield from replicated.drop_steps(js, old)
+            return
+        found = js.streams.get(key.name)
+        if found is not None and found.created_ns == old.created_ns:
+            from pyjs.jetstream.manage import streams
+
+            yield from streams.delete(js, key.name)
+
+    def _replicate(self, js: JetStream, key: Key, wanted: Assignment) -> Generator[Step, None, None]:
+        """Open the replica of a stream, or follow a change of it."""
+        replicated = js.shared.replicated
+        errcodes.STREAM_CREATE.raise_if(replicated is None, err="this server has no replicated streams")
+        assert replicated is not None
+        opened = self._opened.get(key)
+        if opened is None:
+            yield from replicated.open_steps(js, wanted)
+        elif opened.revision != wanted.revision:
+            yield from replicated.change_steps(js, opened, wanted)
+        self._opened[key] = wanted
+
+    def _report_strange(self, key: Key) -> None:
+        if key not in self._strange:
+            self._strange.add(key)
+            self._log.error(
+                f"{key} is in the store of this server, where the cluster did not put it: it stays as it is,"
+                " and the cluster does not serve it"
+            )

@@ -1,0 +1,334 @@
+"""The part of one server in a JetStream cluster: its log, its consensus, the metadata, and what follows from it.
+
+The order of a start: the identity of the store, the log in steps, the consensus; then the streams of the store are
+opened as on a single server; then the metadata group is opened or found. A stop ends the consensus first, so that
+nobody counts on this server any more, then the streams are closed, and the log at last.
+
+Knows connections only by the seam `Carrier`. Steady work is done by chores that wait for each other's changes
+(`waiters`), so an idle server does nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs import __version__
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.config.ports.replicated import expected_servers
+from pyjs.consensus.consensus import Consensus, Tuning
+from pyjs.consensus.engine import Refused
+from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
+from pyjs.consensus.names import number_of
+from pyjs.consensus.seams import Peers
+from pyjs.jetstream.cluster.entries import VERSION, encode
+from pyjs.jetstream.cluster.fields import BadRow
+from pyjs.jetstream.cluster.servers import Server
+from pyjs.jetstream.member import notes
+from pyjs.jetstream.member.announcing import Announcer
+from pyjs.jetstream.member.answering import Desk
+from pyjs.jetstream.member.identity import StoreIdentity
+from pyjs.jetstream.member.keeper import Keeper
+from pyjs.jetstream.member.meta_group import MetaGroup
+from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
+from pyjs.jetstream.member.meta_requests import MetaRequests
+from pyjs.jetstream.member.operators import Operators
+from pyjs.jetstream.member.orders import Orders
+from pyjs.jetstream.member.questions import Questions
+from pyjs.jetstream.member.reporting import Reports
+from pyjs.jetstream.member.waiters import Waiters
+from pyjs.jetstream.replication.streams import ReplicatedStreams
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from pyjs.base.disk import Disk
+    from pyjs.config.options import Options
+    from pyjs.consensus.status import GroupStatus
+    from pyjs.core.chore import Step
+    from pyjs.core.host import Host
+    from pyjs.jetstream.cluster.entries import Entry
+    from pyjs.jetstream.cluster.state import Applied
+    from pyjs.jetstream.manage.engine import JetStream, Shared
+    from pyjs.jetstream.member.notes import Note
+
+LOG_DIRECTORY = ".raft"
+READ_NS = NS_PER_S  # for the confirmation that this server still leads
+AGAIN_NS = 50 * NS_PER_MS  # if that cannot be asked for now
+
+
+class Carrier(Peers, Protocol):
+    """The way to the other servers: cluster.replication.Replication."""
+
+    def send_note(self, node: int, note: bytes) -> None:
+        """Send a note, or drop it if there is no connection."""
+
+    def begin(self, consensus: MemberNode, notes: MemberNode) -> None:
+        """Give batches and notes to the part; called before the first connection."""
+
+    def own_routes(self) -> int:
+        """Return how many of the configured addresses lead to this server itself."""
+
+    def quiet_ns(self, node: int) -> int:
+        """Return how long nothing was heard from a server; 0: unknown."""
+
+
+class MemberNode:
+    """The part of one server."""
+
+    log_file_size = FILE_SIZE  # tests have smaller ones
+
+    def __init__(self, host: Host, options: Options, carrier: Carrier) -> None:
+        self.options = options  # effective ones, as they were at the start
+        self.node = number_of(host.server_name)
+        self.online: set[int] = set()  # other servers that answer
+        self.accounts: dict[str, JetStream] = {}  # of the server's JetStream
+        self._host = host
+        self._carrier = carrier
+        self._turn = host.turn_state
+        self.waiters = Waiters(host.turn_state, host.timers)
+        self.machine = MetaMachine(self.waiters, host.turn_state)
+        self._keeper = Keeper(
+            self.node, self.machine, self.accounts, self.waiters, host.turn_state, host.log, host.faults
+        )
+        self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
+        self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
+        self.reports, self.operators = Reports(self), Operators(self)
+        self.requests = MetaRequests(self)
+        self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
+        self._announcer = Announcer(self, host)
+        self._led_metadata = False  # announced
+        self._log: NodeLog | None = None  # None: not recovered yet, or closed
+        self.consensus: Consensus | None = None
+        self.group: MetaGroup | None = None
+        self.replicated: ReplicatedStreams | None = None
+
+    # -- start and end -----------------------------------------------------------------------------------------
+
+    def recover_steps(self, disk: Disk, shared: Shared, accounts: dict[str, JetStream]) -> Iterator[None]:
+        """Read what the store has of the groups, in steps; the store is locked. `accounts` are filled later.
+
+        Raises:
+            OSError, PyjsError: it cannot be read or written.
+        """
+        host, root = self._host, self.options.jetstream.store_dir
+        identity = StoreIdentity(disk, root, host.log, host.rng)
+        incarnation = int.from_bytes(host.rng.randbytes(8), "little")
+        directory = f"{root}/{LOG_DIRECTORY}"
+        log = NodeLog(disk, directory, host.log, incarnation, file_size=self.log_file_size)
+        yield from log.recover_steps()
+        self._log = log
+        jetstream = self.options.jetstream
+        interval_ns = 0 if jetstream.sync_always else jetstream.sync_interval_ns
+        self.consensus = Consensus(host, self.node, log, self._carrier, Tuning(sync_interval_ns=interval_ns))
+        self.group = MetaGroup(
+            self._describe(identity.store),
+            self,
+            identity,
+            self.consensus,
+            self.machine,
+            self.waiters,
+            host.log,
+            self._expected,
+        )
+        name = self.options.cluster.name
+        self.replicated = shared.replicated = ReplicatedStreams(
+            self.node, name, shared, self.consensus, log, self._carrier, self.machine
+        )
+        self._share(accounts)
+
+    def _share(self, accounts: dict[str, JetStream]) -> None:
+        """Let every part see the accounts of the server."""
+        self.accounts = accounts
+        for part in (self._keeper, self.questions, self.orders):
+            part.accounts = accounts
+
+    def _describe(self, store: int) -> Server:
+        options = self.options
+        return Server(
+            self.node,
+            self._host.server_name,
+            options.cluster.name,
+            tuple(tag.lower() for tag in options.server_tags),
+            store,
+            __version__,
+            VERSION,
+            options.jetstream.max_memory,
+            options.jetstream.max_storage,
+        )
+
+    def _expected(self) -> int:
+        return expected_servers(self.options, self._carrier.own_routes())
+
+    def begin(self) -> None:
+        """Begin, after the streams of the store were opened and before the first connection."""
+        assert self.group is not None
+        assert self._log is not None
+        is_known = self.group.open_stored(self._log, self._host.rng)
+        self._carrier.begin(self, self)
+        group = self.group
+        steady = [
+            self._keeper.steps(),
+            self._catch_up_steps(),
+            group.describe_steps(),
+            group.follow_steps(),
+            self.operators.move_steps(),
+        ]
+        if not is_known:
+            steady.append(group.found_steps())
+        for steps in steady:
+            self._turn.go_on(steps)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Return whether this server has applied what was committed before it started."""
+        return self._keeper.is_caught_up
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a thread uses the log."""
+        return self._log is not None and self._log.is_syncing
+
+    def begin_stop(self) -> None:
+        """Take part no more; call `stop` when nothing is busy."""
+        if self.consensus is not None:
+            self.consensus.stop()
+
+    def stop(self) -> None:
+        """Close the log, after the streams."""
+        self.begin_stop()
+        log, self._log = self._log, None
+        if log is not None and not log.is_syncing:
+            log.close()
+
+    # -- steady work -------------------------------------------------------------------------------------------
+
+    def _catch_up_steps(self) -> Generator[Step, None, None]:
+        """Begin with the streams when everything that was committed before this start has been applied."""
+        while not (yield from self.confirm(wait=True)):
+            pass
+        self._keeper.begin()
+
+    def confirm(self, *, wait: bool = False) -> Generator[Step, None, bool]:
+        """Wait until this server has applied what was committed when it was asked; return whether it has.
+
+        With `wait`, wait for a leader first.
+        """
+        assert self.consensus is not None
+        assert self.group is not None
+        if wait:
+            yield from self.waiters.until(lambda: self.machine.leader)
+        reached: list[bool] = []
+
+        def reach() -> None:
+            reached.append(True)
+            self.waiters.notify()
+
+        is_asked = self.consensus.read_index(self.group.group, reach)
+        return (yield from self.waiters.until(lambda: reached, READ_NS if is_asked else AGAIN_NS))
+
+    def end_turn(self) -> None:
+        """Announce what this server leads since the last turn, and let those go on that wait for a leader."""
+        if self.machine.leads != self._led_metadata:
+            self._led_metadata = self.machine.leads
+            if self._led_metadata:
+                self._announcer.leads_metadata()
+        replicated = self.replicated
+        if replicated is None or not (replicated.led or replicated.lost):
+            return
+        led, replicated.led[:] = replicated.led[:], []
+        replicated.lost.clear()
+        for stream in led:
+            self._announcer.leads_stream(stream)
+        self.waiters.notify()
+
+    # -- proposals ---------------------------------------------------------------------------------------------
+
+    def propose(self, entry: Entry) -> Generator[Step, None, Applied | None]:
+        """Propose an entry of the metadata and wait for its result; None: unknown, or this server does not lead.
+
+        Raises:
+            BadRow: no server would accept it.
+        """
+        assert self.consensus is not None
+        assert self.group is not None
+        proposal = Proposal()
+        if not self.consensus.propose(self.group.group, encode(entry), proposal):
+            return None
+        self.machine.pending += 1
+        yield from self.waiters.until(lambda: proposal.is_over)
+        self.machine.pending -= 1
+        return proposal.applied
+
+    def hand_over(self, group: int, node: int) -> None:
+        """Let another server lead a group, if that is possible now."""
+        assert self.consensus is not None
+        with suppress(Refused):
+            self.consensus.transfer(group, node)
+
+    # -- other servers -----------------------------------------------------------------------------------------
+
+    def tell(self, node: int, note: Note) -> None:
+        """Send a note to another server; it is lost if there is no connection."""
+        self._carrier.send_note(node, notes.encode(note))
+
+    def receive(self, node: int, data: bytes) -> None:
+        """Take a batch of replicated groups. Raises ValueError: it is damaged."""
+        assert self.replicated is not None
+        self.replicated.receive(node, data)
+
+    def take_note(self, node: int, data: bytes) -> None:
+        """Take a note of another server. Raises ValueError: it is damaged."""
+        try:
+            note = notes.decode(data)
+        except BadRow as error:
+            raise ValueError(str(error)) from None
+        assert self.group is not None
+        if isinstance(note, notes.Saying):
+            self.group.hear(node, note.word)
+        elif isinstance(note, notes.Description) and note.server.node == node:
+            self.group.described(note.server)
+        elif isinstance(note, notes.Order):
+            self.orders.take(note)
+        elif isinstance(note, notes.Question):
+            self.questions.asked(node, note)
+        elif isinstance(note, notes.Welcome):
+            self.group.welcomed(note.incarnation)
+        elif isinstance(note, notes.Reply):
+            self.questions.came(note)
+
+    def node_silent(self, node: int) -> None:
+        """Note that a server does not answer."""
+        assert self.replicated is not None
+        self.online.discard(node)
+        self.replicated.node_silent(node)
+        self.waiters.notify()
+
+    def node_heard(self, node: int) -> None:
+        """Note that a server answers."""
+        assert self.replicated is not None
+        self.online.add(node)
+        self.replicated.node_heard(node)
+        self.waiters.notify()
+
+    # -- reports -----------------------------------------------------------------------------------------------
+
+    def meta_status(self) -> GroupStatus | None:
+        """Return the metadata group as it is here; None: it is not open."""
+        assert self.consensus is not None
+        assert self.group is not None
+        return self.consensus.status(self.group.group) if self.group.group else None
+
+    @property
+    def meta_group(self) -> int:
+        """The number of the metadata group; 0: it is not open."""
+        return 0 if self.group is None else self.group.group
+
+    def status_of(self, group: int) -> GroupStatus:
+        """Return a group as it is here."""
+        assert self.consensus is not None
+        return self.consensus.status(group)
+
+    def quiet_ns(self, node: int) -> int:
+        """Return how long nothing was heard from a server; 0: unknown."""
+        return self._carrier.quiet_ns(node)

@@ -1,0 +1,266 @@
+"""The metadata group of one server: found or opened again, and led.
+
+A server with a log opens the group that is in it. Any other one finds the first members by the rules of
+jetstream/cluster/bootstrap, with words to all servers that it is connected to. The group's number has the digest of
+its first members, so that votes of different groups never mix.
+
+Each server describes itself to the leader until the metadata says what it is. The leader lets the group follow the
+servers, one change at a time.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.consensus.engine import Change, Conf, Refused, incarnation_of, peer_id
+from pyjs.jetstream.cluster.bootstrap import Bootstrap, Do, Word
+from pyjs.jetstream.cluster.entries import ServerDescribed, encode
+from pyjs.jetstream.cluster.membership import Members, Move, Peer, next_change
+from pyjs.jetstream.member.notes import Description, Saying, Welcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from pyjs.base.log import Log
+    from pyjs.base.rng import Rng
+    from pyjs.consensus.consensus import Consensus
+    from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.cluster.bootstrap import Membership
+    from pyjs.jetstream.cluster.bootstrap import Step as FirstStep
+    from pyjs.jetstream.cluster.membership import MemberChange
+    from pyjs.jetstream.cluster.servers import Server
+    from pyjs.jetstream.member.identity import StoreIdentity
+    from pyjs.jetstream.member.meta_machine import MetaMachine
+    from pyjs.jetstream.member.notes import Note
+    from pyjs.jetstream.member.waiters import Waiters
+
+META_MIN = 1 << 63  # groups of streams have lower numbers
+NAME = "META"
+SPEAK_NS = 250 * NS_PER_MS
+DESCRIBE_NS = NS_PER_S
+CHANGE_NS = NS_PER_S
+LAG_MAX = 100  # entries that a replica may lack and still count as current
+_CHANGES = {
+    Move.ADD_LEARNER: int(Change.ADD_LEARNER),
+    Move.ADD_VOTER: int(Change.ADD_VOTER),
+    Move.DEMOTE: int(Change.ADD_LEARNER),
+    Move.REMOVE: int(Change.REMOVE),
+}
+
+
+class Way(Protocol):
+    """What the group needs of its server."""
+
+    online: set[int]
+
+    def tell(self, node: int, note: Note) -> None:
+        """Send a note to another server."""
+
+
+class MetaGroup:
+    """The group on one server."""
+
+    def __init__(
+        self,
+        server: Server,
+        way: Way,
+        identity: StoreIdentity,
+        consensus: Consensus,
+        machine: MetaMachine,
+        waiters: Waiters,
+        log: Log,
+        expected: Callable[[], int],
+    ) -> None:
+        self._server = server  # as this server describes itself
+        self._way = way
+        self._identity = identity
+        self._consensus = consensus
+        self._machine = machine
+        self._waiters = waiters
+        self._log = log
+        self._expected = expected  # how many servers the routes name, as far as that is known
+        self._bootstrap = Bootstrap(server.node, server.store, expected(), identity.adopted)
+        self._heard = 0  # words
+        self._reason = ""  # why the group cannot begin, as logged
+        self._welcome = 0  # incarnation with which this server joins a group that runs
+        self._is_joined = False
+        self.group = 0  # 0: not open
+
+    def open_stored(self, log: NodeLog, rng: Rng) -> bool:
+        """Open the group that the log has; return whether there is one.
+
+        A server whose log has lost it has promised what it does not know: it joins again as another member.
+        """
+        stored = next((each for each in log.groups.values() if each.number >= META_MIN), None)
+        is_lost = stored is None and (self._identity.founded or log.lost_unknown)
+        if (is_lost and self._identity.adopted is not None) or (stored is not None and stored.is_damaged):
+            self._identity.renew(rng)
+            self._server = replace(self._server, store=self._identity.store)
+            self._bootstrap = Bootstrap(
+                self._server.node, self._server.store, self._expected(), self._identity.adopted
+            )
+            self._log.error(
+                "The log of the cluster's metadata is lost or damaged: this server joins again as another member"
+            )
+            return False
+        if stored is None:
+            return False
+        self.group = stored.number
+        self._consensus.open(self.group, stored.name, self._machine)
+        return True
+
+    def _open(self, membership: Membership, conf: Conf, incarnation: int = 1) -> None:
+        self.group = META_MIN | membership.identity >> 1
+        self._consensus.open(self.group, NAME, self._machine, conf, incarnation)
+
+    # -- the first members -------------------------------------------------------------------------------------
+
+    def found_steps(self) -> Generator[Step, None, None]:
+        """Find the first members and found the group, or join the one that others have."""
+        said, has_heard = None, False
+        while not self._machine.had_leader:
+            self._bootstrap.expected = self._expected()
+            self._do(self._bootstrap.step())
+            word = self._word(), frozenset(self._way.online)
+            if word != said or not has_heard:  # an answer to each word would have an answer too
+                said = word
+                self._speak()
+            heard = self._heard
+            has_heard = yield from self._waiters.until(
+                lambda heard=heard: self._heard != heard or self._machine.had_leader,  # type: ignore[misc]
+                SPEAK_NS,
+            )
+        self._identity.found()
+
+    def _do(self, step: FirstStep) -> None:
+        membership = step.membership
+        if membership is None or step.do is Do.WAIT:
+            self._report(step.reason)
+        elif step.do is Do.ADOPT:
+            self._identity.adopt(membership)
+            self._bootstrap.adopt(membership)
+        elif step.do is Do.START and self.group == 0:
+            voters = [peer_id(node, 1) for node in membership.voters]
+            learners = [peer_id(node, 1) for node in membership.learners]
+            self._open(membership, Conf(voters, learners))
+            self._log.info(f"The metadata of the cluster begins with {len(membership.members)} servers")
+        elif step.do is Do.JOIN:
+            self._join(membership)
+
+    def _join(self, membership: Membership) -> None:
+        """Join a group that runs: the leader says as which peer."""
+        if self.group and not self._is_joined:
+            self._consensus.remove(self.group)  # it was started, and the others have another one
+            self.group = 0
+        if self._welcome and self.group == 0:
+            if self._identity.adopted is None:
+                self._identity.adopt(membership)
+            self._is_joined = True
+            self._open(membership, Conf(), self._welcome)
+        elif self.group == 0:
+            self._report("the leader of the cluster to add this server")
+            for node in sorted(self._way.online):
+                self._way.tell(node, Description(self._server))
+
+    def welcomed(self, incarnation: int) -> None:
+        """Take the answer of the leader to a server that joins."""
+        self._welcome = incarnation
+        self._heard += 1
+        self._waiters.notify()
+
+    def _report(self, reason: str) -> None:
+        if reason != self._reason:
+            self._reason = reason
+            self._log.info(f"The metadata of the cluster waits: {reason}")
+
+    def _word(self) -> Word:
+        adopted = self._identity.adopted
+        is_running = self._machine.had_leader and adopted is not None
+        return Word(self._server.node, self._identity.store, self._expected(), adopted, is_running)
+
+    def _speak(self) -> None:
+        for node in sorted(self._way.online):
+            self._way.tell(node, Saying(self._word()))
+
+    def hear(self, node: int, word: Word) -> None:
+        """Take the word of another server; answer it if this one needs no more words itself."""
+        if word.node != node:
+            return
+        self._bootstrap.hear(word)
+        self._heard += 1
+        if self._machine.had_leader and not word.is_running:
+            self._way.tell(node, Saying(self._word()))
+        self._waiters.notify()
+
+    # -- servers -----------------------------------------------------------------------------------------------
+
+    @property
+    def _is_described(self) -> bool:
+        known = self._machine.state.servers.get(self._server.node)
+        return known is not None and _same(known, self._server)
+
+    def describe_steps(self) -> Generator[Step, None, None]:
+        """Say what this server is until the metadata has it, for ever."""
+        while True:
+            yield from self._waiters.until(lambda: self._machine.leader and not self._is_described)
+            if self._machine.leads:
+                self.described(self._server)
+            else:
+                self._way.tell(self._machine.leader, Description(self._server))
+            yield from self._waiters.until(lambda: self._is_described, DESCRIBE_NS)
+
+    def described(self, server: Server) -> None:
+        """Propose what a server says of itself, if that is new, or say as which peer it joins; on the leader."""
+        if not self._machine.leads:
+            return
+        known = self._machine.state.servers.get(server.node)
+        if known is None or not _same(known, server):
+            self._consensus.propose(self.group, encode(ServerDescribed(server)))
+        elif server.node != self._server.node:
+            self._way.tell(server.node, Welcome(known.incarnation))
+
+    def follow_steps(self) -> Generator[Step, None, None]:
+        """Let the group follow the servers while this one leads, for ever."""
+        while True:
+            yield from self._waiters.until(lambda: self._machine.leads and self._next_change() is not None)
+            change = self._next_change()
+            if change is None:
+                continue
+            with suppress(Refused):  # another change is under way
+                peer = peer_id(change.peer.node, change.peer.incarnation)
+                self._consensus.change(self.group, [(_CHANGES[change.move], peer)])
+            yield from self._waiters.until(
+                lambda change=change: not self._machine.leads or self._next_change() != change,  # type: ignore[misc]
+                CHANGE_NS,
+            )
+
+    def _next_change(self) -> MemberChange | None:
+        status = self._consensus.status(self.group)
+        peers = {Peer(each.node, incarnation_of(each.peer)): each for each in status.replicas}
+        me = next((peer for peer in peers if peer.node == self._server.node), None)
+        if me is None or len(self._machine.state.servers) < 2:
+            return None
+        there = self._way.online | {me.node}
+        current = {peer for peer, each in peers.items() if peer.node in there and (each.lag or 0) <= LAG_MAX}
+        voters = frozenset(peer for peer, each in peers.items() if each.is_voter)
+        members = Members(voters, frozenset(peers) - voters, me, current)
+        return next_change(members, self._described_servers(voters))
+
+    def _described_servers(self, voters: frozenset[Peer]) -> Mapping[int, Server]:
+        """Return the servers of the metadata, and voters that have not described themselves yet."""
+        state = self._machine.state
+        unknown = {
+            peer.node: replace(self._server, node=peer.node, incarnation=peer.incarnation)
+            for peer in voters
+            if peer.node not in state.servers and peer.node not in state.removed
+        }
+        return unknown | state.servers
+
+
+def _same(known: Server, server: Server) -> bool:
+    """Return whether the metadata says of a server what it says of itself."""
+    return replace(known, incarnation=server.incarnation, evacuating=server.evacuating) == server

@@ -1,0 +1,100 @@
+"""The state machine of the metadata group on one server.
+
+Applies entries to the metadata and collects their changes for this server's streams. A proposal gets its result with
+its entry, or learns that nobody knows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.consensus.engine import Role
+from pyjs.jetstream.cluster.assignments import INDEX_MAX
+from pyjs.jetstream.cluster.changes import difference
+from pyjs.jetstream.cluster.snapshot import decode_snapshot, encode_snapshot
+from pyjs.jetstream.cluster.state import MetaState
+
+if TYPE_CHECKING:
+    from pyjs.core.sink import Turn
+    from pyjs.jetstream.cluster.changes import Change
+    from pyjs.jetstream.cluster.state import Applied
+    from pyjs.jetstream.member.waiters import Waiters
+
+
+class Proposal:
+    """An entry that this server has proposed."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.applied: Applied | None = None  # None when it is over: nobody knows whether it will be committed
+
+
+class MetaMachine:
+    """The metadata of this server, and who leads its group."""
+
+    def __init__(self, waiters: Waiters, turn: Turn) -> None:
+        self._waiters = waiters
+        self._turn = turn
+        self._lost_ns = turn.now  # when the last leader was lost
+        self._time_ns = 0  # of the last entry
+        self.state = MetaState()
+        self.changes: list[
+            Change
+        ] = []  # not yet carried out on this server; drained by the keeper of streams
+        self.owes = False  # the keeper has not removed all streams that entries have removed
+        self.leads = False  # and has applied everything of earlier terms
+        self.leader = 0  # number of the server that leads, 0: none is known
+        self.had_leader = False
+        self.pending = 0  # proposals of this server without a result
+        self.snapshot_ns = 0  # when the last snapshot was made or installed, by the time of its last entry
+        self.entries = 0  # applied since the last snapshot, and
+        self.size = 0  # their bytes
+
+    def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
+        """Apply a committed entry."""
+        applied = self.state.apply(index, time_ns, payload)
+        self._time_ns = time_ns
+        self.changes += applied.changes
+        self.entries += 1
+        self.size += len(payload)
+        if isinstance(proposal, Proposal):
+            proposal.applied, proposal.is_over = applied, True
+        self._waiters.notify()
+
+    def role(self, term: int, role: Role, leader: int) -> None:
+        """Note who leads."""
+        self.leads = role == Role.LEADER
+        if self.leader and not leader:
+            self._lost_ns = self._turn.now
+        self.leader = leader
+        self.had_leader |= leader != 0
+        self._waiters.notify()
+
+    def dropped(self, proposal: object) -> None:
+        """Note that the result of a proposal stays unknown."""
+        assert isinstance(proposal, Proposal)
+        proposal.is_over = True
+        self._waiters.notify()
+
+    def leaderless_ns(self) -> int:
+        """Return since when no leader is known; now if there is one."""
+        return self._turn.now if self.leader else self._lost_ns
+
+    def durable(self) -> int:
+        """Return that every applied entry may be cut: the snapshot is the whole state."""
+        return INDEX_MAX
+
+    def snapshot(self) -> bytes | None:
+        """Return the metadata; None while streams that it does not have any more are being removed."""
+        if self.changes or self.owes:
+            return None
+        self.snapshot_ns, self.entries, self.size = self._time_ns, 0, 0
+        return encode_snapshot(self.state)
+
+    def install(self, index: int, data: bytes) -> None:
+        """Replace the metadata."""
+        new = decode_snapshot(data)
+        self.changes += difference(self.state, new)
+        self.state = new
+        self.entries = self.size = 0
+        self._waiters.notify()

@@ -1,0 +1,301 @@
+"""Requests that the leader of the metadata answers: streams are created, changed, deleted and listed here.
+
+A handler checks the configuration as a single server does, and chooses servers. What it proposes is decided when it
+is applied; it begins again if that was based on what is no longer so. The answer is sent by the server that holds the
+stream. If the outcome is unknown, because this server leads no more, nobody answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.api.account import info as account_info
+from pyjs.jetstream.api.endpoint import Counted
+from pyjs.jetstream.api.streams import LIST_PAGE, NAMES_PAGE, page_of
+from pyjs.jetstream.cluster.answers import list_plan, matching
+from pyjs.jetstream.cluster.assignments import Assignment, stored_config
+from pyjs.jetstream.cluster.entries import Bounds, StreamCreated, StreamDeleted, StreamUpdated
+from pyjs.jetstream.cluster.moves import field_of, updated_nodes, without_replica
+from pyjs.jetstream.cluster.placement import Rules
+from pyjs.jetstream.cluster.state import Applied, Outcome
+from pyjs.jetstream.config import stream_requests
+from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.member.notes import Order
+from pyjs.jetstream.member.questions import streams_report, usage_report
+from pyjs.jetstream.rules import stream as stream_rules
+from pyjs.subjects.overlap import first_overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, MaybeSteps
+    from pyjs.jetstream.cluster.entries import Entry
+    from pyjs.jetstream.cluster.moves import Field
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.member.member_node import MemberNode
+
+PASSED_ON = ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE")
+SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers")
+
+
+class MetaRequests:
+    """The handlers of the leader of the metadata."""
+
+    def __init__(self, member: MemberNode) -> None:
+        self._member = member
+        self._own: dict[str, Endpoint] = {}  # endpoints with handlers of this class, by words
+        self._handlers: dict[str, Callable[[ApiCall], MaybeSteps]] = {
+            "INFO": self._info,
+            "STREAM.CREATE": self._create,
+            "STREAM.UPDATE": self._update,
+            "STREAM.DELETE": self._delete,
+            "STREAM.NAMES": self._names,
+            "STREAM.LIST": self._list,
+            "STREAM.RESTORE": self._restore,
+            "STREAM.PEER.REMOVE": self._remove_replica,
+            "STREAM.LEADER.STEPDOWN": member.operators.stream_steps_down,
+            "CONSUMER.LEADER.STEPDOWN": member.operators.stream_steps_down,
+        }
+
+    def own(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint as it is in a cluster."""
+        handler = self._handlers.get(endpoint.words)
+        if handler is None:
+            return endpoint
+        found = self._own.get(endpoint.words)
+        if found is None:
+            # The server that answers counts the request.
+            counted = Counted.ERRORS if endpoint.words in PASSED_ON else endpoint.counted
+            found = self._own[endpoint.words] = replace(endpoint, handle=handler, counted=counted)
+        return found
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    def _create(self, call: ApiCall) -> MaybeSteps:
+        """Create a stream, or confirm an existing stream with the same configuration."""
+        js, account = call.js, call.js.account.name
+        request = stream_requests.read_stream(call.body, js.options.strict)
+        errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
+        config = request.config.with_required_level()
+        stream_rules.check_create(config)
+        _check_tier(js, config)
+        config = yield from self._checked(js, config, request.pedantic)
+        stored, bounds = stored_config(config), bounds_of(js, config)
+
+        def decide() -> Entry | Assignment:
+            existing = self._member.machine.state.check_create(account, stored, bounds)
+            if existing is not None:
+                return existing
+            return StreamCreated(account, stored, self.field().place(config), bounds)
+
+        applied = yield from self._agree(decide)
+        return self._pass_on(call, "STREAM.CREATE", applied)
+
+    def _update(self, call: ApiCall) -> MaybeSteps:
+        """Update the configuration of a stream."""
+        js, account = call.js, call.js.account.name
+        request = stream_requests.read_stream(call.body, js.options.strict)
+        config = request.config.with_required_level()
+        config = yield from self._checked(js, config, request.pedantic)
+        errcodes.STREAM_MISMATCH.raise_if(config.name != call.args[0])
+        bounds, state = bounds_of(js, config), self._member.machine
+
+        def decide() -> Entry:
+            old = self._assigned(account, config.name)
+            new = stored_config(stream_rules.check_update(old.config, config))
+            state.state.check_update(account, new, bounds)
+            nodes = updated_nodes(self.field(), old, new.config, self._leader_of(js, old))
+            errcodes.STREAM_UPDATE.raise_if(
+                nodes != old.nodes and len(nodes) == 1,
+                err="this version moves no stream to a single replica",
+            )
+            return StreamUpdated(account, old.group, old.revision, new, nodes, bounds)
+
+        applied = yield from self._agree(decide)
+        return self._pass_on(call, "STREAM.UPDATE", applied)
+
+    def _delete(self, call: ApiCall) -> MaybeSteps:
+        """Delete a stream."""
+        call.require_empty()
+        account, name = call.js.account.name, call.args[0]
+
+        def decide() -> Entry:
+            return StreamDeleted(account, name, self._assigned(account, name).group)
+
+        applied = yield from self._agree(decide)
+        return self._pass_on(call, "STREAM.DELETE", applied)
+
+    def _remove_replica(self, call: ApiCall) -> MaybeSteps:
+        """Move a replica of a stream away from a server. Raises ApiError."""
+        given = call.read_required(stream_requests.SERVER_REQUEST)
+        account, name, wanted = call.js.account.name, call.args[0], given.get("peer", "")
+        servers = self._member.machine.state.servers.values()
+
+        def decide() -> Entry:
+            node = next((each.node for each in servers if each.name == wanted), 0)
+            return without_replica(self.field(), self._assigned(account, name), node)
+
+        applied = yield from self._agree(decide)
+        return None if applied is None else {"success": True}
+
+    def _restore(self, call: ApiCall) -> MaybeSteps:
+        """Refuse an archive: it would have to be sent to the server that is chosen for the stream."""
+        yield None
+        raise errcodes.STREAM_RESTORE.error(err="a cluster takes no archives yet")
+
+    def _checked(
+        self, js: JetStream, config: StreamConfig, pedantic: bool
+    ) -> Generator[Step, None, StreamConfig]:
+        """Return a configuration with defaults. Raises ApiError."""
+        account, state = js.account.name, self._member.machine.state
+
+        def find(name: str) -> StreamConfig | None:
+            stream = state.stream(account, name)
+            return stream.config if stream is not None else None
+
+        within = yield from first_overlap(stream_rules.valid_subjects(config))
+        config = stream_rules.check(config, js.options, js.limits, pedantic, find, within)
+        if config.num_replicas > 1 and js.shared.replicated is None:
+            raise errcodes.STREAM_CREATE.error(err="this version has no streams with more than one replica")
+        if config.mirror or config.sources:
+            raise errcodes.STREAM_CREATE.error(err="a cluster has no mirrors and no sources yet")
+        return config
+
+    def field(self) -> Field:
+        """Return where streams can be now."""
+        member = self._member
+        options = member.options.jetstream
+        rules = Rules(member.online | {member.node}, options.unique_tag.lower())
+        return field_of(member.machine.state, member.options.cluster.name, rules)
+
+    def _assigned(self, account: str, name: str) -> Assignment:
+        stream = self._member.machine.state.stream(account, name)
+        if stream is None:
+            raise errcodes.STREAM_NOT_FOUND.error()
+        return stream
+
+    def _leader_of(self, js: JetStream, stream: Assignment) -> int:
+        """Return the server that leads a stream, as far as it is known here."""
+        opened, replicated = js.streams.get(stream.name), js.shared.replicated
+        if len(stream.nodes) == 1 or replicated is None or opened is None:
+            return stream.nodes[0]
+        return replicated.leader_of(opened) or stream.nodes[0]
+
+    def _agree(self, decide: Callable[[], Entry | Assignment]) -> Generator[Step, None, Applied | None]:
+        """Propose what `decide` returns, until it is done or refused; None: the outcome is unknown.
+
+        Raises:
+            ApiError: it is refused.
+        """
+        while True:
+            wanted = decide()
+            if isinstance(wanted, Assignment):
+                return Applied(Outcome.EXISTS, stream=wanted)
+            applied = yield from self._member.propose(wanted)
+            if applied is None or applied.outcome in (Outcome.DONE, Outcome.EXISTS):
+                return applied
+            if applied.error is not None:
+                raise applied.error
+
+    def _pass_on(self, call: ApiCall, words: str, applied: Applied | None) -> JsonDict | None:
+        """Let the server that holds the stream answer; None."""
+        if applied is None or applied.stream is None:
+            return None
+        member, stream, request = self._member, applied.stream, call.request
+        subject, account = request.subject.decode("utf-8", "replace"), call.js.account.name
+        index = applied.stream.revision if applied.outcome is Outcome.DONE else 0
+        if words == "STREAM.DELETE":
+            index = member.machine.state.index
+        order = Order(
+            account, words, stream.name, stream.group, index, subject, request.reply, request.payload
+        )
+        there = [node for node in stream.nodes if node == member.node or node in member.online]
+        if words == "STREAM.DELETE":
+            if not there:
+                return {"success": True}
+            there = there[:1]
+        for node in there:
+            if node == member.node:
+                member.orders.take(order)
+            else:
+                member.tell(node, order)
+        return None
+
+    # -- reports -----------------------------------------------------------------------------------------------
+
+    def _names(self, call: ApiCall) -> MaybeSteps:
+        """Return the names of streams."""
+        given = call.read_optional(stream_requests.NAMES_REQUEST)
+        if not (yield from self._confirmed(call)):
+            return None
+        found = self._matching(call, given)
+        page, offset = page_of([each.name for each in found], given.get("offset", 0), NAMES_PAGE)
+        return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
+
+    def _list(self, call: ApiCall) -> MaybeSteps:
+        """Return the infos of streams."""
+        given = call.read_optional(stream_requests.LIST_REQUEST)
+        if not (yield from self._confirmed(call)):
+            return None
+        member, js = self._member, call.js
+        found = self._matching(call, given)
+        page, offset = page_of(found, given.get("offset", 0), LIST_PAGE)
+        leaders = {each.group: self._leader_of(js, each) for each in page}
+        plan = list_plan(page, member.node, leaders, member.online)
+        infos = yield from streams_report(js, tuple(plan.here))
+        for report in (yield from member.questions.gather(js.account.name, plan.elsewhere)):
+            infos |= report
+        names = [each.name for each in page]
+        missing = [name for name in names if name not in infos]
+        out: JsonDict = {"total": len(found), "offset": offset, "limit": LIST_PAGE}
+        out["streams"] = [infos[name] for name in names if name in infos]
+        if missing:
+            out["missing"] = missing
+        return out | ({"offline": plan.offline} if plan.offline else {})
+
+    def _confirmed(self, call: ApiCall) -> Generator[Step, None, bool]:
+        """Return whether this server still leads.
+
+        Raises:
+            ApiError: 10008, nobody leads, and the client of the request is here.
+        """
+        if (yield from self._member.confirm()):
+            return True
+        is_here = call.request.session is not None
+        errcodes.CLUSTER_NOT_AVAILABLE.raise_if(is_here and not self._member.machine.leader)
+        return False
+
+    def _matching(self, call: ApiCall, given: dict[str, Any]) -> list[Assignment]:
+        return matching(self._member.machine.state, call.js.account.name, given.get("subject", ""))
+
+    def _info(self, call: ApiCall) -> MaybeSteps:
+        """Return usage and limits of an account, summed over all servers."""
+        if not (yield from self._confirmed(call)):
+            return None
+        member, account = self._member, call.js.account.name
+        reports: list[dict[str, Any]] = yield from member.questions.gather(
+            account, {node: [] for node in sorted(member.online)}
+        )
+        reports.append(usage_report(call.js))
+        out = account_info(call)
+        out |= {name: sum(each.get(name, 0) for each in reports) for name in SUMMED}
+        out["streams"] = len(member.machine.state.accounts.get(account, ()))
+        out["api"] |= {name: sum(each.get(name, 0) for each in reports) for name in ("total", "errors")}
+        return out
+
+
+def bounds_of(js: JetStream, config: StreamConfig) -> Bounds:
+    """Return the limits of an account for a stream."""
+    limits = js.limits
+    most = limits.max_storage if config.storage == FILE else limits.max_memory
+    return Bounds(limits.max_streams, most, bool(limits.tiers))
+
+
+def _check_tier(js: JetStream, config: StreamConfig) -> None:
+    """Refuse a number of replicas for which the account has no limits. Raises ApiError."""
+    errcodes.NO_LIMITS.raise_if(bool(js.limits.tiers) and f"R{config.num_replicas}" not in js.limits.tiers)

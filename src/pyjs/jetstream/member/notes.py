@@ -1,0 +1,189 @@
+"""Notes that servers of a cluster send each other, beside the batches of their groups.
+
+    note = msgpack list: kind u8, the fields of its kind
+
+A note may be lost with its connection, and is in the order in which it was sent. Whatever depends on an answer waits
+for a bounded time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyjs.jetstream.cluster.assignments import GROUP_MAX, INDEX_MAX
+from pyjs.jetstream.cluster.bootstrap import WORD_SIZE_MAX, Word, decode_word
+from pyjs.jetstream.cluster.fields import Row, pack, unpack
+from pyjs.jetstream.cluster.servers import INCARNATION_MAX, Server, take_server
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+NOTE_SIZE_MAX = 64 << 20  # bytes
+
+
+class Kind(IntEnum):
+    """The kinds of notes; a number is never used for something else."""
+
+    SAYING = 1
+    DESCRIPTION = 2
+    ORDER = 3
+    QUESTION = 4
+    REPLY = 5
+    WELCOME = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A word about the first members."""
+
+    word: Word
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.word.encode()]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(decode_word(row.data("word", WORD_SIZE_MAX)))
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A server says to the leader of the metadata what it is."""
+
+    server: Server
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.server.to_row()]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(take_server(row.row("server")))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The leader of the metadata asks a server to answer a request, after it has applied the entry `index`.
+
+    0: nothing was changed, the stream to create is there.
+    """
+
+    account: str
+    words: str  # of the endpoint
+    stream: str
+    group: int
+    index: int
+    subject: str
+    reply: bytes
+    payload: bytes
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [
+            self.account,
+            self.words,
+            self.stream,
+            self.group,
+            self.index,
+            self.subject,
+            self.reply,
+            self.payload,
+        ]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(
+            row.text("account"),
+            row.text("words"),
+            row.text("stream"),
+            row.number("group", 1, GROUP_MAX),
+            row.number("index", 0, INDEX_MAX),
+            row.text("subject"),
+            row.data("reply", NOTE_SIZE_MAX),
+            row.data("payload", NOTE_SIZE_MAX),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The leader of the metadata asks for the reports of streams, or without names for the usage of an account."""
+
+    number: int
+    account: str
+    names: tuple[str, ...]
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.number, self.account, list(self.names)]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.number("number"), row.text("account"), row.texts("names"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a question, as JSON."""
+
+    number: int
+    data: bytes
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.number, self.data]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.number("number"), row.data("data", NOTE_SIZE_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The leader of the metadata tells a server which peer it is in the group."""
+
+    incarnation: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.incarnation]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.number("incarnation", 1, INCARNATION_MAX))
+
+
+Note: TypeAlias = Saying | Description | Order | Question | Reply | Welcome
+_KINDS: dict[type, Kind] = {
+    Saying: Kind.SAYING,
+    Description: Kind.DESCRIPTION,
+    Order: Kind.ORDER,
+    Question: Kind.QUESTION,
+    Reply: Kind.REPLY,
+    Welcome: Kind.WELCOME,
+}
+_TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
+
+
+def encode(note: Note) -> bytes:
+    """Return the bytes of a note."""
+    return pack([int(_KINDS[type(note)]), *note.fields()])
+
+
+def decode(data: bytes) -> Note | None:
+    """Return the note in `data`; None: a newer server sent it, and it has no meaning here. Raises BadRow."""
+    row = unpack(data, "a note of another server", NOTE_SIZE_MAX)
+    made = _TYPES.get(row.number("kind"))
+    if made is None:
+        return None
+    note = made.take(row)
+    row.end()
+    return note

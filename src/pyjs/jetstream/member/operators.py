@@ -1,0 +1,140 @@
+"""What operators ask of the cluster as a whole: another leader, a server less, an account without streams.
+
+The leader of the metadata answers, and every other server is silent: it returns None.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.cluster.entries import AccountPurged, ServerEvacuating, ServerRemoved
+from pyjs.jetstream.cluster.moves import moves
+from pyjs.jetstream.cluster.placement import successor
+from pyjs.jetstream.config import stream_requests
+from pyjs.jetstream.config.declared import from_json
+from pyjs.jetstream.config.stream import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import TypeAlias
+
+    from pyjs.consensus.status import GroupStatus
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.api.endpoint import ApiCall, MaybeSteps
+    from pyjs.jetstream.cluster.entries import Entry
+    from pyjs.jetstream.member.member_node import MemberNode
+
+    Answer: TypeAlias = Generator[Step, None, dict[str, object] | None]
+
+
+class Operators:
+    """The requests of operators to one server."""
+
+    def __init__(self, member: MemberNode) -> None:
+        self._member = member
+
+    def step_down(self, body: bytes) -> Answer:
+        """Let another server lead the metadata.
+
+        Raises:
+            ApiError: no other server can, or the request is invalid.
+        """
+        member, machine = self._member, self._member.machine
+        status = member.meta_status()
+        if not machine.leads or status is None:
+            return None
+        heir = self._heir(body, status)
+        if heir:
+            member.hand_over(member.meta_group, heir)
+        yield None
+        return {"success": True}
+
+    def stream_steps_down(self, call: ApiCall) -> MaybeSteps:
+        """Let another replica lead a stream that is led here; the only replica of a stream stays its leader.
+
+        Raises:
+            ApiError: no other server can, or the request is invalid.
+        """
+        member, stream = self._member, call.stream()
+        errcodes.CONSUMER_NOT_FOUND.raise_if(len(call.args) > 1 and call.args[1] not in stream.consumers)
+        assigned = member.machine.state.stream(call.js.account.name, stream.name)
+        if assigned is None:
+            raise errcodes.STREAM_NOT_FOUND.error()
+        if len(assigned.replicas) > 1:
+            heir = self._heir(call.body, member.status_of(assigned.group))
+            if heir:
+                member.hand_over(assigned.group, heir)
+        yield None
+        return {"success": True}
+
+    def _heir(self, body: bytes, status: GroupStatus) -> int:
+        """Return the server that shall lead a group after this one; 0: there is none."""
+        member = self._member
+        given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if body.strip() else {}
+        wanted = given.get("placement")
+        placement = from_json(Placement, wanted) if wanted else None
+        voters = [each.node for each in status.replicas if each.is_voter]
+        there = member.online | {member.node}
+        node = successor(member.machine.state.servers, voters, member.node, placement, there)
+        others = sorted((each.lag or 0, each.node) for each in status.replicas if each.is_voter)
+        heirs = [each for _, each in others if each != member.node and each in member.online]
+        return node or next(iter(heirs), 0)
+
+    def remove_server(self, body: bytes) -> Answer:
+        """Remove a server that will not come back.
+
+        Raises:
+            ApiError: there is no such server, or the request is invalid.
+        """
+        if not self._member.machine.leads:
+            return None
+        return (yield from self._done(ServerRemoved(self._named(body)), "success"))
+
+    def evacuate_server(self, body: bytes) -> Answer:
+        """Move all streams of a server to others. Raises ApiError, as `remove_server`."""
+        if not self._member.machine.leads:
+            return None
+        return (yield from self._done(ServerEvacuating(self._named(body), True), "success"))
+
+    def _named(self, body: bytes) -> int:
+        """Return the server that a request names. Raises ApiError."""
+        errcodes.BAD_REQUEST.raise_if(not body)
+        name = stream_requests.read(body, stream_requests.SERVER_REQUEST, True).get("peer", "")
+        servers = self._member.machine.state.servers.values()
+        found = next((each.node for each in servers if each.name == name), 0)
+        errcodes.CLUSTER_SERVER_NOT_MEMBER.raise_if(not found)
+        return found
+
+    def move_steps(self) -> Generator[Step, None, None]:
+        """Move streams away from servers that were removed or are evacuated, while this server leads, for ever."""
+        member, seen = self._member, None
+        while True:
+            yield from member.waiters.until(lambda seen=seen: self._moves_from(seen))  # type: ignore[misc]
+            seen = self._situation()
+            for entry in list(moves(member.requests.field())):
+                yield from member.propose(entry)
+
+    def _moves_from(self, seen: object) -> bool:
+        """Return whether streams may have to move that did not have to in the situation `seen`."""
+        state = self._member.machine.state
+        going = state.removed or any(each.evacuating for each in state.servers.values())
+        return self._member.machine.leads and bool(going) and self._situation() != seen
+
+    def _situation(self) -> object:
+        return self._member.machine.state.index, frozenset(self._member.online)
+
+    def purge_account(self, account: str) -> Answer:
+        """Remove all streams of an account. Raises ApiError."""
+        if not self._member.machine.leads:
+            return None
+        return (yield from self._done(AccountPurged(account), "initiated"))
+
+    def _done(self, entry: Entry, word: str) -> Answer:
+        """Propose an entry; return the fields of the answer."""
+        applied = yield from self._member.propose(entry)
+        if applied is None:
+            return None
+        if applied.error is not None:
+            raise applied.error
+        return {word: True}

@@ -1,0 +1,1 @@
+"""Replicated streams of a node: between its consensus, its stores and its clients."""

@@ -1,0 +1,236 @@
+"""A replica that is behind, until it has copied what it lacks.
+
+Its stream is closed meanwhile. Committed entries wait, up to HELD_MAX bytes; with more of them they are let go, and
+the copy goes on until it has them too. Then the stream is opened as at a start, and what waited is applied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.jetstream.config.choices import FILE, MEMORY
+from pyjs.jetstream.config.declared import from_meta
+from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.manage import streams
+from pyjs.jetstream.manage.parked import KnownIds, Parked
+from pyjs.jetstream.replication import copy_batch
+from pyjs.jetstream.replication.copy_batch import BadCopy, Kind, State
+from pyjs.jetstream.replication.copying import PAUSE_NS, RATE, Answer, OtherStore, end_steps, put
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from typing import TypeAlias
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.store import StreamStore
+
+    Steps: TypeAlias = Generator[Step, None, None]
+
+HELD_MAX = 32 << 20  # bytes of entries
+RETRY_NS = 5 * NS_PER_S  # after a failure of the disk
+ITEM_SIZE_MIN = 12  # bytes of a message in an entry, at least
+ENTRY_COST = 256  # bytes of memory of an entry beside its payload
+
+
+class Behind(Protocol):
+    """The machine of the replica: stream_machine.StreamMachine."""
+
+    js: JetStream
+    assignment: Assignment
+    stream: Stream
+    is_elected: bool
+
+    def sources(self) -> Sequence[int]:
+        """Return the nodes to copy from, the best one first."""
+
+    def hand_over(self, node: int) -> None:
+        """Let the replica on another node lead, which has all messages."""
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+
+    def caught_up(self, stream: Stream, consumers: bytes) -> None:
+        """Go on with the copy and its consumers, and apply what was held."""
+
+    def give_up(self, last_seq: int) -> None:
+        """Let all replicas begin again after `last_seq`: none of them has the messages of a memory stream."""
+
+
+class CatchUp:
+    """The way of one replica back to the others."""
+
+    def __init__(self, machine: Behind, index: int, last_seq: int) -> None:
+        self._machine = machine
+        self._js = machine.js
+        self._name = machine.assignment.name
+        self.answer = Answer(machine.stream.turn, machine.js.shared.timers, 3)
+        self.last = index  # of the last entry that came; those before the first one are in no log here
+        self._let_go = index  # the copy must have this entry
+        self.held: list[tuple[int, int, int, bytes]] = []  # index, term, time, payload
+        self._held_size = 0
+        self._asked = 0
+        self._behind: set[int] = set()  # nodes that said so since this one was asked to lead
+        self._last_seq = last_seq  # no message had a higher sequence
+        self._is_dropped = False  # the store was removed, and there is no other one yet
+        self._steps = self._run()
+
+    def begin(self) -> None:
+        """Start."""
+        self._machine.stream.turn.go_on(self._steps)
+
+    def cancel(self) -> None:
+        """End without a result: the replica is closed or removed."""
+        self._steps.close()
+
+    def hold(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
+        """Keep an entry until the copy is here."""
+        self.last = index
+        self._last_seq += len(payload) // ITEM_SIZE_MIN
+        self._held_size += len(payload) + ENTRY_COST
+        if self._held_size > HELD_MAX:
+            self.let_go(index)
+        else:
+            self.held.append((index, term, time_ns, payload))
+
+    def let_go(self, index: int) -> None:
+        """Keep no entry up to `index`: the copy must have all of them."""
+        self.last = max(self.last, index)
+        self._let_go = self.last
+        self.held.clear()
+        self._held_size = 0
+
+    def installed(self, index: int, last_seq: int) -> None:
+        """Note that the log begins later now."""
+        self.let_go(index)
+        self._last_seq = max(self._last_seq, last_seq)
+
+    def elected(self) -> None:
+        """Note that the group wants this replica to lead."""
+        self._behind.clear()
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no replica of a memory stream has its messages."""
+        assignment = self._machine.assignment
+        return assignment.config.storage == MEMORY and len(self._behind) + 1 >= len(assignment.nodes)
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> Steps:
+        log, stream = self._js.shared.log, self._machine.stream
+        log.warn(f"The replica of {stream} is behind the others and copies what it lacks")
+        streams.abandon(self._js, stream, StoreFailed(str(stream), "it is behind"))
+        self._js.held.let_go(self._name)
+        while True:
+            try:
+                yield from self._attempt()
+                log.info(f"The replica of {stream} has caught up")
+                return
+            except (PyjsError, OSError) as error:
+                log.error(f"The replica of {stream} cannot copy what it lacks, it tries again: {error}")
+            yield from self.answer.pause(RETRY_NS)
+
+    def _attempt(self) -> Steps:
+        found = yield from self._opened()
+        try:
+            state = yield from self._copy_steps(found.store)
+            config = from_meta(StreamConfig, state.config)
+            if config != found.config and config.storage == FILE:
+                files, metadata = self._js.files, self._js.shared.metadata
+                yield from files.change(config, found.created_ns, found.store, metadata)
+            found = found._replace(config=config)
+        except OtherStore:
+            self._close(found)
+            yield from self._drop(found)
+            raise
+        except BaseException:
+            self._close(found)
+            raise
+        ids: KnownIds | None = None
+        if config.storage == FILE:
+            self._close(found)
+            found = yield from self._opened()
+        else:
+            ids = KnownIds(state.ids, state.ids_count, state.last_id)
+        stream = yield from streams.open_replica(self._js, found, ids=ids)
+        self._machine.caught_up(stream, state.consumers)
+
+    def _opened(self) -> Generator[Step, None, Parked]:
+        """Return the store as it is, or a new one."""
+        js, assignment = self._js, self._machine.assignment
+        if assignment.config.storage == FILE and not self._is_dropped:
+            for found in js.files.reopen_steps(self._name):
+                if found is not None:
+                    return Parked(*found)
+                yield None
+            raise StoreFailed(js.files.directory_of(self._name), "it cannot be read")
+        found = yield from streams.new_replica(js, assignment.config, assignment.created_ns)
+        self._is_dropped = False
+        return found
+
+    def _close(self, found: Parked) -> None:
+        if found.config.storage == FILE:
+            self._js.files.release(found.store)
+
+    def _drop(self, found: Parked) -> Steps:
+        """Remove a store that is not what it should be."""
+        if found.config.storage == FILE:
+            files, self._is_dropped = self._js.files, True
+            yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
+
+    def _copy_steps(self, store: StreamStore) -> Generator[Step, None, State]:
+        """Copy until the store is a replica that has applied everything that was let go; return its state."""
+        store.keep_headers()
+        have = store.last_seq
+        while True:
+            found = yield from self._ask(have)
+            if self._machine.is_elected and self.is_hopeless:
+                self._machine.give_up(self._last_seq)
+                self._behind.clear()
+            if found is None:
+                yield from self.answer.pause(PAUSE_NS)
+                continue
+            kind, upto, data = found
+            state, deleted = None, copy_batch.sequences(b"")
+            if kind is Kind.END:
+                state, data = copy_batch.end_of(data)
+                deleted = copy_batch.sequences(state.deleted)
+            for record in copy_batch.records_of(data):
+                if record.message.seq > store.last_seq:
+                    put(store, record)
+            store.flush()
+            have = max(have, upto)
+            if state is not None and state.index >= self._let_go:
+                yield from end_steps(store, state, deleted)
+                return state
+            yield from self.answer.pause(len(data) * NS_PER_S // RATE)
+
+    def _ask(self, have: int) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
+        """Ask one of the others for what follows `have`."""
+        nodes = self._machine.sources()
+        if not nodes:
+            return None
+        node, group = nodes[self._asked % len(nodes)], self._machine.assignment.group
+        found = yield from self.answer.steps(
+            lambda number: self._machine.send(node, copy_batch.ask(group, number, have))
+        )
+        if found is None or found[0] not in (Kind.PART, Kind.END):
+            self._asked += 1
+            if found is not None and found[0] is Kind.BEHIND:
+                self._behind.add(node)
+            return None
+        if self._machine.is_elected:
+            self._machine.hand_over(node)
+        try:
+            for _ in copy_batch.records_of(copy_batch.records_in(*found)):
+                pass
+        except BadCopy as error:
+            self._js.shared.log.error(f"A copy from node {node} is refused: {error}")
+            self._asked += 1
+            return None
+        return found

@@ -1,0 +1,275 @@
+"""What replicas send each other while one of them copies the messages of another one.
+
+A batch begins like those of the consensus (consensus/batch.py), with other kinds. All numbers are little-endian.
+
+    0       1     version, 1
+    1       1     kind, see below
+    2       6     0
+    8       8     group
+    16      4     number of the question
+    20      …     the body
+
+| kind | body |
+|---|---|
+| 16 ask | have u64: send what follows this sequence |
+| 17 part, 18 end | place u32, count u32, upto u64, checksum u64, data |
+| 19 not now, 20 gone, 21 behind | |
+
+An answer comes in `count` pieces of one kind, each with its place; `upto` is the sequence up to which it goes. The
+checksum is XXH3 (64 bits) of everything before it and of the data. The data of all pieces of a `part` is a list of
+records; that of an `end` is the size of a state (u32), the state, and the last records. An `end` belongs to one
+moment: with it the copy is the replica that has applied the entry `index` of its state.
+
+    record = size u32  flags u8  0 u8  subject_len u16  header_len u32  seq u64  ts i64  subject  headers  payload
+
+Flag 1: the message is removed, and only its id still counts. The state is a msgpack list, see State.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgpack
+from xxhash import xxh3_64
+
+from pyjs.store.store import StoredMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = 1
+PIECE_SIZE = 1 << 20  # bytes of data in one batch
+PIECES_MAX = 1 << 12
+REMOVED = 1
+_HEADER = Struct("<BBHIQI")
+_ASK = Struct("<Q")
+_PLACE = Struct("<IIQ")
+_CHECKSUM = Struct("<Q")
+_HEAD_SIZE = _HEADER.size + _PLACE.size
+_RECORD = Struct("<IBBHIQq")
+_SIZE = Struct("<I")
+_SEQ_MAX = (1 << 64) - 2
+ALL = (
+    _SEQ_MAX  # "I have everything": answered by a part without records, if the other replica has its messages
+)
+
+
+class Kind(IntEnum):
+    """What a batch is."""
+
+    ASK = 16
+    PART = 17
+    END = 18
+    NOT_NOW = 19
+    GONE = 20
+    BEHIND = 21
+
+
+class BadCopy(ValueError):
+    """A batch is damaged, and was refused as a whole; the text names the field."""
+
+
+class Ask(NamedTuple):
+    """A question for the messages after `have`."""
+
+    group: int
+    number: int
+    have: int
+
+
+class Piece(NamedTuple):
+    """A piece of the answer; those of other kinds than PART and END are the only one, without data."""
+
+    kind: Kind
+    group: int
+    number: int
+    place: int
+    pieces: int
+    upto: int
+    data: bytes
+
+
+class Record(NamedTuple):
+    """One message."""
+
+    message: StoredMessage
+    is_removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The replica that a copy becomes, without its messages."""
+
+    index: int  # of the last applied entry
+    term: int
+    time_ns: int
+    last_id: bytes
+    ids_ns: int  # how long the ids of removed messages count
+    last_seq: int
+    first_seq: int
+    msgs: int
+    size: int  # bytes of the messages
+    config: dict[str, Any]
+    deleted: bytes  # sequences between first and last without a message, u64 each
+    ids: bytes  # of a memory stream: a dump of its message ids, see Dedupe.dump
+    ids_count: int
+    consumers: bytes  # a dump of them, see ReplicatedConsumers.dump
+
+    def encode(self) -> bytes:
+        """Return the packed state."""
+        packed: bytes = msgpack.packb(astuple(self))
+        return packed
+
+
+Batch: TypeAlias = Ask | Piece
+
+
+def is_copying(data: bytes) -> bool:
+    """Return whether a batch is one of these, and not of the consensus."""
+    return len(data) > 1 and data[1] >= Kind.ASK
+
+
+def ask(group: int, number: int, have: int) -> list[bytes]:
+    """Return a question."""
+    return [_HEADER.pack(VERSION, Kind.ASK, 0, 0, group, number), _ASK.pack(have)]
+
+
+def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
+    """Return another answer: it cannot serve now, is behind itself, or leads and has let the asking replica go."""
+    return [_HEADER.pack(VERSION, kind, 0, 0, group, number)]
+
+
+def answer(group: int, number: int, upto: int, records: bytes, state: State | None) -> list[list[bytes]]:
+    """Return the batches of an answer; with `state` it is the end of the copy."""
+    kind, data = Kind.PART, records
+    if state is not None:
+        packed = state.encode()
+        kind, data = Kind.END, b"".join((_SIZE.pack(len(packed)), packed, records))
+    count = max(1, -(-len(data) // PIECE_SIZE))
+    batches = []
+    header = _HEADER.pack(VERSION, kind, 0, 0, group, number)
+    for place in range(count):
+        head = header + _PLACE.pack(place, count, upto)
+        part = data[place * PIECE_SIZE : (place + 1) * PIECE_SIZE]
+        batches.append([head, _CHECKSUM.pack(_checksum(head, part)), part])
+    return batches
+
+
+def _checksum(head: bytes, part: bytes) -> int:
+    digest = xxh3_64(head)
+    digest.update(part)
+    return digest.intdigest()
+
+
+def read(data: bytes) -> Batch:
+    """Return what a batch says.
+
+    Raises:
+        BadCopy: it is damaged; nothing of it may be used.
+    """
+    if len(data) < _HEADER.size:
+        raise BadCopy(f"size: a batch of {len(data)} bytes")
+    version, kind, spare, more, group, number = _HEADER.unpack_from(data)
+    if version != VERSION or spare or more:
+        raise BadCopy(f"version: {version}, {VERSION} is known")
+    if kind not in tuple(Kind):
+        raise BadCopy(f"kind: {kind} is not known")
+    body = data[_HEADER.size :]
+    if kind not in (Kind.PART, Kind.END):
+        if len(body) != (_ASK.size if kind == Kind.ASK else 0):
+            raise BadCopy(f"size: {len(data)} bytes in a batch of kind {kind}")
+        if kind == Kind.ASK:
+            return Ask(group, number, *_ASK.unpack(body))
+        return Piece(Kind(kind), group, number, 0, 1, 0, b"")
+    return _piece(data, Kind(kind), group, number)
+
+
+def _piece(data: bytes, kind: Kind, group: int, number: int) -> Piece:
+    """Return the checked piece of an answer."""
+    begin = _HEAD_SIZE + _CHECKSUM.size
+    if len(data) < begin:
+        raise BadCopy(f"size: {len(data)} bytes in a batch of kind {kind}")
+    place, count, upto = _PLACE.unpack_from(data, _HEADER.size)
+    if not place < count <= PIECES_MAX:
+        raise BadCopy(f"place: {place} of {count} pieces")
+    body = data[begin:]
+    if _CHECKSUM.unpack_from(data, _HEAD_SIZE)[0] != _checksum(data[:_HEAD_SIZE], body):
+        raise BadCopy(f"checksum: of {len(body)} bytes of data")
+    return Piece(kind, group, number, place, count, upto, body)
+
+
+# -- records and state ------------------------------------------------------------------------------------------
+
+
+def encode_record(message: StoredMessage, *, is_removed: bool = False) -> bytes:
+    """Return a record."""
+    subject, headers, payload = message.subject, message.headers, message.payload
+    size = _RECORD.size + len(subject) + len(headers) + len(payload)
+    flags = REMOVED if is_removed else 0
+    head = _RECORD.pack(size, flags, 0, len(subject), len(headers), message.seq, message.ts)
+    return b"".join((head, subject, headers, payload))
+
+
+def records_of(data: bytes) -> Iterator[Record]:
+    """Yield the records in checked data, in the order of their sequences.
+
+    Raises:
+        BadCopy: the next one is not a record.
+    """
+    at = last = 0
+    while at < len(data):
+        if len(data) - at < _RECORD.size:
+            raise BadCopy(f"record: {len(data) - at} bytes")
+        size, flags, spare, subject_len, header_len, seq, ts = _RECORD.unpack_from(data, at)
+        headers_at = at + _RECORD.size + subject_len
+        payload_at, end = headers_at + header_len, at + size
+        if not payload_at <= end <= len(data) or not subject_len or flags > REMOVED or spare:
+            raise BadCopy(f"record: sizes {size}, {subject_len} and {header_len} of {len(data) - at} bytes")
+        if not last < seq <= _SEQ_MAX:
+            raise BadCopy(f"record: sequence {seq} after {last}")
+        subject, headers = data[at + _RECORD.size : headers_at], data[headers_at:payload_at]
+        yield Record(StoredMessage(seq, ts, subject, headers, data[payload_at:end]), flags == REMOVED)
+        at, last = end, seq
+
+
+def end_of(data: bytes) -> tuple[State, bytes]:
+    """Return the state in the data of an `end`, and its records.
+
+    Raises:
+        BadCopy: it is not a state.
+    """
+    size = _SIZE.unpack_from(data)[0] if len(data) >= _SIZE.size else len(data)
+    if size > len(data) - _SIZE.size:
+        raise BadCopy(f"state: {size} of {len(data)} bytes")
+    try:
+        values = msgpack.unpackb(data[_SIZE.size : _SIZE.size + size])
+        state = State(*values)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
+        raise BadCopy(f"state: {error}") from None
+    names = [each.name for each in fields(State) if not _is_kind(getattr(state, each.name), str(each.type))]
+    if names or len(state.deleted) % 8:
+        raise BadCopy(f"state: {names or ['deleted']} has another kind")
+    return state, data[_SIZE.size + size :]
+
+
+def records_in(kind: Kind, upto: int, data: bytes) -> bytes:
+    """Return the records in the data of an answer.
+
+    Raises:
+        BadCopy: it is an end without a state.
+    """
+    return end_of(data)[1] if kind is Kind.END else data
+
+
+def _is_kind(value: object, kind: str) -> bool:
+    if kind == "int":
+        return isinstance(value, int) and 0 <= value <= (1 << 64) - 1
+    return isinstance(value, bytes if kind == "bytes" else dict)
+
+
+def sequences(packed: bytes) -> memoryview[int]:
+    """Return the sequences of a state's `deleted`."""
+    return memoryview(packed).cast("Q")

@@ -1,0 +1,245 @@
+"""The copy of a stream from another replica, for one that is new or was away for longer than the log goes back.
+
+The receiver asks for what follows its last sequence, one part after the other, and so sets the pace: at most RATE
+bytes a second. Messages never change, so what it has stays right, however much the other replica applies and removes
+meanwhile. As soon as the rest is small, the answer is the end: the rest, and the state of the other replica at that
+moment. What is not in it is removed here, and the store says which entry it has applied. Entries that come during the
+copy wait, if they are few; those up to that entry are in the copy.
+
+Up to the end the store says that it has applied the entry from before the copy, and the log begins later: whatever
+ends the process, the next start finds the replica behind, and copies what is missing.
+
+Ids of removed messages count for a while, and a start learns them from the headers of the messages. So the copy has
+these messages too: with their ids only, and removed again at once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.base.errors import PyjsError
+from pyjs.jetstream.config.choices import MEMORY
+from pyjs.jetstream.config.declared import to_meta
+from pyjs.jetstream.replication.copy_batch import Kind, State, answer, encode_record, refusal
+from pyjs.store.store import StoredMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import TypeAlias
+
+    from pyjs.base.timers import Timers
+    from pyjs.core.chore import Chore, Step
+    from pyjs.core.sink import Turn
+    from pyjs.jetstream.replication.copy_batch import Ask, Piece, Record
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.store import StreamStore
+
+    Steps: TypeAlias = Generator[Step, None, None]
+
+PART_SIZE = 128 << 10  # bytes of records in one answer, about
+PART_MSGS = 200
+RATE = 64 << 20  # bytes in a second
+ANSWER_NS = NS_PER_S  # after which the next replica is asked
+PAUSE_NS = 100 * NS_PER_MS  # before a replica is asked that could not serve
+STEP = 2000  # messages removed in one step
+_ID = Struct("<QqII")
+
+
+# -- the replica that is asked ------------------------------------------------------------------------------------
+
+
+def serve(stream: Stream | None, question: Ask, applied: int) -> list[list[bytes]]:
+    """Return the batches that answer a question; the stream is None if its replica cannot serve.
+
+    `applied` is the last entry of the group that was applied, which may be one without effect on the stream.
+    """
+    replica = stream.replica if stream is not None else None
+    if stream is None or replica is None or replica.is_working or stream.closed:
+        return [refusal(Kind.NOT_NOW, question.group, question.number)]
+    found = _records(stream, question.have)
+    if found is None:
+        return [refusal(Kind.NOT_NOW, question.group, question.number)]
+    records, upto = found
+    state = _state_of(stream, applied) if upto == stream.store.last_seq else None
+    return answer(question.group, question.number, upto, records, state)
+
+
+def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
+    """Return records after `have`, and up to which sequence they are all; None: a message cannot be read."""
+    store = stream.store
+    everything = store.make_filter(())
+    found: list[StoredMessage] = []
+    size, upto = 0, have
+    seq = store.catalogue.next_match(have + 1, everything)
+    while seq and size < PART_SIZE and len(found) < PART_MSGS:
+        message = store.get(seq)
+        if message is None:
+            return None
+        found.append(message)
+        size += len(message.subject) + len(message.headers) + len(message.payload)
+        upto = seq
+        seq = store.catalogue.next_match(seq + 1, everything)
+    if seq == 0:
+        upto = max(store.last_seq, have)
+    records = {message.seq: encode_record(message) for message in found}
+    if stream.config.storage != MEMORY:
+        for message in _removed(stream, have, upto):
+            records.setdefault(message.seq, encode_record(message, is_removed=True))
+    return b"".join(records[seq] for seq in sorted(records)), upto
+
+
+def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
+    """Return what is left of messages whose ids still count: all of them, removed or not."""
+    dedupe = stream.dedupe
+    first, end = _place_of(stream, after + 1), _place_of(stream, upto + 1)
+    dump = dedupe.dump(first, end - first)
+    found, at = [], _ID.size * (end - first)
+    for place in range(end - first):
+        seq, ts, size, _ = _ID.unpack_from(dump, _ID.size * place)
+        if size:  # otherwise it was forgotten
+            headers = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % dump[at : at + size]
+            found.append(StoredMessage(seq, ts, b"_", headers, b""))
+        at += size
+    return found
+
+
+def _place_of(stream: Stream, seq: int) -> int:
+    """Return how many ids are of messages before `seq`."""
+    low, high = 0, len(stream.dedupe)
+    while low < high:
+        middle = (low + high) // 2
+        if _ID.unpack_from(stream.dedupe.dump(middle, 1))[0] < seq:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _state_of(stream: Stream, applied: int) -> State:
+    store, dedupe = stream.store, stream.dedupe
+    count = len(dedupe) if stream.config.storage == MEMORY else 0
+    return State(
+        index=max(store.applied_index, applied),
+        term=store.applied_term,
+        time_ns=store.applied_ns,
+        last_id=store.applied_id,
+        ids_ns=dedupe.window_ns,
+        last_seq=store.last_seq,
+        first_seq=store.first_seq,
+        msgs=store.msgs,
+        size=store.bytes,
+        config=to_meta(stream.config),
+        deleted=array("Q", store.catalogue.deleted()).tobytes(),
+        ids=dedupe.dump(0, count),
+        ids_count=count,
+        consumers=stream.replica.consumers.dump() if stream.replica is not None else b"",
+    )
+
+
+# -- the replica that is behind -----------------------------------------------------------------------------------
+
+
+class OtherStore(PyjsError):
+    """After the copy the store is not what the state says: the copy begins again with an empty store."""
+
+
+def put(store: StreamStore, record: Record) -> None:
+    """Add a message to a copy.
+
+    Raises:
+        StoreFailed: it is not stored.
+    """
+    message = record.message
+    store.skip_seqs_to(message.seq - 1)
+    if store.store(message.subject, message.headers, message.payload, message.ts) != message.seq:
+        raise store.error or OtherStore(f"message {message.seq} follows {store.last_seq}")
+    if record.is_removed:
+        store.drop_seq(message.seq)
+
+
+def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
+    """Make the copy the replica that `state` says, in one change.
+
+    Raises:
+        OtherStore: it is another one.
+        StoreFailed: it is not written.
+    """
+    store.begin_copied_entry()
+    store.skip_seqs_to(state.last_seq)
+    everything = store.make_filter(())
+    for number, seq in enumerate(deleted):
+        store.drop_seq(seq)
+        if number % STEP == STEP - 1:
+            yield None
+    if state.msgs == 0:
+        store.purge(everything, state.first_seq if state.first_seq > 1 else 0)
+    elif state.first_seq > 1:
+        store.purge(everything, state.first_seq)
+    if (store.msgs, store.bytes, store.first_seq, store.last_seq) != (
+        state.msgs,
+        state.size,
+        state.first_seq,
+        state.last_seq,
+    ):
+        raise OtherStore(
+            f"{store.msgs} messages of {store.bytes} bytes, {state.msgs} of {state.size} are right"
+        )
+    store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_ns, state.last_id)
+
+
+class Answer:
+    """The answer to one question: its pieces come in any order, and a chore waits for them.
+
+    `asker` tells the questions of a group's askers apart: 1 to 3.
+    """
+
+    def __init__(self, turn: Turn, timers: Timers, asker: int) -> None:
+        self._turn = turn
+        self._timers = timers
+        self._chore: Chore | None = None
+        self._number = asker
+        self._pieces: dict[int, Piece] = {}
+        self._deadline_ns = 0
+
+    def steps(self, send: Callable[[int], object]) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
+        """Ask by `send`, which gets the number of the question; return kind, `upto` and data, or None."""
+        self._number = (self._number + 4) & 0xFFFFFFFF
+        self._pieces.clear()
+        send(self._number)
+        self._deadline_ns = self._turn.now + ANSWER_NS
+        while not self._is_whole():
+            if self._turn.now >= self._deadline_ns:
+                return None
+            yield self._park
+        pieces = [self._pieces[place] for place in sorted(self._pieces)]
+        self._pieces.clear()
+        return pieces[0].kind, pieces[0].upto, b"".join(piece.data for piece in pieces)
+
+    def pause(self, ns: int) -> Steps:
+        """Wait."""
+        self._deadline_ns = self._turn.now + ns
+        while self._turn.now < self._deadline_ns:
+            yield self._park
+
+    def came(self, piece: Piece) -> None:
+        """Take a piece."""
+        if piece.number == self._number:
+            self._pieces[piece.place] = piece
+            self._deadline_ns = max(self._deadline_ns, self._turn.now + ANSWER_NS)
+            if self._is_whole():
+                self._wake()
+
+    def _is_whole(self) -> bool:
+        return bool(self._pieces) and len(self._pieces) == next(iter(self._pieces.values())).pieces
+
+    def _park(self, chore: Chore) -> None:
+        self._chore = chore
+        self._timers.at(self._deadline_ns, self._wake)
+
+    def _wake(self) -> None:
+        if self._chore is not None:
+            self._turn.chores.append(self._chore)
+            self._chore = None

@@ -1,0 +1,127 @@
+"""The members of a stream's group follow the metadata, by changes that its leader proposes one after the other.
+
+A new replica is a learner until it has all messages and becomes a voter then; only after that others go. A leader
+that has to go hands the lead over first. A replica that is no longer wanted stays until the group has let it go: it
+sees that in its own log, or hears it from the leader.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.clock import NS_PER_MS
+from pyjs.consensus.engine import Change, RaftError, node_of, peer_id
+from pyjs.jetstream.replication import copy_batch
+from pyjs.jetstream.replication.copy_batch import ALL, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from typing import TypeAlias
+
+    from pyjs.consensus.consensus import Consensus
+    from pyjs.consensus.status import GroupStatus
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.replication.copying import Answer
+
+    Steps: TypeAlias = Generator[Step, None, None]
+    Changes: TypeAlias = list[tuple[int, int]]
+
+PAUSE_NS = 50 * NS_PER_MS
+
+
+class Machine(Protocol):
+    """The replica: stream_machine.StreamMachine."""
+
+    assignment: Assignment
+    leads: bool
+    poll: Answer
+    leaving: Answer
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+
+
+def regroup_steps(machine: Machine, consensus: Consensus, node: int) -> Steps:
+    """Bring the group to the replicas of the metadata, while this node leads."""
+    group = machine.assignment.group
+    while machine.leads:
+        with suppress(KeyError, RaftError):  # it is closed, or another change is under way
+            found = consensus.status(group)
+            changes = yield from _next_changes(machine, found, node)
+            if changes is None:
+                return
+            heir = _heir(machine, changes, node)
+            if heir:
+                consensus.transfer(group, heir)
+            elif changes:
+                consensus.change(group, changes)
+        yield from machine.poll.pause(PAUSE_NS)
+
+
+def is_settled(assignment: Assignment, found: GroupStatus) -> bool:
+    """Return whether a group has the replicas of the metadata, all of them voters."""
+    return {each.peer for each in found.replicas if each.is_voter} == _wanted(assignment) and all(
+        each.is_voter for each in found.replicas
+    )
+
+
+def _wanted(assignment: Assignment) -> set[int]:
+    return {peer_id(each.node, each.incarnation) for each in assignment.replicas}
+
+
+def _next_changes(machine: Machine, found: GroupStatus, node: int) -> Generator[Step, None, Changes | None]:
+    """Return the next changes, none to wait; None: the group is as the metadata says."""
+    if is_settled(machine.assignment, found):
+        return None
+    wanted = _wanted(machine.assignment)
+    here = {each.peer for each in found.replicas}
+    missing = sorted(wanted - here)
+    if missing:
+        return [(Change.ADD_LEARNER, peer) for peer in missing]
+    learners = [each.peer for each in found.replicas if each.peer in wanted and not each.is_voter]
+    if learners:
+        ready: Changes = []
+        for peer in learners:
+            if (yield from _is_ready(machine, node_of(peer))):
+                ready.append((Change.ADD_VOTER, peer))
+        return ready
+    return [(Change.REMOVE, peer) for peer in sorted(here - wanted)]
+
+
+def _is_ready(machine: Machine, node: int) -> Generator[Step, None, bool]:
+    """Return whether the replica on a node has all messages."""
+    found = yield from machine.poll.steps(partial(_ask, machine, node))
+    return found is not None and found[0] is Kind.PART
+
+
+def _ask(machine: Machine, node: int, number: int) -> None:
+    """Ask another replica whether it has all messages."""
+    machine.send(node, copy_batch.ask(machine.assignment.group, number, ALL))
+
+
+def _heir(machine: Machine, changes: Changes, node: int) -> int:
+    """Return the node that must lead before this one is removed, or 0."""
+    if not any(change == Change.REMOVE and node_of(peer) == node for change, peer in changes):
+        return 0
+    return next(each for each in machine.assignment.nodes if each != node)
+
+
+def leave_steps(machine: Machine, consensus: Consensus, node: int) -> Steps:
+    """Wait until the group has let the replica on this node go."""
+    group = machine.assignment.group
+    at = 0
+    while True:
+        with suppress(KeyError, RaftError):
+            found = consensus.status(group)
+            if found.replicas and node not in {each.node for each in found.replicas}:
+                return
+        others = machine.assignment.nodes
+        asked = others[at % len(others)]
+        at += 1
+        answer = yield from machine.leaving.steps(partial(_ask, machine, asked))
+        if answer is not None and answer[0] is Kind.GONE:
+            return
+        yield from machine.leaving.pause(PAUSE_NS)

@@ -1,0 +1,423 @@
+"""The state machine of a replicated stream: between the consensus of the node and the replica.
+
+The leader's stream listens to its subjects, the others do not. A replica whose store fails hands the lead over and is
+opened again (streams.py).
+
+The log of the group may begin after any entry whose effects are durable in the store. Its state there is a marker of
+a few bytes, and the consumers (consumer_snapshots.py): the store has the messages. A replica that finds less in its
+store than the marker says is behind: it copies the messages of another replica (catch_up.py), and leads only when it
+has them.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.consensus.engine import Role
+from pyjs.core.job import Job, JobQueue
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import FILE, MEMORY
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.manage import streams
+from pyjs.jetstream.manage.consumers import resources_of
+from pyjs.jetstream.manage.parked import Parked
+from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener, adopt_steps
+from pyjs.jetstream.replication.catch_up import CatchUp
+from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
+from pyjs.jetstream.replication.copying import Answer
+from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
+from pyjs.jetstream.stream.replicated.replica import Replica
+from pyjs.store.file.store import FileStore
+from pyjs.store.memory import MemStore
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+    from typing import TypeAlias
+
+    from pyjs.consensus.consensus import Consensus
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.store import SyncJob
+
+    Steps: TypeAlias = Generator[Step, None, None]
+
+_MARKER = Struct("<BQ")  # version, last sequence
+_VERSION = 1
+# Entries that are not the replica's: a version other than its 1, and the last sequence that was used.
+_NOTE = Struct("<BQ")
+_AFRESH = 2  # all replicas begin again empty
+_BASE = 3  # the stream had messages before it had replicas
+
+
+class BadMarker(PyjsError):
+    """The state of a stream's log is not what this version writes."""
+
+
+class Owner(Protocol):
+    """The streams of the node: streams.ReplicatedStreams."""
+
+    led: list[Stream]
+    lost: list[Stream]
+
+    def mend_steps(self, machine: StreamMachine) -> Steps:
+        """Open a replica again that has failed."""
+
+    def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
+        """Let another replica lead: the one on a node, or the one that has most of the log."""
+
+    def regroup(self, machine: StreamMachine) -> None:
+        """Bring the group to the replicas of the metadata."""
+
+    def sources(self, machine: StreamMachine) -> Sequence[int]:
+        """Return the nodes to copy from, the best one first."""
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+
+
+class StreamMachine:
+    """One replicated stream on this node."""
+
+    def __init__(self, js: JetStream, consensus: Consensus, assignment: Assignment, owner: Owner) -> None:
+        self.js = js
+        self.assignment = assignment
+        self.stream: Stream
+        self.replica: Replica
+        self.leads = False
+        self.is_elected = False  # it should lead, even if it cannot
+        self.catch_up: CatchUp | None = None  # None: it has everything that the log has not
+        self.leader = 0  # number of a node, 0: none is known
+        self.leader_since_ns = 0  # on the wall clock
+        self._consensus = consensus
+        self._owner = owner
+        turn, timers = js.account.turn, js.shared.timers
+        self.poll, self.leaving = Answer(turn, timers, 1), Answer(turn, timers, 2)
+        self._reads: list[Outcome] = []  # reads that wait for the consensus
+        self._is_syncing = False
+        self._consumers = ConsumerSnapshots()
+
+    def __str__(self) -> str:
+        return f"{self.assignment.raft_group} of {self.stream}"
+
+    def attach(self, stream: Stream) -> None:
+        """Use an open stream; called before the group is opened."""
+        self.stream = stream
+        self.replica = Replica(stream, self, self)
+        self.replica.consumers.opener = ConsumerOpener(self.js, stream, resources_of(self.js, stream))
+        self._consumers = ConsumerSnapshots()
+
+    def end(self) -> None:
+        """Lead no more, and copy nothing: the replica is closed or removed."""
+        self.follow()
+        if self.catch_up is not None:
+            self.catch_up.cancel()
+            self.catch_up = None
+
+    @property
+    def group(self) -> int:
+        """The number of the group."""
+        return self.assignment.group
+
+    # -- Machine -----------------------------------------------------------------------------------------------
+
+    def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
+        """Apply a committed entry.
+
+        Raises:
+            PyjsError: the replica has stopped, now or before.
+        """
+        assert proposal is None or isinstance(proposal, Proposal)
+        if payload and payload[0] in (_AFRESH, _BASE):
+            self._take_note(index, term, time_ns, payload)
+            return
+        if self.catch_up is not None:
+            assert proposal is None
+            self.catch_up.hold(index, term, time_ns, payload)
+            return
+        self.replica.apply(index, term, time_ns, payload, proposal)
+        if self.replica.stopped is not None:
+            raise self.replica.stopped
+
+    def role(self, term: int, role: Role, leader: int) -> None:
+        """Lead or follow."""
+        if leader != self.leader:
+            turn = self.stream.turn
+            self.leader, self.leader_since_ns = leader, turn.now + turn.skew
+        self._fail_reads()
+        self.is_elected = role == Role.LEADER
+        if self.is_elected:
+            self._lead()
+        else:
+            self.follow()
+
+    def _lead(self) -> None:
+        if self.catch_up is not None:
+            self.catch_up.elected()
+        if self.leads or self.catch_up is not None or self.replica.stopped is not None:
+            return
+        self.leads = True
+        self.replica.lead()
+        if self.replica.index == 0 and self.stream.store.last_seq:
+            self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
+        self._settle_config()
+        resources = resources_of(self.js, self.stream)
+        self.stream.turn.go_on(adopt_steps(self.js, self.stream, resources))
+        streams.listen(self.js, self.stream, on=True)
+        self._owner.led.append(self.stream)
+        self._owner.regroup(self)
+
+    def follow(self) -> None:
+        """Lead no more."""
+        if self.leads:
+            self.leads = False
+            self.replica.follow()
+            streams.listen(self.js, self.stream, on=False)
+            self._owner.lost.append(self.stream)
+
+    def dropped(self, proposal: object) -> None:
+        """Forget a proposal."""
+        assert isinstance(proposal, Proposal)
+        self.replica.dropped(proposal)
+
+    def durable(self) -> int:
+        """Return the last entry whose effects are all durable; begin to sync later ones."""
+        if self.catch_up is not None:
+            return self.catch_up.last
+        store = self.stream.store
+        if not isinstance(store, FileStore) or store.synced_index == self.replica.index:
+            self._consumers.take(self.replica)
+        elif not self._is_syncing:
+            self._is_syncing = True
+            self.stream.turn.go_on(self._sync_steps())
+        return self._consumers.index
+
+    def _sync_steps(self) -> Steps:
+        """Begin a sync, after the commit of what was applied in this turn."""
+        yield from ()
+        self._consumers.begin(self.replica)
+        job = None if self.stream.closed else self.stream.begin_sync()
+        if job is None:
+            self._is_syncing = False
+        else:
+            self.stream.turn.jobs.append(StoreSync(self, job))
+
+    def sync_ended(self) -> None:
+        """Note that a sync of `durable` has ended."""
+        self._is_syncing = False
+        store = self.stream.store
+        if isinstance(store, FileStore):
+            self._consumers.ended(store.synced_index)
+
+    def snapshot(self) -> bytes | None:
+        """Return the marker and the consumers: the messages are in the store, or must be copied."""
+        return _MARKER.pack(_VERSION, self.stream.store.last_seq) + self._consumers.encode(self.replica)
+
+    def install(self, index: int, data: bytes) -> None:
+        """Begin after entry `index`; the store has it, or this replica is behind.
+
+        Raises:
+            BadMarker: a newer version wrote the marker.
+        """
+        if len(data) < _MARKER.size or data[0] != _VERSION:
+            raise BadMarker(f"{self}: the state at entry {index} is not of version {_VERSION}")
+        _, last_seq = _MARKER.unpack_from(data)
+        if self.catch_up is not None:
+            self.catch_up.installed(index, last_seq)
+        elif self.replica.index < index:
+            self.catch_up = CatchUp(self, index, last_seq)
+            self.catch_up.begin()
+        else:
+            load(self.replica, data[_MARKER.size :])
+
+    # -- Behind ------------------------------------------------------------------------------------------------
+
+    def sources(self) -> Sequence[int]:
+        """Return the nodes to copy from, the best one first."""
+        return self._owner.sources(self)
+
+    def hand_over(self, node: int) -> None:
+        """Let the replica on another node lead, which has all messages."""
+        self._owner.hand_over(self, node)
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+        self._owner.send(node, parts)
+
+    def answers(self) -> Iterator[Answer]:
+        """Yield what may wait for an answer of another replica."""
+        yield self.poll
+        yield self.leaving
+        if self.catch_up is not None:
+            yield self.catch_up.answer
+
+    def caught_up(self, stream: Stream, consumers: bytes) -> None:
+        """Go on with the copy and its consumers, and apply what was held."""
+        assert self.catch_up is not None
+        held, self.catch_up = self.catch_up.held, None
+        self.attach(stream)
+        self.replica.consumers.load(consumers)
+        for index, term, time_ns, payload in held:
+            self.replica.apply(index, term, time_ns, payload)
+        if self.is_elected:
+            self._lead()
+
+    def give_up(self, last_seq: int) -> None:
+        """Let all replicas begin again after `last_seq`: none of them has the messages of a memory stream.
+
+        It is an entry, so that they do it at the same place, whatever each of them has.
+        """
+        self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
+
+    def _take_note(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
+        """Apply an entry that is not the replica's.
+
+        Raises:
+            BadMarker: no leader proposes such an entry.
+        """
+        kind, last_seq = _NOTE.unpack(payload) if len(payload) == _NOTE.size else (0, 0)
+        if kind == _BASE and self.catch_up is not None:
+            self.catch_up.installed(index, last_seq)
+        elif kind == _BASE and self.stream.store.last_seq < last_seq:
+            self.catch_up = CatchUp(self, index, last_seq)
+            self.catch_up.begin()
+        elif kind == _AFRESH and self.assignment.config.storage == MEMORY:
+            self._begin_afresh(index, term, time_ns, last_seq)
+        elif kind != _BASE:
+            raise BadMarker(f"{self}: entry {index} is of no kind that is known")
+
+    def _begin_afresh(self, index: int, term: int, time_ns: int, last_seq: int) -> None:
+        """Replace the replica by an empty one."""
+        config = self.assignment.config
+        self.js.shared.log.error(
+            f"No replica of {self.stream} has its messages any more: it begins again empty"
+        )
+        self.end()
+        if not self.stream.closed:
+            streams.abandon(self.js, self.stream, StoreFailed(str(self.stream), "its messages are lost"))
+        store = MemStore()
+        store.begin_copied_entry()
+        store.skip_seqs_to(last_seq)
+        store.end_copied_entry(index, term, time_ns, 0, b"")
+        found = Parked(config, self.assignment.created_ns, store)
+        self.attach(_result(streams.open_replica(self.js, found)))
+        if self.is_elected:
+            self._lead()
+
+    # -- Group -------------------------------------------------------------------------------------------------
+
+    def propose(self, payload: bytes, proposal: Proposal) -> bool:
+        """Propose an entry."""
+        return self._consensus.propose(self.group, payload, proposal)
+
+    def stopped(self, error: Exception) -> None:
+        """Note that the replica applies nothing more."""
+        if not self.stream.closed:
+            self._fail_reads()
+            self.stream.turn.go_on(self._owner.mend_steps(self))
+
+    # -- configuration -----------------------------------------------------------------------------------------
+
+    def keep_steps(self, config: StreamConfig) -> Steps:
+        """Make a configuration durable before the stream applies it, and everything before it."""
+        js, stream = self.js, self.stream
+        if config.storage == FILE and config != stream.config:
+            stream.store.sync_now()  # otherwise a start would apply earlier entries with the new configuration
+            yield from js.files.change(config, stream.created_ns, stream.store, js.shared.metadata)
+
+    def configured(self, old: StreamConfig) -> None:
+        """Apply what else the new configuration of the stream means."""
+        if self.stream.config != old:
+            streams.reconfigured(self.js, self.stream, old, leads=self.leads)
+
+    def _settle_config(self) -> None:
+        """Propose the configuration of the metadata, before any message, if the stream has another one.
+
+        It is the first entry of every stream: replicas may have been opened with a later one.
+        """
+        steps = self.configure_steps()
+        for step in steps:
+            self.stream.turn.go_on(_rest(step, steps))
+            return
+
+    @property
+    def _has_config(self) -> bool:
+        return self.stream.config.same_as(self.assignment.config)
+
+    def configure_steps(self) -> Steps:
+        """Bring the configuration of the metadata to all replicas; the next leader tries again if it fails here."""
+        if self.replica.index and self._has_config:
+            return
+        try:
+            yield from self.replica.operate(operations.configure(self.assignment.config))
+        except ApiError as error:
+            self.js.shared.log.warn(f"The configuration of {self.stream} is not changed yet: {error}")
+
+    # -- reads -------------------------------------------------------------------------------------------------
+
+    def current_steps(self) -> Steps:
+        """Wait until everything that was committed before is applied here.
+
+        Raises:
+            ApiError: this node does not lead, or may not do so any more.
+        """
+        outcome = Outcome(self.stream.turn)
+        unknown = errcodes.CLUSTER_NOT_AVAILABLE.error()
+        if not self.leads or not self._consensus.read_index(self.group, lambda: outcome.settle(None)):
+            raise unknown
+        self._reads = [each for each in self._reads if not each.settled]
+        self._reads.append(outcome)
+        while not outcome.settled:
+            yield outcome.park
+        while self.replica.is_working:  # an operation in steps
+            yield None
+        if outcome.error is not None or not self.leads:
+            raise unknown
+
+    def _fail_reads(self) -> None:
+        reads, self._reads = self._reads, []
+        for outcome in reads:
+            if not outcome.settled:
+                outcome.settle(None, errcodes.CLUSTER_NOT_AVAILABLE.error())
+
+
+def _result(steps: Generator[Step, None, Stream]) -> Stream:
+    """Return the result of steps that wait for nothing."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            stream: Stream = end.value
+            return stream
+
+
+def _rest(first: Step, steps: Steps) -> Steps:
+    """Go on with steps after their first one."""
+    yield first
+    yield from steps
+
+
+class StoreSync(Job):
+    """A sync of a replica's store, so that the log of its group can be cut."""
+
+    queue = JobQueue.LOG
+
+    def __init__(self, machine: StreamMachine, job: SyncJob) -> None:
+        self._machine = machine
+        self._stream = machine.stream
+        self._job = job
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Sync, in a thread."""
+        self._error = self._job()
+
+    def finish(self, failure: Exception | None) -> None:
+        """Give the result to the stream, in a turn."""
+        self._stream.finish_sync(self._error if failure is None else failure)
+        self._machine.sync_ended()

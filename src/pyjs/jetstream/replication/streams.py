@@ -1,0 +1,393 @@
+"""The replicated streams of a node, of all accounts.
+
+The metadata of the cluster says which of them are here; its keeper calls `open_steps`, `change_steps` and
+`drop_steps`, one after the other for each stream, with exclusive access to it. A stored replica waits in
+`JetStream.parked` until then: it is of the assigned stream if both were created at the same time.
+
+A replica that fails, such as on a full disk, hands the lead over, and is opened again from its files after a while.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.consensus.engine import Conf, RaftError, peer_id
+from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
+from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.manage import streams
+from pyjs.jetstream.manage.parked import Parked
+from pyjs.jetstream.replication import copy_batch
+from pyjs.jetstream.replication.copy_batch import Ask, Kind
+from pyjs.jetstream.replication.copying import serve
+from pyjs.jetstream.replication.membership import leave_steps, regroup_steps
+from pyjs.jetstream.replication.stream_machine import StreamMachine
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from typing import Any, TypeAlias
+
+    from pyjs.consensus.consensus import Consensus
+    from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.seams import Peers
+    from pyjs.core.chore import Chore, Step
+    from pyjs.core.sink import Turn
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.cluster.state import MetaState
+    from pyjs.jetstream.manage.engine import JetStream, Shared
+    from pyjs.jetstream.stream.stream import Stream
+
+    Steps: TypeAlias = Generator[Step, None, None]
+
+RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
+STAND_NS = (
+    30 * NS_PER_MS
+)  # before the first replica of a new stream stands for election: the others open it too
+STANDS = 4  # attempts
+
+
+class Metadata(Protocol):
+    """What is known of the cluster."""
+
+    @property
+    def state(self) -> MetaState:
+        """Return the metadata."""
+
+
+class ReplicaLost(PyjsError):
+    """The log of this server may have forgotten what the replica has promised: it must come back as another one."""
+
+
+class ReplicatedStreams:
+    """The replicas of streams on one node."""
+
+    def __init__(
+        self,
+        node: int,
+        cluster: str,
+        shared: Shared,
+        consensus: Consensus,
+        log: NodeLog,
+        peers: Peers,
+        metadata: Metadata,
+    ) -> None:
+        self.led: list[Stream] = []  # streams that this node leads since their owner last looked
+        self.lost: list[Stream] = []  # streams that it led before
+        self._node = node
+        self._cluster = cluster
+        self._shared = shared
+        self._consensus = consensus
+        self._log = log
+        self._peers = peers
+        self._metadata = metadata
+        self._machines: dict[tuple[str, str], StreamMachine] = {}  # by account and stream
+        self._regrouping: set[int] = set()  # groups whose members are being changed
+        self._silent: dict[int, int] = {}  # nodes that do not answer, since when
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def is_replica(self, stream: Stream) -> bool:
+        """Return whether a stream of this node has replicas on others."""
+        return self._machine_of(stream) is not None
+
+    def leads(self, stream: Stream) -> bool:
+        """Return whether this node leads a stream."""
+        machine = self._machine_of(stream)
+        return machine is not None and machine.leads
+
+    def leader_of(self, stream: Stream) -> int:
+        """Return the number of the node that leads a stream, 0: none is known."""
+        machine = self._machine_of(stream)
+        return 0 if machine is None else machine.leader
+
+    def cluster_fields(self, stream: Stream) -> dict[str, Any]:
+        """Return the `cluster` object of a stream's info."""
+        machine = self._machine_of(stream)
+        assert machine is not None
+        status, account = self._status(machine), machine.js.account.name
+        return stream_cluster(self._metadata.state, self._cluster, machine.assignment, status, account)
+
+    def current_steps(self, stream: Stream) -> Steps:
+        """Wait until everything that was committed before is applied here.
+
+        Raises:
+            ApiError: this node does not lead, or may not do so any more.
+        """
+        machine = self._machine_of(stream)
+        if machine is not None:
+            yield from machine.current_steps()
+
+    def _machine_of(self, stream: Stream) -> StreamMachine | None:
+        machine = self._machines.get((stream.account.name, stream.name))
+        return machine if machine is not None and machine.stream is stream else None
+
+    def _status(self, machine: StreamMachine) -> GroupStatus:
+        try:
+            found = self._consensus.status(machine.group)
+        except (KeyError, RaftError):  # it was closed because of damage
+            return GroupStatus(machine.leader, machine.leader_since_ns)
+        now_ns = self._shared.clock.now_ns()
+        peers = []
+        for each in found.replicas:
+            lag = each.lag or 0
+            silent_ns = now_ns - self._silent.get(each.node, now_ns)
+            if each.node != machine.leader:
+                is_current = found.last - lag >= found.committed
+                is_offline = each.node in self._silent
+                peers.append(PeerStatus(each.node, is_current, silent_ns, is_offline, lag))
+        return GroupStatus(machine.leader, machine.leader_since_ns, tuple(peers))
+
+    # -- other nodes: Replicas, in front of the consensus ------------------------------------------------------
+
+    def receive(self, node: int, data: bytes) -> None:
+        """Take a batch from another node: of a copy, or for the consensus.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        if not copy_batch.is_copying(data):
+            self._consensus.receive(node, data)
+            return
+        batch = copy_batch.read(data)
+        machine = next((each for each in self._machines.values() if each.group == batch.group), None)
+        if isinstance(batch, Ask) and self._has_let_go(machine, node):
+            self._peers.send(node, copy_batch.refusal(Kind.GONE, batch.group, batch.number))
+        elif isinstance(batch, Ask):
+            self._serve(node, machine, batch)
+        elif machine is not None:
+            for answer in machine.answers():
+                answer.came(batch)
+
+    def _serve(self, node: int, machine: StreamMachine | None, question: Ask) -> None:
+        stream, applied = None, 0
+        if machine is not None and machine.catch_up is not None:
+            self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
+            return
+        if machine is not None:
+            with suppress(KeyError, RaftError):  # it was closed because of damage
+                applied = self._consensus.status(machine.group).applied
+                stream = machine.stream
+        for parts in serve(stream, question, applied):
+            self._peers.send(node, parts)
+
+    def _has_let_go(self, machine: StreamMachine | None, node: int) -> bool:
+        """Return whether a node has no replica of a stream any more that this node leads."""
+        if machine is None or not machine.leads or node in machine.assignment.nodes:
+            return False
+        with suppress(KeyError, RaftError):
+            return node not in [each.node for each in self._consensus.status(machine.group).replicas]
+        return False
+
+    def node_silent(self, node: int) -> None:
+        """Note that a node does not answer."""
+        self._silent.setdefault(node, self._shared.clock.now_ns())
+        self._consensus.node_silent(node)
+
+    def node_heard(self, node: int) -> None:
+        """Note that a node answers again."""
+        self._silent.pop(node, None)
+        self._consensus.node_heard(node)
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+        self._peers.send(node, parts)
+
+    def sources(self, machine: StreamMachine) -> list[int]:
+        """Return the nodes that may have what a replica here lacks: the leader, then the others."""
+        others = [node for node in machine.assignment.nodes if node not in (self._node, machine.leader)]
+        known = [machine.leader] if machine.leader not in (0, self._node) else []
+        return [node for node in [*known, *others] if node not in self._silent]
+
+    # -- the metadata ------------------------------------------------------------------------------------------
+
+    def open_steps(self, js: JetStream, assignment: Assignment) -> Steps:
+        """Open the replica of a stream here: a new one, or what the store and the log have.
+
+        Raises:
+            ApiError, PyjsError, OSError: it cannot be opened; what is stored stays.
+        """
+        before = self._machines.get((js.account.name, assignment.name))
+        if before is not None:  # it was about to leave
+            yield from self._close_steps(before)
+        machine = StreamMachine(js, self._consensus, assignment, self)
+        conf = self._conf_of(js, assignment)
+        alone = js.streams.get(assignment.name)
+        if (
+            alone is not None
+        ):  # it had no other replica: its group begins with this one, which has all messages
+            js.parked[assignment.name] = yield from streams.make_replica(js, alone)
+        parked = js.parked.pop(assignment.name, None)
+        if parked is not None and parked.created_ns != assignment.created_ns:
+            self._shared.log.warn(f"Stream {assignment.name!r} is another one than that in the store")
+            _release(js, parked)
+            parked = None
+        is_new = parked is None
+        if parked is None:
+            parked = yield from streams.new_replica(js, assignment.config, assignment.created_ns)
+        machine.attach((yield from streams.open_replica(js, parked, recovered=not is_new)))
+        self._machines[js.account.name, assignment.name] = machine
+        incarnation = assignment.incarnation_on(self._node)
+        self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
+        if conf is not None and (assignment.nodes[0] == self._node or len(conf.voters) == 1):
+            machine.stream.turn.go_on(self._stand_steps(machine))
+
+    def _stand_steps(self, machine: StreamMachine) -> Steps:
+        """Let the first replica of a new stream lead: it does not wait until it misses a leader."""
+        for _ in range(STANDS):
+            yield partial(self._wake_later, machine.stream.turn, STAND_NS)
+            if machine.leader or self._machine_of(machine.stream) is not machine:
+                return  # others that wait for a snapshot never stand
+            with suppress(RaftError):  # it is not durable yet
+                self._consensus.campaign(machine.group)
+
+    def _conf_of(self, js: JetStream, assignment: Assignment) -> Conf | None:
+        """Return the members of a new group, without any for a replica that others add; None: the log has it.
+
+        Raises:
+            ReplicaLost: the log may have had it.
+        """
+        incarnation = assignment.incarnation_on(self._node)
+        stored = self._log.groups.get(assignment.group)
+        if stored is not None:
+            return None if stored.peer == peer_id(self._node, incarnation) else Conf()
+        if incarnation > 1:
+            return Conf()
+        parked = js.parked.get(assignment.name)
+        was_here = (
+            parked is not None and parked.created_ns == assignment.created_ns and parked.store.applied_index
+        )
+        if self._log.lost_unknown or was_here:
+            raise ReplicaLost(
+                f"the replica of stream {assignment.name!r} is in the store, and not in the log"
+            )
+        if assignment.name in js.streams:
+            return Conf([peer_id(self._node, incarnation)])
+        return Conf([peer_id(each.node, each.incarnation) for each in assignment.replicas])
+
+    def change_steps(self, js: JetStream, old: Assignment, new: Assignment) -> Steps:
+        """Follow a change of a stream: the leader brings a new configuration to all replicas."""
+        machine = self._machines.get((js.account.name, new.name))
+        if machine is None or old.incarnation_on(self._node) != new.incarnation_on(self._node):
+            yield from self.open_steps(js, new)
+            return
+        machine.assignment = new
+        self.regroup(machine)
+        if machine.leads:
+            yield from machine.configure_steps()
+
+    def regroup(self, machine: StreamMachine) -> None:
+        """Bring the group to the replicas of the metadata, if this node leads it."""
+        if machine.leads and machine.group not in self._regrouping:
+            self._regrouping.add(machine.group)
+            machine.stream.turn.go_on(self._regroup_steps(machine))
+
+    def _regroup_steps(self, machine: StreamMachine) -> Steps:
+        try:
+            yield from regroup_steps(machine, self._consensus, self._node)
+        finally:
+            self._regrouping.discard(machine.group)
+
+    def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
+        """Remove the replica of a stream from this node, with its files: now, or when its group has let it go."""
+        machine = self._machines.get((js.account.name, assignment.name))
+        wanted = self._metadata.state.stream(js.account.name, assignment.name)
+        if machine is None or wanted is None or wanted.group != assignment.group:
+            yield from self._drop_steps(js, assignment)
+        else:
+            machine.assignment = wanted
+            self.regroup(machine)  # the leader stays until the others have everything
+            machine.stream.turn.go_on(self._leave_steps(machine))
+
+    def _leave_steps(self, machine: StreamMachine) -> Steps:
+        js, name = machine.js, machine.assignment.name
+        yield from leave_steps(machine, self._consensus, self._node)
+        if self._machines.get((js.account.name, name)) is machine:
+            drop = partial(self._drop_steps, js, machine.assignment)
+            yield from js.gates.within(name, True, drop)
+
+    def _drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
+        machine = self._machines.pop((js.account.name, assignment.name), None)
+        is_told = machine is not None and machine.leads
+        if machine is not None:
+            machine.end()
+            self._consensus.remove(assignment.group)
+        elif assignment.group in self._log.groups:
+            self._log.remove(assignment.group)  # the next write of the consensus has it
+        name, is_copy = assignment.name, machine is not None and machine.stream.closed
+        parked = js.parked.get(name)
+        if parked is not None and parked.created_ns == assignment.created_ns:
+            del js.parked[name]
+            _release(js, parked)
+            is_copy = True
+        stream = js.streams.get(name)
+        if stream is not None and stream.created_ns == assignment.created_ns:
+            yield from streams.delete(js, name, told=is_told)
+        elif is_copy and assignment.config.storage == FILE:
+            yield from js.files.remove_hidden(js.files.hide(name), self._shared.metadata)
+
+    # -- failures ----------------------------------------------------------------------------------------------
+
+    def fail(self, stream: Stream) -> None:
+        """Apply nothing more to a replica whose state is not to be trusted."""
+        machine = self._machine_of(stream)
+        assert machine is not None
+        machine.replica.stop(StoreFailed(str(stream), "internal error"))
+
+    def mend_steps(self, machine: StreamMachine) -> Steps:
+        """Open a replica again that has failed: after a while, and as often as needed."""
+        js, stream = machine.js, machine.stream
+        self._shared.log.error(
+            f"The replica of {stream} has failed and is opened again soon: {machine.replica.stopped}"
+        )
+        self.hand_over(machine)
+        yield partial(self._wake_later, stream.turn, RETRY_NS)
+        if self._machine_of(stream) is machine:
+            yield from js.gates.within(stream.name, True, lambda: self._reopen_steps(machine))
+
+    def _reopen_steps(self, machine: StreamMachine) -> Steps:
+        js, stream = machine.js, machine.stream
+        if self._machine_of(stream) is not machine:
+            return
+        yield from self._close_steps(machine)
+        if stream.config.storage == FILE and stream.name not in js.parked:
+            self._shared.log.error(f"The replica of {stream} stays closed until the next start")
+            return
+        yield from self.open_steps(js, machine.assignment)
+
+    def _close_steps(self, machine: StreamMachine) -> Steps:
+        """Close a replica; its log stays, and its store waits to be opened again."""
+        js, stream = machine.js, machine.stream
+        del self._machines[js.account.name, stream.name]
+        machine.end()
+        with suppress(KeyError):  # its log was damaged
+            self._consensus.close(machine.group)
+        if not stream.closed:
+            cause = machine.replica.stopped or PyjsError(f"{stream} is closed")
+            streams.abandon(js, stream, StoreFailed(str(stream), str(cause)))
+        js.held.let_go(stream.name)
+        if stream.config.storage == FILE:
+            for found in js.files.reopen_steps(stream.name):
+                if found is not None:
+                    js.parked[stream.name] = Parked(*found)
+                yield None
+
+    def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
+        """Let another replica lead: the one on a node, or the one that has most of the log."""
+        with suppress(KeyError, RaftError):
+            found = self._consensus.status(machine.group)
+            heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]
+            heirs.sort(key=lambda each: (each.node in self._silent, each.lag or 0))
+            if found.leader == self._node and heirs:
+                self._consensus.transfer(machine.group, node or heirs[0].node)
+
+    def _wake_later(self, turn: Turn, wait_ns: int, chore: Chore) -> None:
+        self._shared.timers.at(turn.now + wait_ns, lambda: turn.chores.append(chore))
+
+
+def _release(js: JetStream, parked: Parked) -> None:
+    """Close the store of a replica that is not opened."""
+    if parked.config.storage == FILE:
+        js.files.release(parked.store)

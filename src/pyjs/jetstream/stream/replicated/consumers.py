@@ -1,0 +1,290 @@
+"""The consumers of a replicated stream: their committed states, on every replica.
+
+An entry creates, configures or deletes a consumer. Other entries have the changes of a turn, in the encoding of a
+consumer's log, or a whole state where changes cannot express it: after a purge or a reset, after proposed changes
+were lost, and once the changes are larger than a state. A replica appends these bytes without decoding them. So all
+replicas have the same bytes after the same entry, whatever their stores contain; and applying entries again after a
+restart has the same result. All consumers of the stream are here, also those with `num_replicas` 1, memory storage
+or an `inactive_threshold`.
+
+On the leader, each consumer is open. As on a single server it delivers and handles acks before they are stored, but
+it proposes its changes instead of writing a file (proposed_state.py). On followers, a `CommittedConsumer` takes its
+place in the stream: its filters decide which messages an interest stream stores.
+
+The leader proposes the removal of acknowledged messages from an interest or work-queue stream after the acks, so a
+committed removal implies that its acks are committed, and every replica removes the same messages.
+
+A new leader opens each consumer with its committed state:
+
+- No message is passed over: if its delivery was not committed, it is delivered as if for the first time; if its ack
+  was not committed, it is still pending.
+- Delivered again: pending messages, once their ack wait is over, with the committed number of deliveries; and
+  messages whose delivery or ack the old leader could not commit. A double ack is answered only after its commit.
+- Lost: waiting pull requests, which get 409 Leadership Change; the pin of a priority group, so the next request
+  gets a new one; and the time of the last activity, so `inactive_threshold` starts again.
+
+Knows nothing of the meaning of changes and states; jetstream/manage/replicated_consumers.py opens consumers.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Protocol
+
+import msgpack
+import orjson
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
+from pyjs.jetstream.config.declared import as_json
+from pyjs.jetstream.stream.replicated.payload import items_of, operation
+from pyjs.jetstream.stream.stream_consumer import StreamConsumer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from pyjs.jetstream.stream.stream import Stream
+
+VERSION = 1  # of a dump
+OPENED_PER_STEP = 16  # consumers: about a millisecond
+CREATED = Struct("<q")
+_CREATION = Struct("<qI")
+
+
+# -- payloads ---------------------------------------------------------------------------------------------------
+
+
+def creation(name: str, created_ns: int, config: ConsumerConfig, state: bytes) -> bytes:
+    """Return the payload that creates a consumer with its first state."""
+    shown = orjson.dumps(as_json(config))
+    return operation(
+        "consumer created", _CREATION.pack(created_ns, len(shown)) + shown + state, name.encode()
+    )
+
+
+def configuration(name: str, created_ns: int, config: ConsumerConfig) -> bytes:
+    """Return the payload that replaces the configuration of a consumer."""
+    return operation(
+        "consumer configured", CREATED.pack(created_ns) + orjson.dumps(as_json(config)), name.encode()
+    )
+
+
+def deletion(name: str, created_ns: int) -> bytes:
+    """Return the payload that deletes a consumer."""
+    return operation("consumer deleted", CREATED.pack(created_ns), name.encode())
+
+
+# -- the consumers ----------------------------------------------------------------------------------------------
+
+
+class CommittedConsumer(StreamConsumer):
+    """The committed state of one consumer; it takes the consumer's place in the stream while that is not open."""
+
+    def __init__(self, name: str, created_ns: int, config: bytes, state: bytes) -> None:
+        self.created_ns = created_ns
+        self.state = state
+        self.changes = bytearray()  # since `state`
+        self.configure(config)
+        super().__init__(name, self.filters)
+
+    def configure(self, config: bytes) -> None:
+        """Replace the configuration, which is JSON."""
+        self.config_json = config
+        self.config = from_json(orjson.loads(config))
+        self.filters = tuple(subject.encode() for subject in self.config.filters)
+
+    def needs(self, seq: int) -> bool:
+        """Return True: only the open consumer knows."""
+        return True
+
+
+class Opener(Protocol):
+    """Opens the consumers of a replica that leads."""
+
+    def prepare_steps(self, consumer: CommittedConsumer) -> Generator[None, None, None]:
+        """Do the long part of opening a consumer, in steps."""
+
+    def open(self, consumer: CommittedConsumer) -> StreamConsumer:
+        """Return the open consumer with the committed state; it is in the stream, and has begun."""
+
+    def configure(self, consumer: StreamConsumer, config: ConsumerConfig) -> None:
+        """Apply a changed configuration to an open consumer."""
+
+    def rewrite(self, consumer: StreamConsumer) -> None:
+        """Let an open consumer propose its whole state with its next changes."""
+
+
+class ReplicatedConsumers:
+    """The consumers of one replica."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.index = 0  # of the last entry applied to the consumers
+        self.committed: dict[str, CommittedConsumer] = {}
+        self.open: dict[str, StreamConsumer] = {}  # where this replica leads
+        self.opener: Opener | None = None  # set before the stream leads
+        self._stream = stream
+        self._leads = False
+        self._has_entry = False  # the entry being applied is in `committed` already
+
+    # -- entries ---------------------------------------------------------------------------------------------
+
+    def begin(self, index: int) -> None:
+        """Begin to apply an entry."""
+        self._has_entry = index <= self.index
+        self.index = max(self.index, index)
+
+    def apply(self, kind: str, name: bytes, body: bytes) -> None:
+        """Apply one item of a checked payload.
+
+        Raises:
+            ApiError: 10148, there is a consumer of that name; 10014, there is none.
+        """
+        if self._has_entry:
+            return
+        if kind == "consumer created":
+            self._create(name.decode(), body)
+            return
+        consumer = self.committed.get(name.decode("utf-8", "replace"))
+        if consumer is None or consumer.created_ns != CREATED.unpack_from(body)[0]:
+            errcodes.CONSUMER_NOT_FOUND.raise_if(kind not in _CHANGES)
+            return  # the leader proposed it before it applied the deletion
+        _APPLY[kind](self, consumer, body[CREATED.size :])
+
+    def apply_again(self, index: int, payload: bytes) -> None:
+        """Apply the consumer items of an entry, after a restart whose store has its messages already."""
+        if index <= self.index:
+            return
+        self.begin(index)
+        for kind, name, _, body in items_of(payload):
+            if kind.startswith("consumer"):
+                try:
+                    self.apply(kind, name, body)
+                except errcodes.ApiError:
+                    pass  # it was refused then, too
+
+    def _create(self, name: str, body: bytes) -> None:
+        errcodes.CONSUMER_ALREADY_EXISTS.raise_if(name in self.committed)
+        created_ns, size = _CREATION.unpack_from(body)
+        config, state = body[_CREATION.size :][:size], body[_CREATION.size + size :]
+        self._place(CommittedConsumer(name, created_ns, config, state))
+
+    def _place(self, consumer: CommittedConsumer) -> None:
+        """Add a consumer; open it where this replica leads."""
+        self.committed[consumer.name] = consumer
+        self._stream.add_consumer(consumer)
+        if self._leads:
+            self.open_one(consumer)
+
+    def _configure(self, consumer: CommittedConsumer, config: bytes) -> None:
+        name, filters = consumer.name, consumer.filters
+        consumer.configure(config)
+        opened = self.open.get(name)
+        if opened is not None and self.opener is not None:
+            self.opener.configure(opened, consumer.config)
+            if opened.filters != filters:
+                self._stream.update_interest(opened)
+        elif consumer.filters != filters:
+            self._stream.remove_consumer(name, for_good=False)
+            self._stream.add_consumer(consumer)
+
+    def _delete(self, consumer: CommittedConsumer, _body: bytes) -> None:
+        del self.committed[consumer.name]
+        opened = self.open.pop(consumer.name, None)
+        self._stream.remove_consumer(consumer.name, for_good=self._leads)
+        if opened is not None:
+            opened.stop("deleted")
+
+    def _change(self, consumer: CommittedConsumer, changes: bytes) -> None:
+        consumer.changes += changes
+
+    def _replace(self, consumer: CommittedConsumer, state: bytes) -> None:
+        consumer.state, consumer.changes = state, bytearray()
+
+    # -- roles -----------------------------------------------------------------------------------------------
+
+    def lead_steps(self) -> Generator[None, None, None]:
+        """Open every consumer; then propose removals that the former leader may have lost."""
+        self._leads = True
+        for number, consumer in enumerate(list(self.committed.values())):
+            if number % OPENED_PER_STEP == OPENED_PER_STEP - 1:
+                yield
+            if self.opener is not None and self._may_open(consumer):
+                yield from self.opener.prepare_steps(consumer)
+                self.open_one(consumer)
+        if self._leads and self._stream.consumers and not self._stream.closed:
+            self._stream.sweep()
+
+    def open_one(self, consumer: CommittedConsumer) -> None:
+        """Open a consumer, if this replica still leads and it is not open."""
+        if self.opener is not None and self._may_open(consumer):
+            self._stream.remove_consumer(consumer.name, for_good=False)
+            self.open[consumer.name] = self.opener.open(consumer)
+
+    def close_one(self, name: str, reason: str) -> CommittedConsumer:
+        """Stop an open consumer without recording its last changes; its committed state takes its place."""
+        opened, consumer = self.open.pop(name), self.committed[name]
+        self._stream.remove_consumer(name, for_good=False)
+        opened.stop(reason)
+        self._stream.add_consumer(consumer)
+        return consumer
+
+    def _may_open(self, consumer: CommittedConsumer) -> bool:
+        """Return whether a consumer is still to be opened, after other work may have run."""
+        return (
+            self._leads and not self._stream.closed and self._stream.consumers.get(consumer.name) is consumer
+        )
+
+    def follow(self) -> None:
+        """Stop the open consumers; changes that are not committed are lost."""
+        self._leads = False
+        if not self._stream.closed:
+            for name in list(self.open):
+                self.close_one(name, "leadership")
+
+    def lost(self, names: Iterable[str]) -> None:
+        """Let these consumers propose their whole state, because changes that they proposed may be lost."""
+        for name in names:
+            if name in self.open and self.opener is not None:
+                self.opener.rewrite(self.open[name])
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        """Return what `load` restores: all consumers after the entry `index`."""
+        consumers = [
+            (each.name, each.created_ns, each.config_json, each.state, bytes(each.changes))
+            for each in self.committed.values()
+        ]
+        data: bytes = msgpack.packb((VERSION, self.index, consumers))
+        return data
+
+    def load(self, data: bytes) -> None:
+        """Replace all consumers by those of a dump; then apply the entries after it.
+
+        The store may be ahead of the dump, and must not be behind it: an interest stream stores messages for the
+        consumers of that moment.
+
+        Raises:
+            ValueError: it is not a dump, or a newer version wrote it.
+        """
+        version, index, consumers = msgpack.unpackb(data)
+        if version != VERSION:
+            raise ValueError(f"the consumers have version {version}, and this server knows {VERSION}")
+        self.follow()
+        for name in list(self.committed):
+            self._stream.remove_consumer(name, for_good=False)
+        self.committed.clear()
+        self.index = index
+        for name, created_ns, config, state, changes in consumers:
+            consumer = CommittedConsumer(name, created_ns, config, state)
+            consumer.changes += changes
+            self._place(consumer)
+
+
+_CHANGES = ("consumer changes", "consumer state")
+_APPLY: dict[str, Callable[[ReplicatedConsumers, CommittedConsumer, bytes], None]] = {
+    "consumer configured": ReplicatedConsumers._configure,
+    "consumer deleted": ReplicatedConsumers._delete,
+    "consumer changes": ReplicatedConsumers._change,
+    "consumer state": ReplicatedConsumers._replace,
+}

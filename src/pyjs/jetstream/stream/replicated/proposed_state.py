@@ -1,0 +1,54 @@
+"""The state of an open consumer of a replicated stream: proposes the changes that a single server writes to a file.
+
+It replaces `ConsumerStateFile` in the consumer's StateKeeper, so changes are written or proposed, never both. They
+become part of the payload of this turn, and are not committed yet when `append` returns; `when_synced` tells when.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream.stream.replicated.consumers import CREATED, CommittedConsumer
+from pyjs.jetstream.stream.replicated.payload import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.jetstream.stream.replicated.replica import Replica
+
+
+class ProposedState:
+    """Proposes the changes of one consumer."""
+
+    def __init__(self, replica: Replica, consumer: CommittedConsumer) -> None:
+        self._replica = replica
+        self._name = consumer.name.encode()
+        self._created = CREATED.pack(consumer.created_ns)
+        self.deltas_size = len(consumer.changes)  # bytes of changes since the last whole state
+        self.snapshot_size = len(consumer.state)
+
+    def append(self, delta: bytes) -> None:
+        """Propose the changes of a turn."""
+        self._replica.add_changes("consumer changes", self._name, self._created + delta)
+        self.deltas_size += len(delta)
+
+    def snapshot(self, data: bytes) -> None:
+        """Propose a whole state, which replaces state and changes."""
+        self._replica.add_changes("consumer state", self._name, self._created + data)
+        self._begin(data)
+
+    def payload_of(self, data: bytes) -> bytes:
+        """Return the payload of a whole state, or of no change if `data` is empty, for a caller that waits for it."""
+        if not data:
+            return operation("consumer changes", self._created, self._name)
+        self._begin(data)
+        return operation("consumer state", self._created + data, self._name)
+
+    def _begin(self, data: bytes) -> None:
+        self.deltas_size, self.snapshot_size = 0, len(data)
+
+    def when_synced(self, done: Callable[[Exception | None], None]) -> None:
+        """Call `done` with None once everything proposed so far is committed; never, if that remains unknown."""
+        if not self._replica.collects:
+            self.append(b"")  # payloads of earlier turns may be in flight
+        self._replica.when_applied(done)

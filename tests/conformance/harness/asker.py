@@ -1,0 +1,61 @@
+"""A client that asks one server of a cluster, and takes one answer for each request."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from tests.conformance.harness.cluster import WAIT_S, NodeClient
+
+_numbers = count(100)  # of requests; sids too
+
+
+@dataclass
+class Asker:
+    """A client that asks one server."""
+
+    client: NodeClient
+
+    def ask(self, subject: str, body: object = None) -> dict[str, Any]:
+        """Return the first answer to a request."""
+        inbox = self._send(subject, body)
+        while (answer := self._answer(inbox)) is None:
+            self.client.wait_for_messages(len(self.client.frames) + 1)
+        return answer
+
+    def until(
+        self, subject: str, holds: Callable[[dict[str, Any]], bool], body: object = None
+    ) -> dict[str, Any]:
+        """Ask until the answer is right; while a leader changes, nobody answers."""
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            inbox, patience = self._send(subject, body), time.monotonic() + 0.5
+            while time.monotonic() < patience:
+                self.client.fence()
+                answer = self._answer(inbox)
+                if answer is not None and holds(answer):
+                    return answer
+                if answer is not None:
+                    break
+                time.sleep(0.01)  # an answer that may not come has no event to wait for
+        raise AssertionError(f"{subject} never answered what was wanted")
+
+    def _send(self, subject: str, body: object) -> bytes:
+        number, data = next(_numbers), b"" if body is None else json.dumps(body).encode()
+        inbox = b"_INBOX.ask.%d" % number
+        request = b"SUB %b %d\r\nPUB %b %b %d\r\n%b\r\nUNSUB %d 1\r\n"
+        self.client.send(request % (inbox, number, subject.encode(), inbox, len(data), data, number))
+        return inbox
+
+    def _answer(self, inbox: bytes) -> dict[str, Any] | None:
+        """Return the answer that came to an inbox."""
+        for frame in self.client.frames:
+            if frame[0] == inbox:
+                self.client.frames.remove(frame)
+                answer: dict[str, Any] = json.loads(frame[4] or b"{}")
+                return answer
+        return None

@@ -1,0 +1,155 @@
+"""JetStream clusters on a simulated network: real nodes with stores in a directory, and clients that ask them."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.support.simnet import PORT, SimNet, SimServer
+
+from pyjs.base.clock import NS_PER_MS
+from pyjs.config.options import Options, RouteUrl
+from pyjs.jetstream.member.member_node import MemberNode
+from pyjs.server.system.scratch import UnsyncedDisk
+from pyjs.testing.node import RawClient
+
+TRIO = ("a", "b", "c")
+LOG_FILE_SIZE = 1 << 20
+
+
+class JetServer(SimServer):
+    """A server with JetStream; what is left to threads is done at once."""
+
+    def __init__(self, net: JetNet, name: str, options: Options) -> None:
+        super().__init__(net, name, options)
+        self.node.disk = UnsyncedDisk()
+        self.node.start_jetstream()
+
+    def wake(self) -> None:
+        """Run turns and jobs until nothing is left."""
+        super().wake()
+        turn = self.node.turn_state
+        while turn.jobs and self.alive and not self.paused:
+            for job in turn.take("jobs"):
+                failure: Exception | None = None
+                try:
+                    job.run()
+                except Exception as error:
+                    failure = error
+                turn.finished.append((job, failure))
+            super().wake()
+
+    turn = wake
+
+    @property
+    def member(self) -> MemberNode:
+        """The server's part in the cluster."""
+        assert self.node.jetstream is not None
+        member = self.node.jetstream.shared.member
+        assert member is not None
+        return member
+
+    @property
+    def streams(self) -> list[str]:
+        """The names of the streams that are open here."""
+        assert self.node.jetstream is not None
+        return sorted(self.node.jetstream.accounts["$G"].streams)
+
+    def errors(self) -> list[str]:
+        """Return what was logged as an error, routes aside."""
+        return [text for level, text in self.log.lines if level == "ERR" and "trying to connect" not in text]
+
+
+class JetNet(SimNet):
+    """A network of such servers; each knows the addresses of all."""
+
+    def __init__(self, directory: Path, seed: int = 1) -> None:
+        super().__init__(seed)
+        self.directory = directory
+        self._requests = count(1)
+        for number, name in enumerate(TRIO, 1):
+            self.hosts[name] = f"10.0.0.{number}"
+
+    def begin(self, name: str) -> JetServer:
+        """Start a server, or start it again with its store."""
+        options = Options(server_name=name)
+        options.cluster.name, options.cluster.port = "SIM", PORT
+        options.cluster.routes = tuple(RouteUrl(self.hosts[each], PORT, "", "") for each in TRIO)
+        options.jetstream.enabled = True
+        options.jetstream.store_dir = str(self.directory / name)
+        options.jetstream.max_memory = options.jetstream.max_storage = 1 << 30
+        server = JetServer(self, name, options)
+        self.servers[name] = server
+        server.cluster.options.host = server.host
+        server.cluster.start()
+        server.wake()
+        return server
+
+    def trio(self) -> list[JetServer]:
+        """Start three servers, and wait until they have begun."""
+        servers = [self.begin(name) for name in TRIO]
+        self.ready()
+        return servers
+
+    def crash(self, name: str) -> None:
+        """End a server as kill -9 does; its files are as it wrote them, and its lock is free."""
+        jetstream = self.kill(name).node.jetstream
+        assert jetstream is not None
+        assert jetstream._lock is not None
+        jetstream._lock.release()
+
+    def jet(self, name: str) -> JetServer:
+        """Return a server."""
+        server = self.servers[name]
+        assert isinstance(server, JetServer)
+        return server
+
+    def living(self) -> list[JetServer]:
+        """Return the servers that run."""
+        return [self.jet(name) for name in self.servers]
+
+    def ready(self) -> None:
+        """Wait until all servers that run know a leader, themselves and the streams."""
+        self.run_until(lambda: all(map(self._is_ready, self.living())))
+
+    def _is_ready(self, server: JetServer) -> bool:
+        member = server.member
+        known = member.machine.state.servers
+        return member.machine.leader != 0 and member.is_caught_up and len(known) >= len(self.servers)
+
+    def leader(self) -> JetServer:
+        """Return the server that leads the metadata."""
+        self.run_until(lambda: any(server.member.machine.leads for server in self.living()))
+        return next(server for server in self.living() if server.member.machine.leads)
+
+    def ask(self, client: RawClient, subject: str, body: object = None) -> dict[str, Any]:
+        """Return the answer to a request; more than one is an error."""
+        (answer,) = self.answers(client, subject, body)
+        return answer
+
+    def answers(
+        self, client: RawClient, subject: str, body: object = None, wait_ms: int = 100
+    ) -> list[dict[str, Any]]:
+        """Return all answers to a request that come within a time."""
+        number = next(self._requests)
+        data = b"" if body is None else json.dumps(body).encode()
+        inbox = b"_INBOX.%d" % number
+        client.send(
+            b"SUB %b %d\r\nPUB $JS.API.%b %b %d\r\n%b\r\n"
+            % (inbox, number, subject.encode(), inbox, len(data), data)
+        )
+        self.run(wait_ms * NS_PER_MS)
+        return [json.loads(frame.payload) for frame in client.frames() if frame.subject == inbox]
+
+    def create(self, client: RawClient, name: str, **options: object) -> dict[str, Any]:
+        """Create a stream."""
+        return self.ask(
+            client, f"STREAM.CREATE.{name}", {"name": name, "subjects": [name.lower()], **options}
+        )
+
+    def stop(self) -> None:
+        """Stop all servers in order."""
+        for server in self.living():
+            server.node.stop()

@@ -1,0 +1,112 @@
+"""Consumers of a replicated stream on three real processes: kill -9 of their leader, and new starts of all."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from raft.tests.conftest import is_here
+from tests.conformance.harness.asker import Asker
+from tests.conformance.harness.cluster import NAMES, WAIT_S, NodeClient, ThreeServers, three
+from tests.conformance.harness.process import our_command
+
+if not is_here():
+    pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
+
+JETSTREAM = 'jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB }'
+NEXT = "$JS.API.CONSUMER.MSG.NEXT.R.c"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServers]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYJS_UNFINISHED_CLUSTER", "1")
+        with three(our_command(), tmp_path_factory.mktemp("cluster"), JETSTREAM) as running:
+            yield running
+
+
+def info(servers: ThreeServers, through: str) -> dict[str, Any]:
+    """Wait until the consumer has a leader; return its info."""
+    asker = Asker(servers.client(through))
+    return asker.until("$JS.API.CONSUMER.INFO.R.c", lambda answer: "ack_floor" in answer)
+
+
+def work(client: NodeClient, ends: Callable[[set[int]], bool]) -> tuple[set[int], set[int]]:
+    """Pull messages and acknowledge each until `ends`; return the delivered and the confirmed sequences."""
+    client.send(b"SUB in.> 9\r\n")
+    body = json.dumps({"batch": 100, "expires": 1_000_000_000}).encode()
+    pull = b"PUB %b in.m %d\r\n%b\r\n" % (NEXT.encode(), len(body), body)
+    seen, confirmed = set[int](), set[int]()
+    deadline = time.monotonic() + WAIT_S
+    client.send(pull)
+    while not ends(confirmed):
+        assert time.monotonic() < deadline, (seen, confirmed)
+        client.fence()
+        for subject, _, reply, _, _ in client.take():
+            if reply.startswith(b"$JS.ACK."):
+                seq = int(reply.split(b".")[-4])
+                seen.add(seq)
+                client.send(b"PUB %b in.ack.%d 0\r\n\r\n" % (reply, seq))
+            elif subject.startswith(b"in.ack."):
+                confirmed.add(int(subject[7:]))
+            elif subject == b"in.m":  # the leader changed, nobody leads, or the request has expired
+                time.sleep(0.05)  # an answer that may not come has no event to wait for
+                client.send(pull)
+    return seen, confirmed
+
+
+def test_a_consumer_outlives_its_leader_and_new_starts(servers: ThreeServers) -> None:
+    asker = Asker(servers.client("a"))
+    config = {"name": "R", "subjects": ["r.>"], "num_replicas": 3, "retention": "workqueue"}
+    asker.until("$JS.API.STREAM.CREATE.R", lambda answer: "config" in answer, config)
+    body = {"stream_name": "R", "config": {"durable_name": "c", "ack_policy": "explicit", "ack_wait": 10**9}}
+    asker.until("$JS.API.CONSUMER.CREATE.R.c", lambda answer: "config" in answer, body)
+    for n in range(30):
+        asker.until("r.x", lambda ack: "seq" in ack, {"n": n})
+
+    _, confirmed = work(servers.client("b"), lambda confirmed: len(confirmed) >= 10)
+    first = info(servers, "a")["cluster"]["leader"]
+    left = [name for name in NAMES if name != first]
+    servers.release()
+    servers.server(first).kill()
+    asker = Asker(servers.client(left[0]))
+    for n in range(20):
+        asker.until("r.x", lambda ack: "seq" in ack, {"n": n})
+    seen, _ = work(servers.client(left[1]), lambda _: messages(asker) == 0)
+    assert not confirmed & seen
+
+    servers.release()
+    for name in left:
+        servers.server(name).kill()
+    for name in NAMES:
+        servers.server(name).start()
+    found = info(servers, first)
+    assert (found["num_pending"], found["num_ack_pending"]) == (0, 0)
+    assert messages(Asker(servers.client("b"))) == 0
+
+
+def test_waiting_requests_are_told_of_the_change_of_the_leader(servers: ThreeServers) -> None:
+    before = info(servers, "a")["cluster"]["leader"]
+    client = servers.client(next(name for name in NAMES if name != before))
+    body = json.dumps({"batch": 7, "max_bytes": 900, "expires": 60 * 10**9}).encode()
+    client.send(b"SUB in.> 9\r\nPUB %b in.m %d\r\n%b\r\n" % (NEXT.encode(), len(body), body))
+    Asker(client).until("$JS.API.CONSUMER.INFO.R.c", lambda answer: answer.get("num_waiting") == 1)
+    assert Asker(client).ask("$JS.API.CONSUMER.LEADER.STEPDOWN.R.c")["success"] is True
+
+    client.wait_for_any()
+    (frame,) = client.take()
+    assert (frame[0], frame[3]) == (b"in.m", b"NATS/1.0 409 Leadership Change\r\n\r\n")
+    after = Asker(client).until(
+        "$JS.API.CONSUMER.INFO.R.c", lambda answer: answer.get("cluster", {}).get("leader", before) != before
+    )
+    assert after["num_waiting"] == 0
+
+
+def messages(asker: Asker) -> int:
+    """Return how many messages the stream has."""
+    answer = asker.until("$JS.API.STREAM.INFO.R", lambda answer: "state" in answer)
+    count: int = answer["state"]["messages"]
+    return count

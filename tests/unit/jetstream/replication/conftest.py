@@ -1,0 +1,12 @@
+"""These tests run where the consensus engine is compiled; raft/tests has the line that says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from raft.tests.conftest import is_here
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Collect no module that imports the engine where it is not."""
+    return True if collection_path.name.startswith("test_") and not is_here() else None

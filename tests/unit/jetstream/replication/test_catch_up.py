@@ -1,0 +1,176 @@
+"""A replica whose log begins too late: it copies the messages of another one, and is equal afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.replicated import Cluster, ReplicaNode
+
+from pyjs.consensus.consensus import Tuning
+from pyjs.jetstream.replication import copying
+
+STORAGES = pytest.mark.parametrize("storage", ["file", "memory"])
+SHORT = Tuning(log_size_max=2000)
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "PART_MSGS", 7)
+
+
+def away_for_long(cluster: Cluster) -> ReplicaNode:
+    """Let a node miss more than the logs of the others have; return it."""
+    cluster.publish(10)
+    away = cluster.followers()[0]
+    cluster.kill(away.number)
+    for first in range(10, 400, 30):
+        cluster.publish(30, f"s.{first % 4}", size=40, first=first)
+        cluster.step(5)
+    leader = cluster.leader()
+    cluster.until(lambda: leader.node_log.groups[1].start > 100)
+    return away
+
+
+@STORAGES
+def test_a_replica_that_was_away_for_long_copies_what_it_lacks(tmp_path: Path, storage: str) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT, storage=storage)
+    cluster.create()
+    away = away_for_long(cluster)
+
+    again = cluster.start(away.number)
+
+    assert cluster.same()["range"][1] == 400
+    assert any("has caught up" in text for _, text in again.log.lines)
+    cluster.publish(5)
+    assert cluster.same()["range"][1] == 405
+
+
+def removals(cluster: Cluster) -> None:
+    """Remove messages of all kinds."""
+    leader = cluster.leader()
+    leader.ask("$JS.API.STREAM.PURGE.S", {"seq": 40})
+    leader.ask("$JS.API.STREAM.PURGE.S", {"filter": "s.2", "keep": 3})
+    for seq in (77, 78, 300, leader.stream.store.last_seq):
+        leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": seq})
+
+
+@STORAGES
+def test_removed_messages_are_not_in_the_copy(tmp_path: Path, storage: str) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT, storage=storage)
+    cluster.create()
+    away = away_for_long(cluster)
+    removals(cluster)
+
+    cluster.start(away.number)
+    cluster.publish(1)
+
+    assert cluster.same()["range"][:2] == (41, 401)
+
+
+@STORAGES
+def test_a_copy_of_an_empty_stream_goes_on_with_its_sequences(tmp_path: Path, storage: str) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT, storage=storage)
+    cluster.create()
+    away = away_for_long(cluster)
+    cluster.leader().ask("$JS.API.STREAM.PURGE.S")
+
+    cluster.start(away.number)
+
+    assert cluster.same()["range"][:3] == (401, 400, 0)
+    assert cluster.publish(1)[0]["seq"] == 401
+    cluster.same()
+
+
+def published_with_id(cluster: Cluster, number: int) -> dict[str, Any]:
+    """Publish with an id; return the answer."""
+    headers = b"NATS/1.0\r\nNats-Msg-Id: id-%d\r\n\r\n" % number
+    client = cluster.leader().client()
+    head = b"SUB _INBOX.a 1\r\nHPUB s.a _INBOX.a %d %d\r\n" % (len(headers), len(headers) + 1)
+    client.send(head + headers + b"x\r\n")
+    found: list[bytes] = []
+
+    def came() -> bool:
+        found.extend(client.payloads())
+        return bool(found)
+
+    cluster.until(came)
+    answer: dict[str, Any] = json.loads(found[0])
+    return answer
+
+
+@STORAGES
+def test_ids_of_removed_messages_count_after_the_copy_and_after_a_start(tmp_path: Path, storage: str) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT, storage=storage)
+    cluster.create()
+    away = cluster.followers()[0]
+    published_with_id(cluster, 0)
+    cluster.same()
+    cluster.kill(away.number)
+    for number in range(1, 40):
+        published_with_id(cluster, number)
+    away_later = cluster.leader()
+    cluster.until(lambda: away_later.node_log.groups[1].start > 10)
+    away_later.ask("$JS.API.STREAM.PURGE.S", {"seq": 20})
+    cluster.start(away.number)
+    assert cluster.same()["ids"] == (40, b"id-39")
+    cluster.kill(away.number)
+    cluster.start(away.number)
+    assert cluster.same()["ids"] == (40, b"id-39")
+    cluster.until(lambda: cluster.nodes[away.number].stream.replica is not None)
+    leader = cluster.leader()
+    if leader.number != away.number:
+        leader.consensus.transfer(1, away.number)
+        cluster.until(lambda: cluster.nodes[away.number].leads)
+
+    answer = published_with_id(cluster, 5)
+
+    assert (answer["seq"], answer["duplicate"]) == (6, True)
+
+
+def test_entries_that_come_during_the_copy_are_applied_after_it(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT)
+    cluster.create()
+    away = away_for_long(cluster)
+    again = cluster.start(away.number)
+    cluster.until(lambda: any("is behind" in text for _, text in again.log.lines))
+
+    for first in range(0, 60, 5):
+        cluster.publish(5, "s.new", first=first)
+
+    assert cluster.same()["range"][1] == 460
+
+
+def test_a_replica_that_is_behind_does_not_lead(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT)
+    cluster.create()
+    away = away_for_long(cluster)
+    again = cluster.start(away.number)
+    cluster.until(lambda: any("is behind" in text for _, text in again.log.lines))
+
+    cluster.leader().consensus.transfer(1, away.number)
+    cluster.step(5)
+
+    assert cluster.publish(1)[0]["seq"] == 401
+    cluster.same()
+
+
+def test_a_memory_stream_that_nobody_has_any_more_begins_again_with_new_sequences(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT, storage="memory")
+    cluster.create()
+    for first in range(0, 300, 30):
+        cluster.publish(30, size=40, first=first)
+        cluster.step(5)
+    cluster.until(lambda: all(node.node_log.groups[1].start > 100 for node in cluster.up()))
+    for number in cluster.numbers:
+        cluster.kill(number)
+    for number in cluster.numbers:
+        cluster.start(number)
+
+    seq = cluster.publish(1)[0]["seq"]
+
+    assert seq > 300
+    assert cluster.same()["range"][1:3] == (seq, 1)
+    assert any("begins again empty" in text for _, text in cluster.leader().log.lines)

@@ -1,0 +1,82 @@
+"""A replica whose store fails: it hands the lead over, and comes back when the disk works again."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from tests.support.replicated import Cluster, ReplicaNode
+
+from pyjs.base.disk import OsDisk
+
+
+class FullDisk(OsDisk):
+    """Refuses to write messages while `is_full`."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self._paths: dict[int, str] = {}
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        fd = super().open_file(path, create=create)
+        self._paths[fd] = path
+        return fd
+
+    def _check(self, fd: int) -> None:
+        if self.is_full and "/msgs/" in self._paths.get(fd, ""):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        self._check(fd)
+        super().write_at(fd, data, offset)
+
+    def allocate(self, fd: int, offset: int, size: int) -> None:
+        self._check(fd)
+        super().allocate(fd, offset, size)
+
+
+def works_again(node: ReplicaNode) -> bool:
+    """Return whether the node has an open replica."""
+    stream = node.js.streams.get("S")
+    return stream is not None and stream.replica is not None and stream.replica.stopped is None
+
+
+def test_a_leader_with_a_full_disk_hands_over_and_comes_back(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.disks = {number: FullDisk() for number in cluster.numbers}
+    for number in cluster.numbers:
+        cluster.kill(number)
+        cluster.start(number)
+    cluster.create()
+    cluster.publish(3)
+    first = cluster.leader()
+    disk = cluster.disks[first.number]
+    assert isinstance(disk, FullDisk)
+    disk.is_full = True
+    client = first.client()
+    client.send(b"SUB _INBOX.a 1\r\nPUB s.a _INBOX.a 1\r\nx\r\n")
+
+    cluster.until(lambda: any(node.leads and node is not first for node in cluster.up()))
+
+    assert cluster.publish(2)[-1]["seq"] == 6
+    assert client.payloads() == []
+    cluster.step(1000)
+    disk.is_full = False
+    cluster.until(lambda: works_again(first), 1500)
+    assert cluster.same()["range"][1] == 6
+
+
+def test_a_replica_with_a_fault_is_opened_again_from_its_files(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create()
+    cluster.publish(3)
+    follower = cluster.followers()[0]
+
+    follower.node.turn_state.faulted.append((follower.stream, ValueError("a fault")))
+    cluster.step()
+    assert not works_again(follower)
+    cluster.publish(2)
+
+    cluster.until(lambda: works_again(follower), 1000)
+    assert cluster.same()["range"][1] == 5
+    assert any("has failed and is opened again" in text for _, text in follower.log.lines)

@@ -1,0 +1,94 @@
+"""Other replicas for a stream: added, moved, taken away, while messages come and are there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.support.replicated import Cluster
+
+from pyjs.consensus.consensus import Tuning
+from pyjs.jetstream.cluster.assignments import Assignment, Replica, stored_config
+
+
+def members(cluster: Cluster) -> list[tuple[int, bool]]:
+    """Return the members of the group as its leader knows them."""
+    leader = cluster.leader()
+    return sorted((each.node, each.is_voter) for each in leader.consensus.status(1).replicas)
+
+
+def settled(cluster: Cluster, *nodes: int) -> None:
+    """Wait until these nodes are the voters of the group, and no others have the stream."""
+    cluster.until(lambda: members(cluster) == [(node, True) for node in nodes], 1500)
+    others = [node for node in cluster.up() if node.number not in nodes]
+    cluster.until(lambda: not any(node.js.streams or node.node_log.groups for node in others), 1500)
+
+
+def test_a_stream_gets_more_replicas(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=5)
+    cluster.create(on=(1, 2, 3))
+    cluster.publish(50)
+
+    cluster.move(1, 2, 3, 4, 5)
+    settled(cluster, 1, 2, 3, 4, 5)
+
+    cluster.publish(5)
+    assert cluster.same()["range"][1] == 55
+
+
+def test_a_stream_moves_to_other_nodes_with_everything(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=6, tuning=Tuning(log_size_max=2000))
+    cluster.create(on=(1, 2, 3))
+    for first in range(0, 90, 30):
+        cluster.publish(30, size=100, first=first)
+
+    cluster.move(4, 5, 6)
+    settled(cluster, 4, 5, 6)
+
+    assert cluster.publish(1)[0]["seq"] == 91
+    assert len(cluster.same()["messages"]) == 91
+    assert not any((tmp_path / f"{number}" / "_G" / "streams" / "S").exists() for number in (1, 2, 3))
+
+
+def test_a_replica_on_a_lost_node_is_replaced(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=4)
+    cluster.create(on=(1, 2, 3))
+    cluster.publish(10)
+    lost = next(node for node in cluster.followers() if node.number in (1, 2, 3))
+    cluster.kill(lost.number)
+    left = [number for number in (1, 2, 3) if number != lost.number]
+
+    cluster.move(*left, 4)
+    cluster.until(lambda: members(cluster) == [(node, True) for node in (*left, 4)], 1500)
+
+    cluster.publish(5)
+    assert cluster.same()["range"][1] == 15
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_a_stream_without_replicas_gets_some(tmp_path: Path, storage: str) -> None:
+    cluster = Cluster(tmp_path, storage=storage)
+    node = cluster.nodes[2]
+    node.ask("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": storage})
+    for at in range(20):
+        node.ask(f"s.{at % 3}", b"x")
+    node.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 7})
+    created_ns, config = node.stream.created_ns, replace(node.stream.config, num_replicas=3)
+    replicas = (Replica(2, 1), Replica(1, 2), Replica(3, 2))
+    cluster.assignments["S"] = made = Assignment("$G", 1, 2, created_ns, replicas, 2, stored_config(config))
+    cluster.state.put(made)
+    for each in cluster.up():
+        each.do(partial(each.replicated.open_steps, each.js, made))
+
+    cluster.until(lambda: members(cluster) == [(1, True), (2, True), (3, True)], 1500)
+    cluster.publish(5)
+
+    assert cluster.same()["range"][:3] == (1, 25, 24)
+    for number in cluster.numbers:
+        cluster.kill(number)
+        cluster.start(number)
+        cluster.settle()
+    assert cluster.publish(1)[0]["seq"] == 26
+    assert cluster.same()["range"][:3] == (1, 26, 25)
