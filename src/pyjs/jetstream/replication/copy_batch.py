@@ -114,6 +114,7 @@ class State:
     size: int  # bytes of the messages
     config: dict[str, Any]
     deleted: bytes  # sequences between first and last without a message, u64 each
+    kept: bytes  # those of removed messages whose ids still count, u64 each, ascending
     ids: bytes  # of a memory stream: a dump of its message ids, see Dedupe.dump
     ids_count: int
 
@@ -249,7 +250,7 @@ def end_of(data: bytes) -> tuple[State, bytes]:
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise BadCopy(f"state: {error}") from None
     names = [each.name for each in fields(State) if not _is_kind(getattr(state, each.name), str(each.type))]
-    if names or len(state.deleted) % 8:
+    if names or len(state.deleted) % 8 or len(state.kept) % 8:
         raise BadCopy(f"state: {names or ['deleted']} has another kind")
     return state, data[_SIZE.size + size :]
 
@@ -270,5 +271,5 @@ def _is_kind(value: object, kind: str) -> bool:
 
 
 def sequences(packed: bytes) -> memoryview[int]:
-    """Return the sequences of a state's `deleted`."""
+    """Return the sequences of a state's `deleted` or `kept`."""
     return memoryview(packed).cast("Q")
