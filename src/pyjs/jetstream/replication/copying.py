@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timers
     from pyjs.core.chore import Chore, Step
     from pyjs.core.sink import Turn
-    from pyjs.jetstream.replication.copy_batch import Ask, Piece, Record
+    from pyjs.jetstream.replication.copy_batch import Ask, Piece
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.store import StreamStore
 
@@ -88,7 +88,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
     records = {message.seq: encode_record(message) for message in found}
     if stream.config.storage != MEMORY:
         for message in _removed(stream, have, upto):
-            records.setdefault(message.seq, encode_record(message, is_removed=True))
+            records.setdefault(message.seq, encode_record(message))
     return b"".join(records[seq] for seq in sorted(records)), upto
 
 
@@ -157,13 +157,12 @@ class OtherStore(PyjsError):
     """After the copy the store is not what the state says: the copy begins again with an empty store."""
 
 
-def put(store: StreamStore, record: Record) -> None:
+def put(store: StreamStore, message: StoredMessage) -> None:
     """Add a message to a copy.
 
     Raises:
         StoreFailed: it is not stored.
     """
-    message = record.message
     store.skip_seqs_to(message.seq - 1)
     if store.store(message.subject, message.headers, message.payload, message.ts) != message.seq:
         raise store.error or OtherStore(f"message {message.seq} follows {store.last_seq}")
