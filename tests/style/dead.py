@@ -29,10 +29,6 @@ CALLED = {
     **dict.fromkeys(
         "_stop_all _remove_all".split(), "called by atexit, which the decorator registers them with"
     ),
-    **dict.fromkeys(
-        "replicate".split(),
-        "called where a cluster opens streams, which no server does yet",
-    ),
     "_resuming": "holds a task, of which the loop itself has only a weak reference",
 }
 LAYOUT = dict.fromkeys(
