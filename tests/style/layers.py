@@ -77,7 +77,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("log", "payloads", "seams"),
         ("batch",),
         ("durability", "member"),
-        ("outbox", "snapshots", "status"),
+        ("compaction", "faults", "outbox", "reads", "snapshots", "status"),
         ("consensus",),
     ),
     "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),

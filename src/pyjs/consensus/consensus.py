@@ -27,23 +27,24 @@ from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Part
+from pyjs.consensus.compaction import Compaction
 from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
     EntryKind,
     Groups,
-    Quarantined,
     RaftError,
-    Refused,
     Role,
     UnknownGroup,
     incarnation_of,
     node_of,
     peer_id,
 )
+from pyjs.consensus.faults import MachineFaults
 from pyjs.consensus.member import Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
+from pyjs.consensus.reads import Reads
 from pyjs.consensus.snapshots import Snapshots
 from pyjs.consensus.status import GroupStatus, status_of
 
@@ -64,9 +65,7 @@ ROUNDS = 2  # of the engine in one turn: what is stored at once may be committed
 APPLIES = 64  # entries applied in one turn, and
 APPLY_SIZE = 256 << 10  # bytes of payloads
 FAIR_APPLIES = 16  # entries of one group before another one has its turn
-PATIENCE = 4  # a log may grow to so many times its size for a replica that is behind
 DATA = int(EntryKind.DATA)
-READ_NS = 10 * NS_PER_S  # after which an unanswered read is forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,6 @@ class Consensus:
         self._turn = host.turn_state
         self._log = log
         self._peers = peers
-        self._log_size_max = tuning.log_size_max
-        self._handing_ns = tuning.election_ticks * TICK_NS  # after which the engine forgets a transfer
         self._engine = Groups(
             node,
             seed=int.from_bytes(host.rng.randbytes(7), "little"),
@@ -128,20 +125,19 @@ class Consensus:
             log, host.turn_state, host.timers, tuning.sync_interval_ns, self._sync_ended
         )
         self._snapshots = Snapshots(peers)
+        self._silent: set[int] = set()  # nodes that do not answer
+        self._reads = Reads(self._engine)
+        self._compaction = Compaction(self._engine, log, tuning.log_size_max, self._silent)
+        self._faults = MachineFaults(
+            host.faults, host.turn_state, self._engine, self._silent, tuning.election_ticks * TICK_NS
+        )
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now: until the next tick
-        self._full: dict[int, None] = {}  # groups whose log has grown too large
-        self._reads: dict[
-            tuple[int, int], tuple[int, Callable[[], None]]
-        ] = {}  # -> when it is forgotten, done
         # Entries that came with a snapshot, and their payloads, by group: written when its data is here.
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
-        self._silent: set[int] = set()  # nodes
-        # Groups that lead without a machine: how often another replica was asked to lead, when the next one is.
-        self._unfit: dict[int, tuple[int, int]] = {}
         self._is_staged = False  # the log has something that is not written
         self._queued = False  # in Turn.consensus
         self._timer: Timer | None = None
@@ -172,7 +168,7 @@ class Consensus:
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
             self._is_staged = True
         member = self.member_class(group, name, self._log.groups[group].peer, machine)
-        member.compact_at = self._log_size_max
+        self._compaction.begin(member)
         self._members[group] = member
         if self._durability.is_idle or conf is not None:
             self._begin(member)
@@ -190,7 +186,7 @@ class Consensus:
             if stored.state:
                 state = descriptor.read(stored.state[: descriptor.SIZE])
                 data = stored.state[descriptor.SIZE :]
-                self._guard(member, partial(member.install, stored.start, state.time_ns, data))
+                self._faults.guard(member, partial(member.install, stored.start, state.time_ns, data))
         self._engine.open(
             member.group,
             member.name,
@@ -233,7 +229,7 @@ class Consensus:
         self._payloads.forget(group)
         self._snapshots.forget(group)
         self._after_snapshot.pop(group, None)
-        self._reads = {key: read for key, read in self._reads.items() if key[0] != group}
+        self._reads.forget(group)
         if member in self._waiting:
             self._waiting.remove(member)
 
@@ -277,13 +273,10 @@ class Consensus:
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
             return False
-        try:
-            number = self._engine.read_index(group)
-        except (Refused, UnknownGroup, Quarantined):
-            return False
-        self._reads[group, number] = (self._turn.now + READ_NS, done)
-        self._mark()
-        return True
+        is_asked = self._reads.ask(group, done, self._turn.now)
+        if is_asked:
+            self._mark()
+        return is_asked
 
     def transfer(self, group: int, node: int) -> None:
         """Hand the lead over to the replica on another node.
@@ -439,9 +432,8 @@ class Consensus:
             member = self._members.get(group)
             if member is None:  # closed in this turn
                 continue
-            self._guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
-            if _is_unfit(member):
-                self._hand_over(member)
+            self._faults.guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
+            self._faults.check(member)
         for group, index, term, kind, body in ready.committed:
             member = self._members.get(group)
             if member is None:
@@ -451,10 +443,10 @@ class Consensus:
                 member.in_backlog = True
                 self._backlog.append(member)
         for group, number, index in ready.reads:
-            _, done = self._reads.pop((group, number), (0, None))
+            done = self._reads.take(group, number)
             member = self._members.get(group)
             if done is not None and member is not None:
-                self._guard(member, partial(member.wants_read, index, done))
+                self._faults.guard(member, partial(member.wants_read, index, done))
         for write in writes:
             if write.snapshot is not None:
                 self._fetch(write.group, write.snapshot)
@@ -498,15 +490,14 @@ class Consensus:
                     self._waiting.append(member)
                 continue
             except Exception as error:  # of a machine: others go on
-                self._stop_member(member, error)
+                self._faults.stop(member, error)
                 done = used = 0
             count -= max(done, 1)
             size -= used
             member.in_backlog = bool(member.queue)
             if member.in_backlog:
                 self._backlog.append(member)
-            if member.log_size > member.compact_at:
-                self._full[member.group] = None
+            self._compaction.check(member)
 
     def _go_on(self) -> None:
         """Let snapshots and full logs go on, one each."""
@@ -521,11 +512,11 @@ class Consensus:
             group, _ = self._wanted.popitem()
             if group in self._members:
                 self._offer(self._members[group])
-        if self._full:
-            group, _ = self._full.popitem()
+        if not self._compaction.is_idle:
+            group = self._compaction.take()
             if group in self._members:
                 self._cut(self._members[group])
-        if self._wanted or self._full or snapshots.whole or self._is_staged:
+        if self._wanted or not self._compaction.is_idle or snapshots.whole or self._is_staged:
             self._queue()
 
     # -- snapshots and the start of the log --------------------------------------------------------------------
@@ -537,7 +528,7 @@ class Consensus:
         try:
             data = member.machine.snapshot()
         except Exception as error:
-            self._stop_member(member, error)
+            self._faults.stop(member, error)
             return None
         return None if data is None else descriptor.describe(data, member.applied_time_ns) + data
 
@@ -552,33 +543,15 @@ class Consensus:
 
     def _cut(self, member: Member) -> None:
         """Move the start of a full log to what has been applied, unless another replica soon needs what is there."""
-        member.compact_at = member.log_size + self._log_size_max // 4
-        stored = self._log.groups[member.group]
-        is_urgent = member.group in self._log.crowding()
-        if member.applied <= stored.start or (self._is_behind(member) and not is_urgent):
+        if not self._compaction.may_cut(member):
             return
         state = self._snapshot(member)
         if state is None:
             return
         try:
-            index, term, conf = self._engine.compact(member.group, member.applied)
-        except RaftError:
-            return  # its own snapshot is on the way
-        try:
-            self._log.point(member.group, index, term, conf, state)
+            self._is_staged |= self._compaction.cut(member, state)
         except CorruptRecord as error:
             self._lose_damaged(member, error)
-            return
-        self._is_staged = True
-        member.note_cut()
-        member.compact_at = self._log_size_max
-
-    def _is_behind(self, member: Member) -> bool:
-        """Whether a replica that answers needs entries before the new start; for a while the log waits for it."""
-        if member.role != Role.LEADER or member.log_size > PATIENCE * self._log_size_max:
-            return False
-        matched = self._engine.status(member.group).matched
-        return any(index < member.applied and node_of(peer) not in self._silent for peer, index in matched)
 
     def _fetch(self, group: int, point: Point) -> None:
         """Fetch the data of a snapshot from the leader."""
@@ -628,53 +601,12 @@ class Consensus:
             return  # the group began again, with it; or a newer one is on its way
         _, time_ns, _ = incoming.wanted
         member.note_start(index)
-        self._guard(member, partial(member.install, index, time_ns, bytes(incoming.data)))
+        self._faults.guard(member, partial(member.install, index, time_ns, bytes(incoming.data)))
         with suppress(RaftError):
             self._outbox.send(self._engine.installed(member.group, index))
         self._snapshots.arrived(member.group, incoming)
 
     # -- faults ------------------------------------------------------------------------------------------------
-
-    def _guard(self, member: Member, call: Callable[[], object]) -> None:
-        """Call a machine; a fault stops its group here."""
-        try:
-            call()
-        except Exception as error:
-            self._stop_member(member, error)
-
-    def _stop_member(self, member: Member, error: Exception) -> None:
-        """Apply nothing more to a group whose machine has failed: it is behind, never different."""
-        self._host.faults.report("apply", f"a replica: {member} stops here", error, self._turn.now)
-        try:
-            member.stop()
-        except Exception as again:
-            self._host.faults.report("apply", f"the end of {member}", again, self._turn.now)
-        if _is_unfit(member):
-            self._hand_over(member)
-
-    def _hand_over(self, member: Member) -> None:
-        """Let another replica lead: the one that has most of the log, or the next one if it does not."""
-        tries, at_ns = self._unfit.get(member.group, (0, 0))
-        if self._turn.now < at_ns:
-            return
-        self._unfit[member.group] = tries + 1, self._turn.now + self._handing_ns
-        with suppress(RaftError):  # it leads no more
-            found = self._engine.status(member.group)
-            others = [(index, peer) for peer, index in found.matched if peer in found.conf.voters]
-            heirs = [peer for _, peer in sorted(others, reverse=True) if peer != member.peer]
-            heirs = [peer for peer in heirs if node_of(peer) not in self._silent] or heirs
-            if heirs:
-                self._engine.transfer(member.group, heirs[tries % len(heirs)])
-                self._queue()
-
-    def _hand_over_again(self) -> None:
-        """Ask the next replicas to lead what is still led without a machine."""
-        for group in list(self._unfit):
-            member = self._members.get(group)
-            if member is not None and _is_unfit(member):
-                self._hand_over(member)
-            else:
-                del self._unfit[group]
 
     def _find_lost(self) -> None:
         """Close groups that have panicked or whose entries cannot be sent, and name them once."""
@@ -696,7 +628,7 @@ class Consensus:
         self._host.log.error(
             f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
         )
-        self._guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
+        self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
         with suppress(UnknownGroup):
             self._engine.close(member.group)
         self._forget(member.group)
@@ -718,14 +650,7 @@ class Consensus:
         self._reads.clear()
         self._backlog.clear()
         for member in list(self._members.values()):
-            self._guard_end(member)
-
-    def _guard_end(self, member: Member) -> None:
-        try:
-            member.take_role(member.term, Role.FOLLOWER, 0)
-            member.stop()
-        except Exception as error:
-            self._host.faults.report("apply", f"the end of {member}", error, self._turn.now)
+            self._faults.end(member)
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -757,7 +682,7 @@ class Consensus:
                 self._log.witness()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
-        self._full.update(dict.fromkeys(self._log.crowding()))
+        self._compaction.add(self._log.crowding())
 
     def _tick(self) -> None:
         """Let time pass for groups that are awake; all others are looked after from time to time."""
@@ -774,19 +699,13 @@ class Consensus:
         for due in self._late:
             self._durability.add(due, needs_sync=False)
         self._late.clear()
-        if self._reads:
-            self._reads = {key: read for key, read in self._reads.items() if read[0] > now_ns}
+        self._reads.expire(now_ns)
         self._tend_log()
-        self._hand_over_again()
+        self._faults.check_again(self._members)
         _, awake = self._engine.counts()
-        is_busy = awake or has_waited or self._reads or self._snapshots.is_busy
+        is_busy = awake or has_waited or not self._reads.is_idle or self._snapshots.is_busy
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
-
-
-def _is_unfit(member: Member) -> bool:
-    """Whether a group leads here whose machine applies nothing."""
-    return member.state is State.STOPPED and member.role == Role.LEADER
 
 
 def _conf_of(stored: Membership) -> Conf:

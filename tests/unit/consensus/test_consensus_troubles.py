@@ -109,7 +109,7 @@ def test_a_stopped_replica_takes_no_reads() -> None:
     bad = stopped_follower(hosts)
 
     assert not bad.consensus.read_index(GROUP, list)
-    assert bad.consensus._reads == {}
+    assert bad.consensus._reads.is_idle
 
 
 def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
@@ -118,7 +118,7 @@ def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
     bad = stopped_follower(hosts)
     hosts.leader().consensus.transfer(GROUP, bad.number)
     asked: list[int] = []
-    bad.consensus._engine = Refusing(bad.consensus._engine, asked)  # type: ignore[assignment]
+    bad.consensus._faults._engine = Refusing(bad.consensus._engine, asked)  # type: ignore[assignment]
     hosts.until(lambda: len(asked) >= 3)
 
     assert set(asked) == {peer_id(node) for node in bad.others}
