@@ -56,6 +56,12 @@ class Compaction:
         is_urgent = member.group in self._log.crowding()
         return member.applied > start and (is_urgent or not self._is_behind(member))
 
+    def must_drop(self, member: Member) -> bool:
+        """Whether the log of a stopped replica, which nothing applies, has reached its limit."""
+        member.compact_at = member.log_size + self._size_max // 4
+        is_large = member.log_size > PATIENCE * self._size_max
+        return is_large or member.group in self._log.crowding()
+
     def cut(self, member: Member, state: bytes) -> bool:
         """Stage the state after the last applied entry as the start of the log.
 

@@ -135,6 +135,7 @@ class Consensus:
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now: until the next tick
+        self._lost: set[int] = set()  # groups that were closed by a fault; their log is still there
         # Entries that came with a snapshot, and their payloads, by group: written when its data is here.
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
@@ -156,9 +157,10 @@ class Consensus:
         know (`lost_unknown`), the caller must.
         """
         assert group not in self._members
+        self._lost.discard(group)
         stored = self._log.groups.get(group)
         if conf is None and stored is not None and stored.is_damaged:
-            conf, incarnation = Conf(), incarnation_of(stored.peer) + 1
+            conf, incarnation = Conf(), max(incarnation, incarnation_of(stored.peer) + 1)
             self._host.log.error(
                 f'The replica of group {group} ("{name}") has lost a part of its log: it begins again empty,'
                 f" as replica {incarnation} of this server, and never votes with what is left"
@@ -224,7 +226,9 @@ class Consensus:
             self._lose_damaged(member, error)
 
     def _forget(self, group: int) -> None:
-        member = self._members.pop(group)
+        member = self._members.pop(group, None)
+        if member is None:  # a fault has closed it
+            return
         member.stop()
         self._payloads.forget(group)
         self._snapshots.forget(group)
@@ -236,6 +240,7 @@ class Consensus:
     def remove(self, group: int) -> None:
         """Close a group, and remove its log."""
         self.close(group)
+        self._lost.discard(group)
         self._log.remove(group)
         self._is_staged = True
         self._mark()
@@ -418,6 +423,8 @@ class Consensus:
                 has_vote = True
             if entries:
                 member.note_entries(entries)
+                if member.state is State.STOPPED:
+                    self._compaction.check(member)
         return has_vote
 
     def _flush(self) -> None:
@@ -516,6 +523,8 @@ class Consensus:
             group = self._compaction.take()
             if group in self._members:
                 self._cut(self._members[group])
+            elif group in self._lost:
+                self._renew(group)
         if self._wanted or not self._compaction.is_idle or snapshots.whole or self._is_staged:
             self._queue()
 
@@ -543,6 +552,11 @@ class Consensus:
 
     def _cut(self, member: Member) -> None:
         """Move the start of a full log to what has been applied, unless another replica soon needs what is there."""
+        if member.state is State.STOPPED:
+            if self._compaction.must_drop(member):
+                self._lose(member, "its machine is stopped, and its log has become too large")
+                self._renew(member.group)
+            return
         if not self._compaction.may_cut(member):
             return
         state = self._snapshot(member)
@@ -632,6 +646,22 @@ class Consensus:
         with suppress(UnknownGroup):
             self._engine.close(member.group)
         self._forget(member.group)
+        self._lost.add(member.group)
+
+    def _renew(self, group: int) -> None:
+        """Drop the log of a closed replica: it comes back as another one, which gets a snapshot and never votes
+        with what it had before."""
+        self._lost.discard(group)
+        stored = self._log.groups.get(group)
+        if stored is None or stored.is_damaged:  # such a log is small
+            return
+        incarnation = incarnation_of(stored.peer) + 1
+        self._log.create(group, stored.name, peer_id(self.node, incarnation), Conf(), 0, 0)
+        self._is_staged = True
+        self._host.log.error(
+            f'The log of group {group} ("{stored.name}") is dropped, so that others can use its files: the replica'
+            f" comes back at the next start, empty, as replica {incarnation} of this server"
+        )
 
     def _fail(self, cause: str) -> None:
         """Take part no more, since promises could be broken."""

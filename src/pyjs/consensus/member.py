@@ -181,10 +181,11 @@ class Member:
         self.queued = index
 
     def note_start(self, index: int) -> None:
-        """Begin after another entry: the log has nothing from before it."""
+        """Begin after another entry: the log has nothing from before it. A stopped machine stays where it is."""
         self.queue.clear()
-        self.applied = self.queued = index
         self.log_size = 0
+        if self.state is State.RUNNING:
+            self.applied = self.queued = index
 
     def note_entries(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
         """Count entries that the log has got."""
@@ -202,7 +203,9 @@ class Member:
         self.log_size = len(self.queue) * ENTRY_COST + sum(sizes)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:
-        """Replace the state of the machine, after `note_start`."""
+        """Replace the state of the machine, after `note_start`; one that is stopped gets it at the next opening."""
+        if self.state is State.STOPPED:
+            return
         self.drop_proposals()
         self.applied_time_ns = time_ns
         self.time_ns = max(self.time_ns, time_ns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +17,7 @@ from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
 from pyjs.consensus.consensus import Condition, Tuning
 from pyjs.consensus.durability import Due, Waits
-from pyjs.consensus.engine import Change, Conf, Groups, Role, Write, peer_id
+from pyjs.consensus.engine import Change, Conf, Write, peer_id
 from pyjs.consensus.payloads import Gone
 
 
@@ -28,115 +28,6 @@ def errors(node: SimNode) -> list[str]:
 @pytest.fixture
 def hosts() -> Hosts:
     return Hosts()
-
-
-class Failing(MemoryNode):
-    """A node whose machines can fail."""
-
-    fails = ""
-    error: type[Exception] = ZeroDivisionError
-
-    def start(self, now: int, confs: dict[int, Conf]) -> None:
-        super().start(now, confs)
-        for machine in self.machines.values():
-            machine.apply = self._with_fault(machine.apply)  # type: ignore[method-assign, assignment]
-
-    def _with_fault(self, apply: Callable[..., None]) -> Callable[..., None]:
-        def failing(*given: object) -> None:
-            if self.fails:
-                raise self.error(self.fails)
-            apply(*given)
-
-        return failing
-
-    def _expects(self, text: str) -> bool:
-        return self.error.__name__ in text
-
-
-class Refusal(CorruptRecord):
-    """What a machine finds damaged: in its own files, not in the log."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("/stream", 7, text)
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError, NotNow, Refusal])
-def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away(error: type[Exception]) -> None:
-    hosts = Hosts(node_class=Failing)
-    hosts.publish(5)
-    bad = hosts.leader()
-    assert isinstance(bad, Failing)
-    bad.fails, bad.error = "no", error
-    bad.publish(GROUP, b"x")
-
-    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad))
-
-    assert bad.host.faults.counts == {"apply": 1}
-    assert bad.machines[GROUP].state.count == 5
-    assert bad.consensus.status(GROUP).is_stopped
-    assert hosts.judge.outcomes[b"x"] == 1
-    bad.fails = ""
-    good = hosts.leader()
-    good.publish(GROUP, b"y")
-    hosts.until(lambda: good.machines[GROUP].state.count == 7)
-    assert bad.machines[GROUP].state.count == 5
-
-
-def stopped_follower(hosts: Hosts) -> Failing:
-    """Return a follower whose machine has failed; the leader's machine knows one entry more."""
-    bad = hosts.followers()[0]
-    assert isinstance(bad, Failing)
-    bad.fails = "no"
-    leader = hosts.leader()
-    leader.publish(GROUP, b"x")
-    hosts.until(lambda: bad.consensus.status(GROUP).is_stopped)
-    return bad
-
-
-def test_a_stopped_replica_that_is_elected_gives_the_lead_away() -> None:
-    hosts = Hosts(node_class=Failing)
-    hosts.publish(5)
-    bad = stopped_follower(hosts)
-    hosts.leader().consensus.transfer(GROUP, bad.number)
-    hosts.until(lambda: bad.consensus.status(GROUP).role == Role.LEADER)
-
-    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad), 30)
-
-
-def test_a_stopped_replica_takes_no_reads() -> None:
-    hosts = Hosts(node_class=Failing)
-    hosts.publish(5)
-    bad = stopped_follower(hosts)
-
-    assert not bad.consensus.read_index(GROUP, list)
-    assert bad.consensus._reads.is_idle
-
-
-def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
-    hosts = Hosts(node_class=Failing)
-    hosts.publish(5)
-    bad = stopped_follower(hosts)
-    hosts.leader().consensus.transfer(GROUP, bad.number)
-    asked: list[int] = []
-    bad.consensus._faults._engine = Refusing(bad.consensus._engine, asked)  # type: ignore[assignment]
-    hosts.until(lambda: len(asked) >= 3)
-
-    assert set(asked) == {peer_id(node) for node in bad.others}
-    assert asked[0] != asked[1]
-
-
-class Refusing:
-    """An engine whose transfers lead to nothing."""
-
-    def __init__(self, engine: Groups, asked: list[int]) -> None:
-        self._engine = engine
-        self._asked = asked
-
-    def transfer(self, group: int, peer: int) -> None:
-        self._asked.append(peer)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
 
 
 def heartbeat(group: int, source: int, target: int, term: int, commit: int) -> bytes:
