@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 import xxhash
+from tests.sim.consensus.log import Store
 from tests.sim.consensus.node import SimMachine, SimNode
 from tests.support.consensus import GROUP, Hosts, MemoryNode
 
@@ -86,6 +87,21 @@ def test_a_log_that_fails_ends_the_part_of_the_node_and_acknowledges_nothing() -
     ]
     hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad))
     assert not bad.publish(GROUP, b"y")
+
+
+def test_a_sync_of_a_file_made_in_advance_that_fails_is_the_end_too() -> None:
+    class Node(Forgiving):
+        store_class = Store
+
+    hosts = Hosts(1, node_class=Node)
+    node = hosts.leader()
+    hosts.step(50)  # nothing else is synced any more
+    node.log._shelf._spares.clear()
+    files = node.store._files
+    files.failing, files.fail_in = "sync", 0
+    hosts.until(lambda: node.consensus.condition is Condition.FAILED, 250)
+
+    assert files.failed_calls == [("sync", "/store/.raft/fresh.tmp")]
 
 
 def test_a_sync_that_fails_is_as_a_write_that_fails() -> None:

@@ -412,9 +412,13 @@ class NodeLog:
         return self._shelf.fresh_job()
 
     def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Take the file that was made; an error leaves the log as it is."""
+        """Take the file that was made; a failed sync is the end of the log, another error leaves it as it is."""
         self._shelf.made(job, error)
-        if error is not None:
+        if error is None or self.error is not None:
+            return
+        if job.has_failed_sync:
+            self._fail(error)
+        else:
             self._log.warn(f"  {self._directory}: no file could be made in advance: {error}")
 
     def close(self) -> None:
