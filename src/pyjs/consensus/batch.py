@@ -43,6 +43,8 @@ _HEADER = Struct("<BBHI")
 HEADER_SIZE = _HEADER.size
 _PLACE = Struct("<QQQ")
 _NAME = Struct("<QQ")
+_SENDER = Struct("<I5xB18xI")  # of a frame: size, kind, node of the peer it is from
+_READ_REQUEST = 11  # kind of a frame that a follower passes on
 
 
 class Kind(IntEnum):
@@ -144,6 +146,20 @@ def read(data: bytes) -> Batch:
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
     group, index = _NAME.unpack_from(data, _HEADER.size)
     return Outcome(group, index, kind == Kind.DONE)
+
+
+def check_senders(frames: bytes, node: int) -> None:
+    """Check that frames, which were read before, are from peers on one node.
+
+    Raises:
+        BadBatch: one claims to be from another node.
+    """
+    at = 0
+    while at < len(frames):
+        size, kind, source = _SENDER.unpack_from(frames, at)
+        if source != node and kind != _READ_REQUEST:
+            raise BadBatch(f"frames: at byte {at}: from node {source} in a batch of node {node}")
+        at += size
 
 
 def _read_place(data: bytes, kind: int) -> Fetch | Part:

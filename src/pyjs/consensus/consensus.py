@@ -328,6 +328,7 @@ class Consensus:
             return
         found = batch.read(data)
         if isinstance(found, Frames):
+            batch.check_senders(found.frames, node)
             for key, payload in found.payloads:
                 self._payloads.stage(key, payload)
             self._engine.step(found.frames)

@@ -41,6 +41,28 @@ def test_frames_come_with_their_payloads(good: bytes) -> None:
     assert [key for key, _ in found.payloads] == [(GROUP, index, 2) for index in (3, 4, 5)]
 
 
+def test_frames_are_from_the_node_that_sends_them(good: bytes) -> None:
+    found = batch.read(good)
+    assert isinstance(found, Frames)
+
+    batch.check_senders(found.frames, 1)
+    with pytest.raises(BadBatch, match="frames: at byte 0: from node 1 in a batch of node 2"):
+        batch.check_senders(found.frames, 2)
+    with pytest.raises(BadBatch, match=f"at byte {len(found.frames)}: from node 1 in a batch of node 3"):
+        batch.check_senders(as_from(3, found.frames) + found.frames, 3)
+
+
+def as_from(node: int, frame: bytes) -> bytes:
+    return frame[:28] + node.to_bytes(4, "little") + frame[32:]
+
+
+def test_a_question_for_a_read_may_be_passed_on(good: bytes) -> None:
+    found = batch.read(good)
+    assert isinstance(found, Frames)
+
+    batch.check_senders(found.frames[:9] + b"\x0b" + found.frames[10:], 2)
+
+
 @pytest.mark.parametrize(
     ("parts", "wanted"),
     [

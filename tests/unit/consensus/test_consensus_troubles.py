@@ -16,6 +16,7 @@ from tests.support.consensus import GROUP, Hosts, MemoryNode
 
 from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
+from pyjs.consensus.batch import BadBatch
 from pyjs.consensus.consensus import Condition, Tuning
 from pyjs.consensus.durability import Due, Waits
 from pyjs.consensus.engine import Change, Conf, Write, peer_id
@@ -54,6 +55,16 @@ def test_a_group_that_panics_is_named_once_and_closed_and_others_go_on() -> None
     assert len(bad.seen) == 1
     assert 5 not in bad.consensus._members
     hosts.publish(3, 6)
+
+
+def test_frames_of_another_node_are_refused(hosts: Hosts) -> None:
+    hosts.publish(3)
+    bad, leader = hosts.followers()[0], hosts.leader()
+    frames = heartbeat(GROUP, leader.number, bad.number, leader.consensus.status(GROUP).term + 1, 1)
+    other = next(node for node in bad.others if node != leader.number)
+
+    with pytest.raises(BadBatch, match=f"from node {leader.number} in a batch of node {other}"):
+        bad.consensus.receive(other, b"".join(batch.of_frames(frames, ())))
 
 
 class Forgiving(MemoryNode):
