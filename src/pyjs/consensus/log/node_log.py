@@ -17,6 +17,8 @@ used again when no group needs it. What groups at rest have in the oldest file i
 write; a group with much there is in `crowding`, for its owner to compact. A failed write or sync is the end of the
 log: only a start finds out what is durable.
 
+Long because whatever changes a group stages its records here.
+
 Sources: etcd's WAL, LevelDB's log; Alagappan et al., "Protocol-Aware Recovery" (a damaged log must not vote).
 """
 
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed, reason_of
-from pyjs.consensus.log.files import FIRST_AT, LogFile
+from pyjs.consensus.log.files import FIRST_AT, UNKNOWN_MACHINE, LogFile
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
 from pyjs.consensus.log.records import (
     DAMAGED_FLAG,
@@ -62,8 +64,9 @@ if TYPE_CHECKING:
 
 FILE_SIZE = 64 << 20
 FILES_FEW = 2  # files more than twice of what all groups have; with more, the oldest one is emptied
-CARRY_SHARE = 64  # a flush writes again at most this part of a file, and at least one group
-CARRY_GROUP_SHARE = 4  # a group with more than this part of a file is left to its owner
+CARRY_SHARE = 64  # a flush writes again at most this part of a file,
+CARRY_RECORDS = 512  # and so many records, and at least one group
+CARRY_GROUP_SHARE = 4  # a group with more than this part of a file, or more records, is left to its owner
 STEP_SIZE = 1 << 20
 BODY_SIZE = 4096  # read at once for an entry without its payload
 BOOT_JUMP = 1024  # after damage that may have hidden starts
@@ -92,16 +95,28 @@ class Write(Protocol):
 
 
 class NodeLog:
-    """The log of one node. `incarnation` is 64 bits that no other process has ever had."""
+    """The log of one node. `incarnation` is 64 bits that no other process has ever had.
+
+    `machine` is 0 if others are told of what is written after its sync only, else `files.machine_of`.
+    """
 
     def __init__(
-        self, disk: Disk, directory: str, log: Log, incarnation: int, *, file_size: int = FILE_SIZE
+        self,
+        disk: Disk,
+        directory: str,
+        log: Log,
+        incarnation: int,
+        *,
+        file_size: int = FILE_SIZE,
+        machine: int = 0,
     ) -> None:
         self._disk = disk
         self._log = log
         self._directory = directory
         self._file_size = file_size
         self.groups: dict[int, StoredGroup] = {}
+        self.is_doubtful = False  # what others were told of may be lost, by a power cut since the last start
+        self._machine = machine
         self.damages = 0  # damaged places found since the start
         self.error: StoreFailed | None = None  # why the log refuses everything
         self._shelf = Shelf(disk, directory, file_size)
@@ -160,6 +175,9 @@ class NodeLog:
         for file in replay.files:
             self._shelf.adopt(file, replay.ends[file.number])
             end.at = file.written
+        self.is_doubtful = replay.machine != 0 and replay.machine != self._machine
+        self.is_doubtful |= replay.machine == UNKNOWN_MACHINE
+        end.machine = UNKNOWN_MACHINE if self.is_doubtful else self._machine
         end.number, end.before = replay.next_number, replay.last_group
         self._written = end.number - 1
 
@@ -385,6 +403,11 @@ class NodeLog:
         """Return the names of the files with records, oldest first."""
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
+    def trust(self) -> None:
+        """Note that nothing is missing any more of what others were told of; the next file says so."""
+        self.is_doubtful = False
+        self._end.machine = self._machine
+
     def end_doubt(self) -> None:
         """Stage that all groups are known: those that may have been lost are here again, as other peers, or gone."""
         self._check_working()
@@ -530,13 +553,14 @@ class NodeLog:
         """Write again some of what groups have in the oldest file."""
         if oldest.free_at:
             return
-        left = self._file_size // CARRY_SHARE
-        while oldest.groups and left > 0:
+        left, last = self._file_size // CARRY_SHARE, self._end.number + CARRY_RECORDS
+        while oldest.groups and left > 0 and self._end.number < last:
             number = oldest.groups.pop()
             group = self.groups.get(number)
             if group is None or group.oldest_file != oldest.number:
                 continue
-            if group.size > self._file_size // CARRY_GROUP_SHARE:
+            count = group.last - group.start
+            if count > CARRY_RECORDS or group.size > self._file_size // CARRY_GROUP_SHARE:
                 oldest.crowded.add(number)
                 continue
             left -= group.size
