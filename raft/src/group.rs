@@ -6,7 +6,7 @@
 //! sleeps when all have answered. Everything but these two messages wakes.
 
 use raft::eraftpb::{ConfState, HardState, Message, MessageType};
-use raft::{Changer, Config, ProgressState, RawNode, SnapshotStatus, StateRole, Storage};
+use raft::{Changer, Config, Progress, ProgressState, RawNode, SnapshotStatus, StateRole, Storage};
 
 use crate::entry::{conf_change_of, item_of_entry, Item, CHANGE, DESCRIPTOR_SIZE};
 use crate::frame::{check_size, node_of, Frame, SLEEP};
@@ -85,6 +85,7 @@ pub struct Group {
     sleepers: Vec<u64>,  // peers that have answered that they sleep
     unheard: u32,        // looks at a sleeping follower since its leader said something
     unstored: u32,       // readies handed out and not stored
+    is_doubtful: bool,   // it may lack entries that it has answered for
     installing: Option<Installing>,
 }
 
@@ -128,6 +129,7 @@ impl Group {
             sleepers: Vec::new(),
             unheard: 0,
             unstored: 0,
+            is_doubtful: false,
             installing: None,
         };
         group.draw();
@@ -163,7 +165,7 @@ impl Group {
     /// Lets one tick pass. `silent` tells whether a peer's node is known to be gone.
     pub fn tick(&mut self, silent: &impl Fn(u64) -> bool) {
         let is_leader = self.is_leader();
-        if !is_leader && (self.installing.is_some() || self.unstored > 0) {
+        if !is_leader && (self.installing.is_some() || self.unstored > 0 || self.is_doubtful) {
             // No candidate before what it has taken is durable; but its lost leader must not keep its vote.
             self.raw.raft.election_elapsed += 1;
             return;
@@ -251,11 +253,19 @@ impl Group {
 
     /// Gives a message of a peer to the engine.
     pub fn step(&mut self, frame: Frame, silent: &impl Fn(u64) -> bool) {
-        let Frame { flags, message, .. } = frame;
+        let Frame { flags, mut message, .. } = frame;
         let (kind, from, term, commit) = (message.get_msg_type(), message.from, message.term, message.commit);
         let is_sleep = flags & SLEEP != 0;
         if self.installing.is_some() && is_for_the_log(kind) {
             return; // its sender repeats it
+        }
+        if self.is_doubtful {
+            if is_for_an_election(kind) {
+                return; // whoever wins could lack what this peer has answered for, too
+            }
+            if kind == MessageType::MsgHeartbeat && commit > self.raw.raft.raft_log.last_index() {
+                message.commit = 0; // its leader does not know yet
+            }
         }
         if kind == MessageType::MsgReadIndex && from == self.raw.raft.leader_id {
             return; // it asked before it led: the engine would send its question back to it
@@ -357,6 +367,9 @@ impl Group {
 
     /// Stands for election now.
     pub fn campaign(&mut self) -> Result<(), String> {
+        if self.is_doubtful {
+            return Err("entries that it has answered for may be lost".to_owned());
+        }
         if self.installing.is_some() || self.unstored > 0 {
             return Err("not durable yet".to_owned());
         }
@@ -364,6 +377,28 @@ impl Group {
         let done = self.raw.campaign();
         self.mark();
         done.map_err(|error| error.to_string())
+    }
+
+    /// Says whether this peer may lack entries that it has answered for: it takes no part in elections then.
+    pub fn set_doubtful(&mut self, is_doubtful: bool) {
+        self.is_doubtful = is_doubtful;
+        self.wake();
+        self.mark();
+    }
+
+    /// Forgets what a peer has answered: it may have lost some of that.
+    pub fn forget_answers(&mut self, peer: u64) -> Result<(), String> {
+        self.lead()?;
+        let next = self.raw.raft.raft_log.last_index() + 1;
+        let Some(progress) = self.raw.raft.mut_prs().get_mut(peer) else {
+            return Err(format!("peer {peer} is not a member"));
+        };
+        *progress = Progress::new(next, INFLIGHT_MAX);
+        progress.recent_active = true;
+        self.wake();
+        self.raw.ping();
+        self.mark();
+        Ok(())
     }
 
     pub fn report_snapshot(&mut self, peer: u64, is_done: bool) {
@@ -640,6 +675,10 @@ impl Group {
 fn is_in_place(message: &Message) -> bool {
     let first = message.entries.first().map_or(message.index + 1, |entry| entry.index);
     message.get_msg_type() != MessageType::MsgAppend || first == message.index + 1
+}
+
+fn is_for_an_election(kind: MessageType) -> bool {
+    matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote | MessageType::MsgTimeoutNow)
 }
 
 fn is_for_the_log(kind: MessageType) -> bool {

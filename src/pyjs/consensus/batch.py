@@ -16,6 +16,7 @@ A batch, little-endian:
 | 3 part | group, index, offset (u64 each), then bytes of the snapshot's data |
 | 4 done | group, index (u64 each): the snapshot is durable here |
 | 5 gone | group, index (u64 each): that snapshot is no longer offered |
+| 6 lacks | group, peer, boot (u64 each): that peer, since its start `boot`, may lack what it has acknowledged |
 
 Sizes and digests of payloads are in the descriptors of their entries, so nothing else is sent for them.
 """
@@ -55,6 +56,7 @@ class Kind(IntEnum):
     PART = 3
     DONE = 4
     GONE = 5
+    LACKS = 6
 
 
 class BadBatch(ValueError):
@@ -97,7 +99,16 @@ class Outcome:
     done: bool
 
 
-Batch: TypeAlias = Frames | Fetch | Part | Outcome
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """A peer that may lack entries that it has acknowledged, since a start of its node."""
+
+    group: int
+    peer: int
+    boot: int
+
+
+Batch: TypeAlias = Frames | Fetch | Part | Outcome | Lacks
 
 
 def of_frames(frames: bytes, payloads: Sequence[bytes]) -> list[bytes]:
@@ -121,6 +132,11 @@ def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
     return [_HEADER.pack(VERSION, kind, 0, 0), _NAME.pack(group, index)]
 
 
+def of_lacks(group: int, peer: int, boot: int) -> list[bytes]:
+    """Return the announcement of a peer in doubt."""
+    return [_HEADER.pack(VERSION, Kind.LACKS, 0, 0), _PLACE.pack(group, peer, boot)]
+
+
 def read(data: bytes) -> Batch:
     """Return what a batch says; payloads are the ones that were described.
 
@@ -138,7 +154,7 @@ def read(data: bytes) -> Batch:
         return _read_frames(data, frames_size)
     if frames_size:
         raise BadBatch(f"bytes of the frames: {frames_size} in a batch of kind {kind}")
-    if kind in (Kind.FETCH, Kind.PART):
+    if kind in (Kind.FETCH, Kind.PART, Kind.LACKS):
         return _read_place(data, kind)
     if kind not in (Kind.DONE, Kind.GONE):
         raise BadBatch(f"kind: {kind} is not known")
@@ -162,14 +178,16 @@ def check_senders(frames: bytes, node: int) -> None:
         at += size
 
 
-def _read_place(data: bytes, kind: int) -> Fetch | Part:
+def _read_place(data: bytes, kind: int) -> Fetch | Part | Lacks:
     body = _HEADER.size + _PLACE.size
     size = len(data) - body
-    if size < 0 or (kind == Kind.FETCH and size) or size > PART_MAX or (kind == Kind.PART and not size):
+    if not (0 < size <= PART_MAX if kind == Kind.PART else size == 0):
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
     group, index, offset = _PLACE.unpack_from(data, _HEADER.size)
     if kind == Kind.FETCH:
         return Fetch(group, index, offset)
+    if kind == Kind.LACKS:
+        return Lacks(group, index, offset)
     return Part(group, index, offset, data[body:])
 
 

@@ -1,17 +1,24 @@
-"""Compaction of the logs of groups: which are full, and how far each may be cut."""
+"""Compaction of the logs of groups: which are full, how far each may be cut, and the states of what is cut."""
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyjs.consensus import descriptor
 from pyjs.consensus.engine import RaftError, Role, node_of
+from pyjs.consensus.member import State
+from pyjs.consensus.snapshots import STATE_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Callable, Iterable, Mapping, Set
 
     from pyjs.consensus.engine import Groups
+    from pyjs.consensus.faults import MachineFaults
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.consensus.member import Member
+    from pyjs.consensus.seams import Making
 
 PATIENCE = 4  # a log may grow to so many times its size for a replica that is behind
 
@@ -62,18 +69,18 @@ class Compaction:
         is_large = member.log_size > PATIENCE * self._size_max
         return is_large or member.group in self._log.crowding()
 
-    def cut(self, member: Member, state: bytes) -> bool:
-        """Stage the state after the last applied entry as the start of the log.
+    def cut(self, member: Member, index: int, state: bytes, size: int) -> bool:
+        """Stage the state after an applied entry as the start of the log, which loses about `size` bytes.
 
         Raises:
             CorruptRecord: the log of the group is damaged.
         """
         try:
-            index, term, conf = self._engine.compact(member.group, member.applied)
+            index, term, conf = self._engine.compact(member.group, index)
         except RaftError:
-            return False  # a snapshot for it is on the way
+            return False  # a snapshot for it is on the way, or came meanwhile
         self._log.point(member.group, index, term, conf, state)
-        member.note_cut()
+        member.note_cut(size)
         member.compact_at = self._size_max
         return True
 
@@ -83,3 +90,73 @@ class Compaction:
             return False
         matched = self._engine.status(member.group).matched
         return any(index < member.applied and node_of(peer) not in self._silent for peer, index in matched)
+
+
+@dataclass(slots=True)
+class Made:
+    """The state of a machine after an entry, and what it is for."""
+
+    member: Member
+    index: int
+    time_ns: int
+    size: int  # bytes of the log up to `index`, about
+    ready: Callable[[Made, bytes], None]
+    steps: Making | None = None
+
+
+class States:
+    """The states of machines, descriptor and data: a large one is made by steps."""
+
+    def __init__(self, faults: MachineFaults) -> None:
+        self._faults = faults
+        self._making: deque[Made] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no state is being made."""
+        return not self._making
+
+    def make(self, member: Member, ready: Callable[[Made, bytes], None]) -> None:
+        """Call `ready` with the state after the last applied entry, now or in a later turn, if it is possible."""
+        if member.state is State.STOPPED or member.is_installing:
+            return
+        if any(each.member is member and each.ready == ready for each in self._making):
+            return
+        made = Made(member, member.applied, member.applied_time_ns, member.applied_size(), ready)
+        try:
+            data = member.machine.snapshot()
+        except Exception as error:
+            self._faults.stop(member, error)
+            return
+        if data is None or isinstance(data, bytes):
+            self._end(made, data)
+        else:
+            made.steps = data
+            self._making.append(made)
+
+    def go_on(self, members: Mapping[int, Member]) -> None:
+        """Make one step."""
+        if not self._making:
+            return
+        made = self._making.popleft()
+        member = made.member
+        if members.get(member.group) is not member or member.state is State.STOPPED:
+            return
+        assert made.steps is not None
+        try:
+            next(made.steps)
+        except StopIteration as end:
+            self._end(made, end.value)
+        except Exception as error:
+            self._faults.stop(member, error)
+        else:
+            self._making.appendleft(made)
+
+    def _end(self, made: Made, data: bytes | None) -> None:
+        if data is None or made.member.applied < made.index:  # a group that begins again has less
+            return
+        if len(data) > STATE_MAX:
+            error = ValueError(f"a state of {len(data)} bytes, at most {STATE_MAX} can be sent")
+            self._faults.stop(made.member, error)
+        else:
+            made.ready(made, descriptor.describe(data, made.time_ns) + data)

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
-from pyjs.consensus.batch import Fetch, Frames, Part
-from pyjs.consensus.compaction import Compaction
+from pyjs.consensus.batch import Fetch, Frames, Lacks, Part
+from pyjs.consensus.compaction import Compaction, States
+from pyjs.consensus.doubt import Doubts
 from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyjs.base.timers import Timer
+    from pyjs.consensus.compaction import Made
     from pyjs.consensus.engine import Point, Ready, Write
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.consensus.log.records import Membership
@@ -127,10 +129,12 @@ class Consensus:
         self._snapshots = Snapshots(peers)
         self._silent: set[int] = set()  # nodes that do not answer
         self._reads = Reads(self._engine)
+        self._doubts = Doubts(self._engine, peers, log)
         self._compaction = Compaction(self._engine, log, tuning.log_size_max, self._silent)
         self._faults = MachineFaults(
             host.faults, host.turn_state, self._engine, self._silent, tuning.election_ticks * TICK_NS
         )
+        self._states = States(self._faults)
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
@@ -153,19 +157,21 @@ class Consensus:
         """Open a group: a new one with `conf` (empty: it waits for a snapshot), or the one that the log has.
 
         The machine of a stored group gets `install` with the state of the log's start, then the entries after it.
-        `incarnation` is higher than that of any replica of the group that was here before: where the log does not
-        know (`lost_unknown`), the caller must.
+        `incarnation` of a new group is higher than that of any replica of the group that was here before: where the
+        log does not know (`lost_unknown`), the caller must. That of a stored group is the newest one that the caller
+        knows of: if its log is damaged, the replica begins again empty under a higher one.
         """
         assert group not in self._members
         self._lost.discard(group)
         stored = self._log.groups.get(group)
         if conf is None and stored is not None and stored.is_damaged:
-            conf, incarnation = Conf(), max(incarnation, incarnation_of(stored.peer) + 1)
+            conf, incarnation = Conf(), max(incarnation, incarnation_of(stored.peer)) + 1
             self._host.log.error(
                 f'The replica of group {group} ("{name}") has lost a part of its log: it begins again empty,'
                 f" as replica {incarnation} of this server, and never votes with what is left"
             )
         if conf is not None:
+            self._doubts.unsure.discard(group)
             start = 1 if conf.voters else 0
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
             self._is_staged = True
@@ -188,7 +194,7 @@ class Consensus:
             if stored.state:
                 state = descriptor.read(stored.state[: descriptor.SIZE])
                 data = stored.state[descriptor.SIZE :]
-                self._faults.guard(member, partial(member.install, stored.start, state.time_ns, data))
+                self._install(member, stored.start, state.time_ns, data)
         self._engine.open(
             member.group,
             member.name,
@@ -201,6 +207,8 @@ class Consensus:
             start_term=stored.start_term,
             entries=entries,
         )
+        if member.group in self._doubts.unsure:
+            self._doubts.begin(member.group, member.peer)
         member.vote = (term, vote)
         member.take_role(term, Role.FOLLOWER, 0)
         member.log_size = 0
@@ -234,6 +242,7 @@ class Consensus:
         self._snapshots.forget(group)
         self._after_snapshot.pop(group, None)
         self._reads.forget(group)
+        self._doubts.forget(group)
         if member in self._waiting:
             self._waiting.remove(member)
 
@@ -241,6 +250,7 @@ class Consensus:
         """Close a group, and remove its log."""
         self.close(group)
         self._lost.discard(group)
+        self._doubts.unsure.discard(group)
         self._log.remove(group)
         self._is_staged = True
         self._mark()
@@ -288,6 +298,7 @@ class Consensus:
 
         Raises:
             Refused: this node does not lead, or there is no voter on that node.
+            UnknownGroup: a fault has closed the group.
         """
         conf = self._engine.status(group).conf
         peer = next((peer for peer in conf.voters if node_of(peer) == node), 0)
@@ -299,6 +310,7 @@ class Consensus:
 
         Raises:
             Refused: this node does not lead, or another change is under way.
+            UnknownGroup: a fault has closed the group.
         """
         self._engine.change(group, list(changes))
         self._mark()
@@ -308,6 +320,7 @@ class Consensus:
 
         Raises:
             Refused: what this node has is not durable yet.
+            UnknownGroup: a fault has closed the group.
         """
         self._engine.campaign(group)
         self._mark()
@@ -334,6 +347,8 @@ class Consensus:
             self._engine.step(found.frames)
         elif isinstance(found, Fetch):
             self._snapshots.asked(node, found, self._turn.now)
+        elif isinstance(found, Lacks):
+            self._doubts.heard(node, found)
         elif isinstance(found, Part):
             self._snapshots.came(node, found, self._turn.now)
         else:
@@ -447,9 +462,7 @@ class Consensus:
             if member is None:
                 continue
             member.take((index, term, kind, body))
-            if not member.in_backlog and member.queue:
-                member.in_backlog = True
-                self._backlog.append(member)
+            self._have_applied(member)
         for group, number, index in ready.reads:
             done = self._reads.take(group, number)
             member = self._members.get(group)
@@ -502,7 +515,7 @@ class Consensus:
                 done = used = 0
             count -= max(done, 1)
             size -= used
-            member.in_backlog = bool(member.queue)
+            member.in_backlog = member.has_work
             if member.in_backlog:
                 self._backlog.append(member)
             self._compaction.check(member)
@@ -519,37 +532,27 @@ class Consensus:
         if self._wanted:
             group, _ = self._wanted.popitem()
             if group in self._members:
-                self._offer(self._members[group])
+                self._states.make(self._members[group], self._offered)
         if not self._compaction.is_idle:
             group = self._compaction.take()
             if group in self._members:
                 self._cut(self._members[group])
             elif group in self._lost:
                 self._renew(group)
-        if self._wanted or not self._compaction.is_idle or snapshots.whole or self._is_staged:
+        self._states.go_on(self._members)
+        is_busy = self._wanted or not self._states.is_idle or snapshots.whole or self._is_staged
+        if is_busy or not self._compaction.is_idle:
             self._queue()
 
     # -- snapshots and the start of the log --------------------------------------------------------------------
 
-    def _snapshot(self, member: Member) -> bytes | None:
-        """Return descriptor and data of the state after the last applied entry."""
-        if member.state is not State.RUNNING:
-            return None
-        try:
-            data = member.machine.snapshot()
-        except Exception as error:
-            self._faults.stop(member, error)
-            return None
-        return None if data is None else descriptor.describe(data, member.applied_time_ns) + data
-
-    def _offer(self, member: Member) -> None:
-        """Offer the state to replicas whose entries are gone; the engine asks again if that is not possible now."""
-        state = self._snapshot(member)
-        if state is None:
-            return
+    def _offered(self, made: Made, state: bytes) -> None:
+        """Offer a state to replicas whose entries are gone."""
+        group, index = made.member.group, made.index
         with suppress(RaftError):  # it leads no more
-            self._engine.offer_snapshot(member.group, member.applied, state[: descriptor.SIZE])
-            self._snapshots.offer(member.group, member.applied, state[descriptor.SIZE :], self._turn.now)
+            self._engine.offer_snapshot(group, index, state[: descriptor.SIZE])
+            self._snapshots.offer(group, index, state[descriptor.SIZE :], self._turn.now)
+            self._queue()
 
     def _cut(self, member: Member) -> None:
         """Move the start of a full log to what has been applied, unless another replica soon needs what is there."""
@@ -557,16 +560,14 @@ class Consensus:
             if self._compaction.must_drop(member):
                 self._lose(member, "its machine is stopped, and its log has become too large")
                 self._renew(member.group)
-            return
-        if not self._compaction.may_cut(member):
-            return
-        state = self._snapshot(member)
-        if state is None:
-            return
+        elif self._compaction.may_cut(member):
+            self._states.make(member, self._cut_to)
+
+    def _cut_to(self, made: Made, state: bytes) -> None:
         try:
-            self._is_staged |= self._compaction.cut(member, state)
+            self._is_staged |= self._compaction.cut(made.member, made.index, state, made.size)
         except CorruptRecord as error:
-            self._lose_damaged(member, error)
+            self._lose_damaged(made.member, error)
 
     def _fetch(self, group: int, point: Point) -> None:
         """Fetch the data of a snapshot from the leader."""
@@ -616,10 +617,22 @@ class Consensus:
             return  # the group began again, with it; or a newer one is on its way
         _, time_ns, _ = incoming.wanted
         member.note_start(index)
-        self._faults.guard(member, partial(member.install, index, time_ns, bytes(incoming.data)))
+        self._install(member, index, time_ns, bytes(incoming.data))
         with suppress(RaftError):
             self._outbox.send(self._engine.installed(member.group, index))
         self._snapshots.arrived(member.group, incoming)
+
+    def _install(self, member: Member, index: int, time_ns: int, data: bytes) -> None:
+        """Give a machine another state; the rest of its work is done beside the applying of entries."""
+        self._faults.guard(member, partial(member.install, index, time_ns, data))
+        if member.is_installing:
+            self._have_applied(member)
+
+    def _have_applied(self, member: Member) -> None:
+        if not member.in_backlog and member.has_work:
+            member.in_backlog = True
+            self._backlog.append(member)
+            self._queue()
 
     # -- faults ------------------------------------------------------------------------------------------------
 
@@ -731,10 +744,12 @@ class Consensus:
             self._durability.add(due, needs_sync=False)
         self._late.clear()
         self._reads.expire(now_ns)
+        self._doubts.tick(now_ns, self.read_index)
         self._tend_log()
         self._faults.check_again(self._members)
         _, awake = self._engine.counts()
-        is_busy = awake or has_waited or not self._reads.is_idle or self._snapshots.is_busy
+        is_busy = awake or has_waited or self._snapshots.is_busy
+        is_busy = is_busy or not (self._reads.is_idle and self._doubts.is_idle)
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from pyjs.consensus.engine import Role
+
+Making: TypeAlias = "Generator[None, None, bytes]"  # steps of a few milliseconds; one is made in a turn
 
 
 class Machine(Protocol):
@@ -32,14 +34,19 @@ class Machine(Protocol):
     def dropped(self, proposal: object) -> None:
         """Note that a proposal will not come back with its entry: nobody knows whether it will be committed."""
 
-    def snapshot(self) -> bytes | None:
+    def snapshot(self) -> bytes | Making | None:
         """Return the state after the last applied entry; None: not now, ask again later.
 
-        The log before it is cut: what the data refers to must be durable.
+        A large state is returned by steps: it is the one at this call, entries are applied between the steps. The
+        log before it is cut: what the data refers to must be durable.
         """
 
-    def install(self, index: int, data: bytes) -> None:
-        """Replace the state by that of another replica or an earlier life: what `snapshot` returned after `index`."""
+    def install(self, index: int, data: bytes) -> Iterator[None] | None:
+        """Replace the state by that of another replica or an earlier life: what `snapshot` returned after `index`.
+
+        If there is much to do, it is done by the steps that are returned: nothing is applied before their end.
+        Another `install` may come instead of the rest of them.
+        """
 
 
 class Peers(Protocol):

@@ -26,9 +26,9 @@ class State:
         """Return the state after one more entry."""
         return State(self.count + 1, zlib.crc32(payload, self.digest), time_ns)
 
-    def packed(self) -> bytes:
-        """Return it as a snapshot of several parts."""
-        return _STATE.pack(self.count, self.digest, self.time_ns) + bytes(self.digest % 200)
+    def packed(self, spare: int = 0) -> bytes:
+        """Return it as a snapshot of several parts, with so many bytes more."""
+        return _STATE.pack(self.count, self.digest, self.time_ns) + bytes(self.digest % 200 + spare)
 
     @classmethod
     def unpacked(cls, data: bytes) -> State:
@@ -78,6 +78,11 @@ class Judge:
         self.counts["installed"] += 1
         if state not in self.states.setdefault(group, {State()}):
             self.fail(f"group {group}: node {node} installed {state}, which nobody had")
+
+    def forget(self) -> None:
+        """Begin a new history: the power has failed everywhere, and entries may be lost that were known."""
+        for claims in (self.truth, self.states, self.known, self.acked, self.outcomes):
+            claims.clear()
 
     def acknowledged(self, group: int, index: int, payload: bytes, state: State) -> None:
         """Record the answer to a client."""

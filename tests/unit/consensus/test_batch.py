@@ -6,7 +6,7 @@ import pytest
 from raft.tests.cluster import GROUP, Cluster
 
 from pyjs.consensus import batch
-from pyjs.consensus.batch import BadBatch, Fetch, Frames, Outcome, Part
+from pyjs.consensus.batch import BadBatch, Fetch, Frames, Lacks, Outcome, Part
 from pyjs.consensus.descriptor import describe
 
 PAYLOADS = [b"first", b"", b"third" * 100]
@@ -68,6 +68,7 @@ def test_a_question_for_a_read_may_be_passed_on(good: bytes) -> None:
     [
         (batch.of_fetch(5, 9, 100), Fetch(5, 9, 100)),
         (batch.of_part(5, 9, 100, b"abc"), Part(5, 9, 100, b"abc")),
+        (batch.of_lacks(5, 9, 100), Lacks(5, 9, 100)),
         (batch.of_outcome(5, 9, done=True), Outcome(5, 9, True)),
         (batch.of_outcome(5, 9, done=False), Outcome(5, 9, False)),
     ],

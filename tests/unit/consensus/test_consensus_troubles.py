@@ -144,6 +144,19 @@ def test_a_replica_that_lost_a_part_of_its_log_begins_again_as_another_one() -> 
     hosts.until(lambda: lost.machines[GROUP].state.count == 3)
 
 
+def test_a_replica_whose_number_is_lost_with_its_log_takes_one_that_its_owner_does_not_know() -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(3)
+    lost = hosts.followers()[0]
+    lost.end(power=True)
+    stored = replace(lost.log.groups[GROUP], is_damaged=True, peer=0)
+    lost.log.groups[GROUP] = lost.log._written[GROUP] = lost.log._durable[GROUP] = stored
+    lost.newest[GROUP] = 7
+    hosts.start(lost.number)
+
+    assert lost.log.groups[GROUP].peer == peer_id(lost.number, 8)
+
+
 def test_a_damaged_log_closes_its_group_and_acknowledges_nothing_of_it() -> None:
     hosts = Hosts(groups=(5, 6), node_class=Forgiving)
     hosts.publish(3, 5)
