@@ -20,6 +20,8 @@ const INFLIGHT_MAX: usize = 64;
 const UNHEARD_MAX: u32 = 3;
 /// Committed entries that one turn hands out.
 const COMMITTED_MAX: u64 = 16_384;
+/// No log has so much.
+const NOBODY: (u64, u64) = (u64::MAX, u64::MAX);
 
 /// What all groups of a node share.
 #[derive(Clone, Copy)]
@@ -86,6 +88,7 @@ pub struct Group {
     unheard: u32,        // looks at a sleeping follower since its leader said something
     unstored: u32,       // readies handed out and not stored
     is_doubtful: bool,   // it may lack entries that it has answered for
+    floor: (u64, u64),   // in doubt: term and index of the last entry that who is elected must have
     installing: Option<Installing>,
 }
 
@@ -130,6 +133,7 @@ impl Group {
             unheard: 0,
             unstored: 0,
             is_doubtful: false,
+            floor: NOBODY,
             installing: None,
         };
         group.draw();
@@ -165,7 +169,7 @@ impl Group {
     /// Lets one tick pass. `silent` tells whether a peer's node is known to be gone.
     pub fn tick(&mut self, silent: &impl Fn(u64) -> bool) {
         let is_leader = self.is_leader();
-        if !is_leader && (self.installing.is_some() || self.unstored > 0 || self.is_doubtful) {
+        if !is_leader && (self.installing.is_some() || self.unstored > 0 || !self.may_stand()) {
             // No candidate before what it has taken is durable; but its lost leader must not keep its vote.
             self.raw.raft.election_elapsed += 1;
             return;
@@ -260,8 +264,15 @@ impl Group {
             return; // its sender repeats it
         }
         if self.is_doubtful {
-            if is_for_an_election(kind) {
-                return; // whoever wins could lack what this peer has answered for, too
+            let may_win = match kind {
+                MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                    (message.log_term, message.index) >= self.floor
+                }
+                MessageType::MsgTimeoutNow => self.may_stand(),
+                _ => true,
+            };
+            if !may_win {
+                return; // it could lack what this peer has answered for, too
             }
             if kind == MessageType::MsgHeartbeat && commit > self.raw.raft.raft_log.last_index() {
                 message.commit = 0; // its leader does not know yet
@@ -367,7 +378,7 @@ impl Group {
 
     /// Stands for election now.
     pub fn campaign(&mut self) -> Result<(), String> {
-        if self.is_doubtful {
+        if !self.may_stand() {
             return Err("entries that it has answered for may be lost".to_owned());
         }
         if self.installing.is_some() || self.unstored > 0 {
@@ -381,9 +392,21 @@ impl Group {
 
     /// Says whether this peer may lack entries that it has answered for: it takes no part in elections then.
     pub fn set_doubtful(&mut self, is_doubtful: bool) {
-        self.is_doubtful = is_doubtful;
+        (self.is_doubtful, self.floor) = (is_doubtful, NOBODY);
         self.wake();
         self.mark();
+    }
+
+    /// Lets a peer in doubt elect those that have an entry, or a later one.
+    pub fn set_floor(&mut self, term: u64, index: u64) {
+        self.floor = (term, index);
+        self.wake();
+        self.mark();
+    }
+
+    fn may_stand(&self) -> bool {
+        let log = &self.raw.raft.raft_log;
+        !self.is_doubtful || (log.last_term(), log.last_index()) >= self.floor
     }
 
     /// Forgets what a peer has answered: it may have lost some of that.
@@ -675,10 +698,6 @@ impl Group {
 fn is_in_place(message: &Message) -> bool {
     let first = message.entries.first().map_or(message.index + 1, |entry| entry.index);
     message.get_msg_type() != MessageType::MsgAppend || first == message.index + 1
-}
-
-fn is_for_an_election(kind: MessageType) -> bool {
-    matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote | MessageType::MsgTimeoutNow)
 }
 
 fn is_for_the_log(kind: MessageType) -> bool {

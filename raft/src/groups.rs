@@ -295,6 +295,13 @@ impl Groups {
         })
     }
 
+    pub fn set_floor(&mut self, id: u64, term: u64, index: u64) -> Result<(), Failure> {
+        self.call(id, |group| {
+            group.set_floor(term, index);
+            Ok(())
+        })
+    }
+
     pub fn forget_answers(&mut self, id: u64, peer: u64) -> Result<(), Failure> {
         self.call(id, |group| group.forget_answers(peer))
     }

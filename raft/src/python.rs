@@ -272,6 +272,10 @@ impl Groups {
         Ok(self.inner.set_doubtful(group, doubtful)?)
     }
 
+    fn set_floor(&mut self, group: u64, term: u64, index: u64) -> PyResult<()> {
+        Ok(self.inner.set_floor(group, term, index)?)
+    }
+
     fn forget_answers(&mut self, group: u64, peer: u64) -> PyResult<()> {
         Ok(self.inner.forget_answers(group, peer)?)
     }

@@ -173,6 +173,35 @@ def test_a_peer_in_doubt_does_not_vote() -> None:
     assert cluster.leaders() == [2]
 
 
+def test_a_peer_in_doubt_votes_for_who_has_as_much_as_all_others() -> None:
+    cluster = Cluster(2)
+    cluster.elect(1)
+    cluster.propose(1, 17)
+    last = cluster.nodes[1].status(GROUP).last
+    cluster.start(1)
+    lost(cluster, 1)
+    cluster.nodes[2].node_silent(1)
+    cluster.nodes[2].node_heard(1)
+    cluster.tick(200)
+    assert cluster.leaders() == []
+
+    cluster.nodes[1].set_floor(GROUP, 2, last + 1)
+    cluster.tick(200)
+    assert cluster.leaders() == []
+    cluster.nodes[1].set_floor(GROUP, 2, last)
+    cluster.tick(200)
+    assert cluster.leaders() == [2]
+    assert cluster.nodes[1].status(GROUP).last == last + 1
+
+
+def test_a_peer_in_doubt_stands_if_it_has_as_much_as_all_others() -> None:
+    cluster = Cluster(2)
+    cluster.nodes[1].set_doubtful(GROUP, True)
+    cluster.nodes[1].set_floor(GROUP, 1, 1)
+
+    cluster.elect(1)
+
+
 def test_answers_are_forgotten_by_a_leader_about_a_member() -> None:
     cluster = Cluster()
     cluster.elect(1)

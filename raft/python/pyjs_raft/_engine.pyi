@@ -266,6 +266,12 @@ class Groups:
         here, or when a majority of the voters is in doubt.
         """
 
+    def set_floor(self, group: int, term: int, index: int) -> None:
+        """Let a peer in doubt elect those whose last entry is this one or a later one.
+
+        It is the newest one of all voters that are not in doubt: one of them has each committed entry.
+        """
+
     def forget_answers(self, group: int, peer: int) -> None:
         """Forget, where this node leads, what a peer has answered: it says that it is in doubt."""
 

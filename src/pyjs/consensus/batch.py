@@ -17,6 +17,7 @@ A batch, little-endian:
 | 4 done | group, index (u64 each): the snapshot is durable here |
 | 5 gone | group, index (u64 each): that snapshot is no longer offered |
 | 6 lacks | group, peer, boot (u64 each): that peer, since its start `boot`, may lack what it has acknowledged |
+| 7 has | group, peer, term, index (u64 each): the last entry of that peer, in answer to 6 |
 
 Sizes and digests of payloads are in the descriptors of their entries, so nothing else is sent for them.
 """
@@ -44,6 +45,7 @@ _HEADER = Struct("<BBHI")
 HEADER_SIZE = _HEADER.size
 _PLACE = Struct("<QQQ")
 _NAME = Struct("<QQ")
+_LAST = Struct("<4Q")
 _SENDER = Struct("<I5xB18xI")  # of a frame: size, kind, node of the peer it is from
 _READ_REQUEST = 11  # kind of a frame that a follower passes on
 
@@ -57,6 +59,7 @@ class Kind(IntEnum):
     DONE = 4
     GONE = 5
     LACKS = 6
+    HAS = 7
 
 
 class BadBatch(ValueError):
@@ -108,7 +111,17 @@ class Lacks:
     boot: int
 
 
-Batch: TypeAlias = Frames | Fetch | Part | Outcome | Lacks
+@dataclass(frozen=True, slots=True)
+class Has:
+    """The last entry of a peer that lacks nothing."""
+
+    group: int
+    peer: int
+    term: int
+    index: int
+
+
+Batch: TypeAlias = Frames | Fetch | Part | Outcome | Lacks | Has
 
 
 def of_frames(frames: bytes, payloads: Sequence[bytes]) -> list[bytes]:
@@ -137,6 +150,11 @@ def of_lacks(group: int, peer: int, boot: int) -> list[bytes]:
     return [_HEADER.pack(VERSION, Kind.LACKS, 0, 0), _PLACE.pack(group, peer, boot)]
 
 
+def of_has(group: int, peer: int, term: int, index: int) -> list[bytes]:
+    """Return the answer to a peer in doubt."""
+    return [_HEADER.pack(VERSION, Kind.HAS, 0, 0), _LAST.pack(group, peer, term, index)]
+
+
 def read(data: bytes) -> Batch:
     """Return what a batch says; payloads are the ones that were described.
 
@@ -156,10 +174,12 @@ def read(data: bytes) -> Batch:
         raise BadBatch(f"bytes of the frames: {frames_size} in a batch of kind {kind}")
     if kind in (Kind.FETCH, Kind.PART, Kind.LACKS):
         return _read_place(data, kind)
-    if kind not in (Kind.DONE, Kind.GONE):
+    if kind not in (Kind.DONE, Kind.GONE, Kind.HAS):
         raise BadBatch(f"kind: {kind} is not known")
-    if len(data) != _HEADER.size + _NAME.size:
+    if len(data) != _HEADER.size + (_LAST if kind == Kind.HAS else _NAME).size:
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
+    if kind == Kind.HAS:
+        return Has(*_LAST.unpack_from(data, _HEADER.size))
     group, index = _NAME.unpack_from(data, _HEADER.size)
     return Outcome(group, index, kind == Kind.DONE)
 

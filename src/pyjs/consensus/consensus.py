@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
-from pyjs.consensus.batch import Fetch, Frames, Lacks, Part
+from pyjs.consensus.batch import Fetch, Frames, Has, Lacks, Part
 from pyjs.consensus.compaction import Compaction, States
 from pyjs.consensus.doubt import Doubts
 from pyjs.consensus.durability import Due, Durability, Waits
@@ -349,6 +349,8 @@ class Consensus:
             self._snapshots.asked(node, found, self._turn.now)
         elif isinstance(found, Lacks):
             self._doubts.heard(node, found)
+        elif isinstance(found, Has):
+            self._doubts.answered(node, found)
         elif isinstance(found, Part):
             self._snapshots.came(node, found, self._turn.now)
         else:

@@ -9,6 +9,9 @@ is missing. The doubt ends
 - when a majority of the voters is in doubt: the power failed for all of them, and nobody has more than they have.
   Each has lost the end of its log: at most the entries of the last interval.
 
+If all other voters have answered, and too few are in doubt for the second case, one of the others has each committed
+entry. The one with the newest last entry has all of them, so the group may elect it, or one that has as much.
+
 So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
 """
 
@@ -27,7 +30,7 @@ from pyjs.consensus.engine import RaftError, Role, node_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjs.consensus.batch import Lacks
+    from pyjs.consensus.batch import Has, Lacks
     from pyjs.consensus.engine import Conf, Groups
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.consensus.seams import Peers
@@ -44,6 +47,9 @@ class Doubt:
     at_ns: int = 0  # of the next announcement
     asked_ns: int = -1  # a read is on its way; when the next one may follow
     known: set[int] = field(default_factory=set)  # peers in doubt
+    others: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # others -> term and index of their last entry
 
 
 class Doubts:
@@ -97,14 +103,38 @@ class Doubts:
                 self._engine.forget_answers(lacks.group, lacks.peer)
                 self._forgotten[key] = last
         doubt = self._doubts.get(lacks.group)
-        if doubt is not None:
-            doubt.known.add(lacks.peer)
-            self._count(lacks.group)
+        with suppress(RaftError):
+            if doubt is None:
+                self._answer(node, lacks.group)
+            else:
+                doubt.known.add(lacks.peer)
+                doubt.others.pop(lacks.peer, None)
+                self._count(lacks.group)
+
+    def _answer(self, node: int, group: int) -> None:
+        """Say what is here."""
+        status = self._engine.status(group)
+        term = self._engine.term_at(group, status.last)
+        if term:  # else it has no log yet
+            self._peers.send(node, batch.of_has(group, status.peer, term, status.last))
+
+    def answered(self, node: int, has: Has) -> None:
+        """Take the answer of another node."""
+        doubt = self._doubts.get(has.group)
+        if doubt is not None and node_of(has.peer) == node:
+            doubt.others[has.peer] = has.term, has.index
+            with suppress(RaftError):
+                self._count(has.group)
 
     def _count(self, group: int) -> None:
-        """Let a group elect if a majority of the voters is in doubt; others are told of the doubt all the same."""
-        if is_majority(self._doubts[group].known, self._engine.status(group).conf):
+        """Let a group elect if enough is known; others are told of the doubt all the same."""
+        doubt, conf = self._doubts[group], self._engine.status(group).conf
+        if is_majority(doubt.known, conf):
             self._engine.set_doubtful(group, False)
+            return
+        sure = {*conf.voters, *conf.outgoing} - doubt.known
+        if sure <= doubt.others.keys():
+            self._engine.set_floor(group, *max(doubt.others[peer] for peer in sure))
 
     def tick(self, now_ns: int, ask: Callable[[int, Callable[[], None]], bool]) -> None:
         """Announce groups whose turn it is; `ask` begins a read."""

@@ -77,6 +77,21 @@ def test_a_replica_in_doubt_elects_nobody_who_may_lack_what_it_has_lost(hosts: H
     hosts.until(lambda: all(node.machines[GROUP].state.count == 21 for node in hosts.nodes.values()))
 
 
+def test_two_replicas_go_on_when_one_has_lost_its_end_and_the_other_does_not_lead() -> None:
+    hosts = Hosts(2, tuning=Tuning(sync_interval_ns=NEVER_NS))
+    hosts.publish(20)
+    first, second = hosts.nodes.values()
+    cut_power(hosts, first)
+    second.end(power=False)
+    hosts.start(1)
+    hosts.step(300)
+    assert not first.leads(GROUP)
+    hosts.start(2)
+
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in (first, second)))
+    hosts.until(lambda: is_sure(first))
+
+
 def test_a_leader_that_has_lost_its_end_follows(hosts: Hosts) -> None:
     leader = hosts.leader()
     cut_power(hosts, leader)
