@@ -724,6 +724,9 @@ class Consensus:
         """Let the log have its next file, and use old ones again."""
         try:
             self._durability.look_ahead()
+            if self._doubts.are_over:
+                self._log.trust()
+                self._is_staged = True
             if self._rests and self._durability.is_idle and not self._is_staged:
                 self._log.witness()
         except StoreFailed as error:

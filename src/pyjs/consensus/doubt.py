@@ -67,6 +67,11 @@ class Doubts:
         self._forgotten: dict[tuple[int, int], tuple[int, int]] = {}
 
     @property
+    def are_over(self) -> bool:
+        """Whether no group of a log in doubt lacks anything any more."""
+        return self._log.is_doubtful and not self.unsure
+
+    @property
     def is_idle(self) -> bool:
         """Whether no group is in doubt."""
         return not self._doubts
@@ -138,8 +143,6 @@ class Doubts:
 
     def tick(self, now_ns: int, ask: Callable[[int, Callable[[], None]], bool]) -> None:
         """Announce groups whose turn it is; `ask` begins a read."""
-        if self._log.is_doubtful and not self.unsure:
-            self._log.trust()
         for _ in range(min(GROUPS_MAX, len(self._turns))):
             group = self._turns[0]
             doubt = self._doubts[group]

@@ -291,7 +291,10 @@ class SimNode:
     def is_whole(self) -> bool:
         """Whether all its groups are open and apply entries."""
         members = self.consensus._members
-        return all(group in members and members[group].state is Applies.RUNNING for group in self.machines)
+        return all(
+            group in members and members[group].state is Applies.RUNNING and not machine.raises
+            for group, machine in self.machines.items()
+        )
 
     def _watch(self) -> None:
         if self.now % PULSE_STEPS == 0 and not self.stopped:

@@ -404,9 +404,11 @@ class NodeLog:
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
     def trust(self) -> None:
-        """Note that nothing is missing any more of what others were told of; the next file says so."""
+        """Stage that nothing is missing any more of what others were told of: another file says so."""
+        self._check_working()
         self.is_doubtful = False
         self._end.machine = self._machine
+        self._end.begin_file(0, self._shelf.newest.number + 1)
 
     def end_doubt(self) -> None:
         """Stage that all groups are known: those that may have been lost are here again, as other peers, or gone."""
