@@ -142,7 +142,10 @@ MUTANTS: dict[str, type[SimNode]] = {
 
 def world_of(name: str) -> type[World]:
     """Return a world in which the power fails, of nodes with that flaw: stormy, or with many reads."""
+    loses = name in ("votes in doubt", "comes back as the same peer")
     settings = {
+        "has_changes": False,
+        "troubles": 13 if loses else 10,
         "is_always": name != "votes in doubt",
         "storms": 1.0 if name in ("tells before durable", "forgets its vote") else 0.0,
         "reads": 1.0 if name.startswith("reads") else 0.2,

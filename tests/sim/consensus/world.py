@@ -32,6 +32,7 @@ class World:
     reads = 0.2  # share of steps in which clients read
     is_always: bool | None = None  # sync mode; None: by chance
     has_changes: bool | None = None  # of the membership; None: by chance
+    troubles = 13  # kinds; from 10 on they cost a node what it has
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -171,7 +172,7 @@ class World:
             return
         node = self.rng.choice(list(self.nodes.values()))
         other = self.rng.choice(node.others)
-        what = self.rng.randrange(13)
+        what = self.rng.randrange(self.troubles)
         if what == 0 and node.is_up:
             self._end(node, power=False)
         elif what in (1, 2) and node.is_up:
@@ -192,9 +193,9 @@ class World:
         elif what == 8 and node.is_up and self.rng.random() < 0.3:
             node.store.fail(self.rng)
             self.down[node.number] = self.now + self.rng.randrange(20, 60)
-        elif what == 9 and node.is_running(self.now) and self._may_lose(node):
+        elif what == 10 and node.is_running(self.now) and self._may_lose(node):
             node.machines[self.rng.choice(GROUPS)].raises = True
-        elif what == 10 and node.is_up and self._may_lose(node):
+        elif what == 11 and node.is_up and self._may_lose(node):
             end = node.durable_end()
             self._end(node, power=False)
             if end > (0, 0):
