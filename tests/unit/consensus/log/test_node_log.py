@@ -1,4 +1,7 @@
-"""The node log as its owner sees it: what is staged, written, durable, and read back."""
+"""The node log as its owner sees it: what is staged, written, durable, and read back.
+
+Long because all of it speaks the same vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -201,36 +204,6 @@ def test_files_are_used_again_while_groups_at_rest_keep_what_they_have(node: Nod
     before = content(node.log)
     assert content(node.killed()) == before
     assert node.lines == []
-
-
-def test_a_write_carries_a_bounded_number_of_records() -> None:
-    node = Node(file_size=1 << 20)
-    for group in range(1, 11):
-        node.create(group, "rest")
-        for index in range(2, 200):
-            node.entry(group, index, b"%d" % index)
-    node.create(20, "many")
-    for index in range(2, 1000):
-        node.entry(20, index)
-    node.create(30)
-    synced(node.log)
-    before, most = content(node.log), 0
-    for index in range(2, 70):
-        number = node.log.written
-        node.entry(30, index, bytes(50_000))
-        node.log.point(30, index, 1, CONF, b"")
-        synced(node.log)
-        most = max(most, node.log.written - number)
-    assert node.log.crowding() == [20]
-    assert 200 < most < 512 + 200 + 5
-    node.log.point(20, 999, 1, CONF, b"")
-    for index in range(70, 90):
-        node.entry(30, index, bytes(50_000))
-        synced(node.log)
-
-    assert node.log.files[0] > "00000001.log"
-    found = content(node.killed())
-    assert all(found[group] == before[group] for group in range(1, 11))
 
 
 def test_a_group_with_much_in_the_oldest_file_is_for_its_owner_to_compact(node: Node) -> None:
