@@ -186,6 +186,9 @@ class Consensus:
 
     def _begin(self, member: Member) -> None:
         """Give a group to the engine, with what is written of it."""
+        is_unsure = member.group in self._doubts.unsure
+        if is_unsure:
+            self._log.forget_commit(member.group)
         stored = self._log.groups[member.group]
         term, vote, commit = stored.hard
         entries = list(self._log.entries(member.group))
@@ -207,7 +210,7 @@ class Consensus:
             start_term=stored.start_term,
             entries=entries,
         )
-        if member.group in self._doubts.unsure:
+        if is_unsure:
             self._doubts.begin(member.group, member.peer)
         member.vote = (term, vote)
         member.take_role(term, Role.FOLLOWER, 0)

@@ -163,6 +163,12 @@ class MemoryLog:
         files = self._written[group]
         return files.rows[index - files.start - 1][3]
 
+    def forget_commit(self, group: int) -> None:
+        """Take the commit index back."""
+        for groups in (self._written, self.groups):
+            files = groups[group]
+            groups[group] = replace(files, hard=(*files.hard[:2], files.start))
+
     def trust(self) -> None:
         """Note that nothing is missing."""
         self.is_doubtful = False

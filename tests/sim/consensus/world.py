@@ -20,6 +20,7 @@ from pyjs.consensus.engine import Conf, RaftError, Role, peer_id
 GROUPS = (1, 2)
 TROUBLE_STEPS = 400
 CALM_STEPS = 300
+SYNC_STEPS = 12  # after which everything is synced, in a node that runs
 PART_SIZE = 64  # bytes of a snapshot in one batch: all have several
 CRASHED = "crashed: "
 
@@ -100,6 +101,7 @@ class World:
 
     def _step(self) -> None:
         self.now += 1
+        self.judge.now = self.now
         for source, target, data, is_damaged in self.net.arrived(self.now):
             node = self.nodes[target]
             if node.is_running(self.now):  # what reaches a paused node is lost here
@@ -178,9 +180,10 @@ class World:
         elif what in (1, 2) and node.is_up:
             self._end(node, power=self._may_lose(node, by_power=True))
         elif what == 3 and self.rng.random() < 0.5:
+            power = not self.is_early or self._may_lose_all()
             for each in self.nodes.values():
                 if each.is_up:
-                    self._end(each, power=not self.is_early)
+                    self._end(each, power=power)
         elif what == 4:
             node.paused_until = self.now + self.rng.randrange(5, 60)
         elif what == 5:
@@ -213,6 +216,18 @@ class World:
             return False
         self.lossy = node.number
         self.judge.counts["doubts"] += by_power
+        return True
+
+    def _may_lose_all(self) -> bool:
+        """Choose a power cut everywhere, of which all that is older than the interval and a sync must survive."""
+        nodes = self.nodes.values()
+        is_calm = all(
+            node.is_up and not node.store.is_broken and node.paused_until < self.now - SYNC_STEPS
+            for node in nodes
+        )
+        if self.lossy or not is_calm or any(node.log.is_doubtful for node in nodes):
+            return False
+        self.judge.forget(self.now - SYNC_STEPS)
         return True
 
     def _end(self, node: SimNode, *, power: bool) -> None:

@@ -116,6 +116,31 @@ def test_a_majority_goes_on_with_what_it_has(hosts: Hosts) -> None:
     assert {node.machines[GROUP].state.count for node in hosts.nodes.values()} == {5}
 
 
+class Everything(Random):
+    """Chance by which everything arrives on the disk."""
+
+    def randrange(self, *limits: int) -> int:  # type: ignore[override]
+        return limits[0] - 1
+
+
+def test_a_replica_gives_up_what_the_majority_has_lost_though_it_was_committed(hosts: Hosts) -> None:
+    last_one = hosts.leader()
+    for node in hosts.followers():
+        cut_power(hosts, node)
+    last_one.is_up = False
+    last_one.store.lose_power(Everything())
+    assert last_one.store._durable[GROUP].hard[2] > 15
+    hosts.judge.forget()
+    for number in last_one.others:
+        hosts.start(number)
+    hosts.publish(3)
+
+    hosts.start(last_one.number)
+    hosts.until(lambda: is_sure(last_one))
+
+    assert {node.machines[GROUP].state.count for node in hosts.nodes.values()} == {3}
+
+
 def test_entries_older_than_the_interval_survive_a_power_cut_everywhere() -> None:
     hosts = Hosts(tuning=Tuning(sync_interval_ns=100_000_000))
     hosts.publish(20)

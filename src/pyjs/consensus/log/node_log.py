@@ -9,7 +9,8 @@ What holds, asserted by whoever writes:
     synced <= written < number      synced: durable, written: in the file, number: of the next record
     seq(record) = seq(record of the group before it) + 1; the first record of a replica has seq = number
     first = start + 1, start <= last, commit <= last, terms of entries do not decrease, start_term <= the first
-    (term, commit) never decreases as a pair, nor does commit alone; vote changes only from 0 within a term
+    (term, commit) never decreases as a pair, nor does commit alone but by `forget_commit`; vote changes only from 0
+    within a term
     oldest file <= file of a group's GROUP record and of each of its entries
 
 A place in a file is written by one process once, so that number, place and id together never come again. A file is
@@ -409,6 +410,11 @@ class NodeLog:
         self.is_doubtful = False
         self._end.machine = self._machine
         self._end.begin_file(0, self._shelf.newest.number + 1)
+
+    def forget_commit(self, group: int) -> None:
+        """Take the commit index of a group back to its start: others may have lost what was committed."""
+        one = self.groups[group]
+        one.hard = (*one.hard[:2], one.start)
 
     def end_doubt(self) -> None:
         """Stage that all groups are known: those that may have been lost are here again, as other peers, or gone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.node_logs import synced
+from tests.support.node_logs import Write, synced
 from tests.unit.consensus.log.test_node_log import Node
 
 from pyjs.consensus.log.files import UNKNOWN_MACHINE
@@ -50,6 +50,20 @@ def test_a_log_that_is_trusted_says_so_in_its_next_file(early: Node) -> None:
     assert log.files[-1] > newest
 
     assert not restarted(early, 10).is_doubtful
+
+
+def test_a_commit_index_may_go_back_to_the_start_when_others_have_lost_entries(early: Node) -> None:
+    early.create(7)
+    early.entry(7, 2)
+    early.log.write(Write(7, (1, 0, 2)), [])
+    synced(early.log)
+    early.log.forget_commit(7)
+    assert early.log.groups[7].hard == (1, 0, 1)
+    early.entry(7, 2, b"another", term=2)
+    synced(early.log)
+
+    assert restarted(early, 6).groups[7].hard == (2, 0, 1)
+    assert early.log.payload(7, 2) == b"another"
 
 
 def test_a_machine_that_is_not_known_is_never_the_same(early: Node) -> None:
