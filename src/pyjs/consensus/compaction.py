@@ -105,22 +105,34 @@ class Made:
 
 
 class States:
-    """The states of machines, descriptor and data: a large one is made by steps."""
+    """The states of machines, descriptor and data: a large one is made by steps.
 
-    def __init__(self, faults: MachineFaults) -> None:
+    With a sync interval a state waits until a quorum has surely synced what is in it. A power cut everywhere could
+    otherwise leave a log that begins after everything that the others have.
+    """
+
+    def __init__(self, faults: MachineFaults, wait_ns: int) -> None:
         self._faults = faults
+        self._wait_ns = wait_ns
         self._making: deque[Made] = deque()
+        self._waiting: deque[tuple[int, Made, bytes]] = deque()  # until when
 
     @property
     def is_idle(self) -> bool:
         """Whether no state is being made."""
         return not self._making
 
-    def make(self, member: Member, ready: Callable[[Made, bytes], None]) -> None:
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a state waits for `release`."""
+        return bool(self._waiting)
+
+    def make(self, member: Member, ready: Callable[[Made, bytes], None], now_ns: int) -> None:
         """Call `ready` with the state after the last applied entry, now or in a later turn, if it is possible."""
         if member.state is State.STOPPED or member.is_installing:
             return
-        if any(each.member is member and each.ready == ready for each in self._making):
+        known = [*self._making, *(made for _, made, _ in self._waiting)]
+        if any(each.member is member and each.ready == ready for each in known):
             return
         made = Made(member, member.applied, member.applied_time_ns, member.applied_size(), ready)
         try:
@@ -129,12 +141,12 @@ class States:
             self._faults.stop(member, error)
             return
         if data is None or isinstance(data, bytes):
-            self._end(made, data)
+            self._end(made, data, now_ns)
         else:
             made.steps = data
             self._making.append(made)
 
-    def go_on(self, members: Mapping[int, Member]) -> None:
+    def go_on(self, members: Mapping[int, Member], now_ns: int) -> None:
         """Make one step."""
         if not self._making:
             return
@@ -146,17 +158,31 @@ class States:
         try:
             next(made.steps)
         except StopIteration as end:
-            self._end(made, end.value)
+            self._end(made, end.value, now_ns)
         except Exception as error:
             self._faults.stop(member, error)
         else:
             self._making.appendleft(made)
 
-    def _end(self, made: Made, data: bytes | None) -> None:
-        if data is None or made.member.applied < made.index:  # a group that begins again has less
+    def _end(self, made: Made, data: bytes | None, now_ns: int) -> None:
+        if data is None:
             return
         if len(data) > STATE_MAX:
             error = ValueError(f"a state of {len(data)} bytes, at most {STATE_MAX} can be sent")
             self._faults.stop(made.member, error)
+        elif self._wait_ns:
+            self._waiting.append((now_ns + self._wait_ns, made, data))
         else:
-            made.ready(made, descriptor.describe(data, made.time_ns) + data)
+            _give(made, data)
+
+    def release(self, members: Mapping[int, Member], now_ns: int) -> None:
+        """Use the states that have waited long enough."""
+        while self._waiting and self._waiting[0][0] <= now_ns:
+            _, made, data = self._waiting.popleft()
+            if members.get(made.member.group) is made.member and made.member.state is State.RUNNING:
+                _give(made, data)
+
+
+def _give(made: Made, data: bytes) -> None:
+    if made.member.applied >= made.index:  # a group that has begun again has less
+        made.ready(made, descriptor.describe(data, made.time_ns) + data)

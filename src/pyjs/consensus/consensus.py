@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 TICK_NS = 10 * NS_PER_MS
 LATE_TICKS = 3  # a node that was stopped does not make up for more ticks at once
+SYNC_NS = 100 * NS_PER_MS  # a slow sync
 REST_NS = NS_PER_S  # between two looks at groups that all sleep
 ROUNDS = 2  # of the engine in one turn: what is stored at once may be committed at once
 APPLIES = 64  # entries applied in one turn, and
@@ -134,7 +135,7 @@ class Consensus:
         self._faults = MachineFaults(
             host.faults, host.turn_state, self._engine, self._silent, tuning.election_ticks * TICK_NS
         )
-        self._states = States(self._faults)
+        self._states = States(self._faults, _wait_ns(tuning))
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
@@ -537,14 +538,14 @@ class Consensus:
         if self._wanted:
             group, _ = self._wanted.popitem()
             if group in self._members:
-                self._states.make(self._members[group], self._offered)
+                self._states.make(self._members[group], self._offered, self._turn.now)
         if not self._compaction.is_idle:
             group = self._compaction.take()
             if group in self._members:
                 self._cut(self._members[group])
             elif group in self._lost:
                 self._renew(group)
-        self._states.go_on(self._members)
+        self._states.go_on(self._members, self._turn.now)
         is_busy = self._wanted or not self._states.is_idle or snapshots.whole or self._is_staged
         if is_busy or not self._compaction.is_idle:
             self._queue()
@@ -566,7 +567,7 @@ class Consensus:
                 self._lose(member, "its machine is stopped, and its log has become too large")
                 self._renew(member.group)
         elif self._compaction.may_cut(member):
-            self._states.make(member, self._cut_to)
+            self._states.make(member, self._cut_to, self._turn.now)
 
     def _cut_to(self, made: Made, state: bytes) -> None:
         try:
@@ -753,13 +754,19 @@ class Consensus:
         self._late.clear()
         self._reads.expire(now_ns)
         self._doubts.tick(now_ns, self.read_index)
+        self._states.release(self._members, now_ns)
         self._tend_log()
         self._faults.check_again(self._members)
         _, awake = self._engine.counts()
-        is_busy = awake or has_waited or self._snapshots.is_busy
+        is_busy = awake or has_waited or self._snapshots.is_busy or self._states.has_waiting
         is_busy = is_busy or not (self._reads.is_idle and self._doubts.is_idle)
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
+
+
+def _wait_ns(tuning: Tuning) -> int:
+    """Return after which time everything that was applied has been synced by those that have acknowledged it."""
+    return 2 * tuning.sync_interval_ns + SYNC_NS if tuning.sync_interval_ns else 0
 
 
 def _conf_of(stored: Membership) -> Conf:

@@ -137,3 +137,14 @@ def test_a_state_that_is_too_large_stops_its_machine(hosts: Hosts, monkeypatch: 
     hosts.publish(30)
 
     hosts.until(lambda: leader.consensus.status(GROUP).is_stopped)
+
+
+def test_a_log_with_an_interval_is_cut_when_what_goes_is_synced_elsewhere() -> None:
+    hosts = Hosts(tuning=Tuning(sync_interval_ns=200_000_000, log_size_max=2000))
+    hosts.publish(40)
+    leader = hosts.leader()
+    hosts.until(lambda: leader.consensus._states.has_waiting)
+
+    hosts.step(45)
+    assert leader.log.groups[GROUP].start == 1
+    hosts.until(lambda: leader.log.groups[GROUP].start > 10, 10)
