@@ -65,7 +65,7 @@ def opened(
     *,
     file_size: int = 4096,
     log: ListLog | None = None,
-    machine: int = 0,
+    machine: int | None = 0,
 ) -> NodeLog:
     """Return a log that has recovered."""
     node_log = NodeLog(disk, DIRECTORY, log or ListLog(), incarnation, file_size=file_size, machine=machine)

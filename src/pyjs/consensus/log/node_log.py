@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed, reason_of
-from pyjs.consensus.log.files import FIRST_AT, UNKNOWN_MACHINE, LogFile
+from pyjs.consensus.log.files import FIRST_AT, UNKNOWN_MACHINE, LogFile, machine_of
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
 from pyjs.consensus.log.records import (
     DAMAGED_FLAG,
@@ -98,7 +98,8 @@ class Write(Protocol):
 class NodeLog:
     """The log of one node. `incarnation` is 64 bits that no other process has ever had.
 
-    `machine` is 0 if others are told of what is written after its sync only, else `files.machine_of`.
+    `machine` is 0 if others are told of what is written after its sync only. Otherwise it is the number of this start
+    of the machine; None: the one that the system gives.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class NodeLog:
         incarnation: int,
         *,
         file_size: int = FILE_SIZE,
-        machine: int = 0,
+        machine: int | None = 0,
     ) -> None:
         self._disk = disk
         self._log = log
@@ -117,7 +118,7 @@ class NodeLog:
         self._file_size = file_size
         self.groups: dict[int, StoredGroup] = {}
         self.is_doubtful = False  # what others were told of may be lost, by a power cut since the last start
-        self._machine = machine
+        self._machine = machine_of(disk) if machine is None else machine
         self.damages = 0  # damaged places found since the start
         self.error: StoreFailed | None = None  # why the log refuses everything
         self._shelf = Shelf(disk, directory, file_size)

@@ -6,7 +6,7 @@ import pytest
 from tests.support.node_logs import Write, synced
 from tests.unit.consensus.log.test_node_log import Node
 
-from pyjs.consensus.log.files import UNKNOWN_MACHINE
+from pyjs.consensus.log.files import BOOT_ID, UNKNOWN_MACHINE
 from pyjs.consensus.log.node_log import NodeLog
 
 
@@ -19,7 +19,7 @@ def early() -> Node:
     return node
 
 
-def restarted(node: Node, machine: int, *, closed: bool = False) -> NodeLog:
+def restarted(node: Node, machine: int | None, *, closed: bool = False) -> NodeLog:
     if closed:
         node.log.close()
     node.disk.end_process()
@@ -64,6 +64,18 @@ def test_a_commit_index_may_go_back_to_the_start_when_others_have_lost_entries(e
 
     assert restarted(early, 6).groups[7].hard == (2, 0, 1)
     assert early.log.payload(7, 2) == b"another"
+
+
+def test_the_number_of_the_machine_is_that_of_the_system(early: Node) -> None:
+    early.disk.make_dirs(BOOT_ID.rpartition("/")[0])
+    for text in (b"5f1c", b"5f1d"):
+        fd = early.disk.open_file(BOOT_ID, create=True)
+        early.disk.write_at(fd, text, 0)
+        early.disk.close_file(fd)
+        assert restarted(early, None).is_doubtful
+        early.log.trust()
+        synced(early.log)
+        assert not restarted(early, None).is_doubtful
 
 
 def test_a_machine_that_is_not_known_is_never_the_same(early: Node) -> None:

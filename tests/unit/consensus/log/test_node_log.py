@@ -29,7 +29,7 @@ class Node:
         self.file_size = file_size
         self.starts = 0
         self.lines: list[tuple[str, str]] = []
-        self.machine = 0
+        self.machine: int | None = 0
         self.open()
 
     def open(self) -> NodeLog:
