@@ -6,7 +6,7 @@
 //! sleeps when all have answered. Everything but these two messages wakes.
 
 use raft::eraftpb::{ConfState, HardState, Message, MessageType};
-use raft::{Changer, Config, ProgressState, RawNode, SnapshotStatus, StateRole, Storage};
+use raft::{Changer, Config, Progress, ProgressState, RawNode, SnapshotStatus, StateRole, Storage};
 
 use crate::entry::{conf_change_of, item_of_entry, Item, CHANGE, DESCRIPTOR_SIZE};
 use crate::frame::{check_size, node_of, Frame, SLEEP};
@@ -20,6 +20,8 @@ const INFLIGHT_MAX: usize = 64;
 const UNHEARD_MAX: u32 = 3;
 /// Committed entries that one turn hands out.
 const COMMITTED_MAX: u64 = 16_384;
+/// No log has so much.
+const NOBODY: (u64, u64) = (u64::MAX, u64::MAX);
 
 /// What all groups of a node share.
 #[derive(Clone, Copy)]
@@ -85,6 +87,8 @@ pub struct Group {
     sleepers: Vec<u64>,  // peers that have answered that they sleep
     unheard: u32,        // looks at a sleeping follower since its leader said something
     unstored: u32,       // readies handed out and not stored
+    is_doubtful: bool,   // it may lack entries that it has answered for
+    floor: (u64, u64),   // in doubt: term and index of the last entry that who is elected must have
     installing: Option<Installing>,
 }
 
@@ -128,6 +132,8 @@ impl Group {
             sleepers: Vec::new(),
             unheard: 0,
             unstored: 0,
+            is_doubtful: false,
+            floor: NOBODY,
             installing: None,
         };
         group.draw();
@@ -163,7 +169,7 @@ impl Group {
     /// Lets one tick pass. `silent` tells whether a peer's node is known to be gone.
     pub fn tick(&mut self, silent: &impl Fn(u64) -> bool) {
         let is_leader = self.is_leader();
-        if !is_leader && (self.installing.is_some() || self.unstored > 0) {
+        if !is_leader && (self.installing.is_some() || self.unstored > 0 || !self.may_stand()) {
             // No candidate before what it has taken is durable; but its lost leader must not keep its vote.
             self.raw.raft.election_elapsed += 1;
             return;
@@ -251,11 +257,26 @@ impl Group {
 
     /// Gives a message of a peer to the engine.
     pub fn step(&mut self, frame: Frame, silent: &impl Fn(u64) -> bool) {
-        let Frame { flags, message, .. } = frame;
+        let Frame { flags, mut message, .. } = frame;
         let (kind, from, term, commit) = (message.get_msg_type(), message.from, message.term, message.commit);
         let is_sleep = flags & SLEEP != 0;
         if self.installing.is_some() && is_for_the_log(kind) {
             return; // its sender repeats it
+        }
+        if self.is_doubtful {
+            let may_win = match kind {
+                MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                    (message.log_term, message.index) >= self.floor
+                }
+                MessageType::MsgTimeoutNow => self.may_stand(),
+                _ => true,
+            };
+            if !may_win {
+                return; // it could lack what this peer has answered for, too
+            }
+            if kind == MessageType::MsgHeartbeat && commit > self.raw.raft.raft_log.last_index() {
+                message.commit = 0; // its leader does not know yet
+            }
         }
         if kind == MessageType::MsgReadIndex && from == self.raw.raft.leader_id {
             return; // it asked before it led: the engine would send its question back to it
@@ -357,6 +378,9 @@ impl Group {
 
     /// Stands for election now.
     pub fn campaign(&mut self) -> Result<(), String> {
+        if !self.may_stand() {
+            return Err("entries that it has answered for may be lost".to_owned());
+        }
         if self.installing.is_some() || self.unstored > 0 {
             return Err("not durable yet".to_owned());
         }
@@ -364,6 +388,40 @@ impl Group {
         let done = self.raw.campaign();
         self.mark();
         done.map_err(|error| error.to_string())
+    }
+
+    /// Says whether this peer may lack entries that it has answered for: it takes no part in elections then.
+    pub fn set_doubtful(&mut self, is_doubtful: bool) {
+        (self.is_doubtful, self.floor) = (is_doubtful, NOBODY);
+        self.wake();
+        self.mark();
+    }
+
+    /// Lets a peer in doubt elect those that have an entry, or a later one.
+    pub fn set_floor(&mut self, term: u64, index: u64) {
+        self.floor = (term, index);
+        self.wake();
+        self.mark();
+    }
+
+    fn may_stand(&self) -> bool {
+        let log = &self.raw.raft.raft_log;
+        !self.is_doubtful || (log.last_term(), log.last_index()) >= self.floor
+    }
+
+    /// Forgets what a peer has answered: it may have lost some of that.
+    pub fn forget_answers(&mut self, peer: u64) -> Result<(), String> {
+        self.lead()?;
+        let next = self.raw.raft.raft_log.last_index() + 1;
+        let Some(progress) = self.raw.raft.mut_prs().get_mut(peer) else {
+            return Err(format!("peer {peer} is not a member"));
+        };
+        *progress = Progress::new(next, INFLIGHT_MAX);
+        progress.recent_active = true;
+        self.wake();
+        self.raw.ping();
+        self.mark();
+        Ok(())
     }
 
     pub fn report_snapshot(&mut self, peer: u64, is_done: bool) {

@@ -288,6 +288,24 @@ impl Groups {
         Ok(context)
     }
 
+    pub fn set_doubtful(&mut self, id: u64, is_doubtful: bool) -> Result<(), Failure> {
+        self.call(id, |group| {
+            group.set_doubtful(is_doubtful);
+            Ok(())
+        })
+    }
+
+    pub fn set_floor(&mut self, id: u64, term: u64, index: u64) -> Result<(), Failure> {
+        self.call(id, |group| {
+            group.set_floor(term, index);
+            Ok(())
+        })
+    }
+
+    pub fn forget_answers(&mut self, id: u64, peer: u64) -> Result<(), Failure> {
+        self.call(id, |group| group.forget_answers(peer))
+    }
+
     pub fn report_snapshot(&mut self, id: u64, peer: u64, is_done: bool) -> Result<(), Failure> {
         self.call(id, |group| {
             group.report_snapshot(peer, is_done);

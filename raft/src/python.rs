@@ -268,6 +268,18 @@ impl Groups {
         Ok(self.inner.campaign(group)?)
     }
 
+    fn set_doubtful(&mut self, group: u64, doubtful: bool) -> PyResult<()> {
+        Ok(self.inner.set_doubtful(group, doubtful)?)
+    }
+
+    fn set_floor(&mut self, group: u64, term: u64, index: u64) -> PyResult<()> {
+        Ok(self.inner.set_floor(group, term, index)?)
+    }
+
+    fn forget_answers(&mut self, group: u64, peer: u64) -> PyResult<()> {
+        Ok(self.inner.forget_answers(group, peer)?)
+    }
+
     fn read_index(&mut self, group: u64) -> PyResult<u64> {
         Ok(self.inner.read_index(group)?)
     }

@@ -134,6 +134,84 @@ def test_a_leader_without_a_quorum_steps_down() -> None:
     assert cluster.role(1) != Role.LEADER
 
 
+def lost(cluster: Cluster, node: int) -> None:
+    """Start a node again without what it has answered for, in doubt."""
+    cluster.start(node)
+    cluster.nodes[node].set_doubtful(GROUP, True)
+
+
+def test_a_peer_in_doubt_gets_again_what_its_leader_knows_to_be_there() -> None:
+    cluster = Cluster()
+    cluster.elect(1)
+    cluster.propose(1, 17)
+    lost(cluster, 3)
+
+    cluster.tick(30)
+    assert cluster.nodes[3].status(GROUP).last == 1
+    cluster.nodes[1].forget_answers(GROUP, peer_id(3))
+    cluster.tick(30)
+
+    assert cluster.nodes[3].status(GROUP).last == 3
+    assert cluster.leaders() == [1]
+
+
+def test_a_peer_in_doubt_does_not_vote() -> None:
+    cluster = Cluster()
+    cluster.elect(1)
+    cluster.propose(1, 17)
+    lost(cluster, 3)
+    cluster.cut_off = {1}
+    with pytest.raises(Refused, match="may be lost"):
+        cluster.nodes[3].campaign(GROUP)
+    for node in (2, 3):
+        cluster.nodes[node].node_silent(1)
+    cluster.tick(200)
+    assert cluster.leaders() == []
+
+    cluster.nodes[3].set_doubtful(GROUP, False)
+    cluster.tick(200)
+    assert cluster.leaders() == [2]
+
+
+def test_a_peer_in_doubt_votes_for_who_has_as_much_as_all_others() -> None:
+    cluster = Cluster(2)
+    cluster.elect(1)
+    cluster.propose(1, 17)
+    last = cluster.nodes[1].status(GROUP).last
+    cluster.start(1)
+    lost(cluster, 1)
+    cluster.nodes[2].node_silent(1)
+    cluster.nodes[2].node_heard(1)
+    cluster.tick(200)
+    assert cluster.leaders() == []
+
+    cluster.nodes[1].set_floor(GROUP, 2, last + 1)
+    cluster.tick(200)
+    assert cluster.leaders() == []
+    cluster.nodes[1].set_floor(GROUP, 2, last)
+    cluster.tick(200)
+    assert cluster.leaders() == [2]
+    assert cluster.nodes[1].status(GROUP).last == last + 1
+
+
+def test_a_peer_in_doubt_stands_if_it_has_as_much_as_all_others() -> None:
+    cluster = Cluster(2)
+    cluster.nodes[1].set_doubtful(GROUP, True)
+    cluster.nodes[1].set_floor(GROUP, 1, 1)
+
+    cluster.elect(1)
+
+
+def test_answers_are_forgotten_by_a_leader_about_a_member() -> None:
+    cluster = Cluster()
+    cluster.elect(1)
+
+    with pytest.raises(Refused, match="does not lead"):
+        cluster.nodes[2].forget_answers(GROUP, peer_id(3))
+    with pytest.raises(Refused, match="is not a member"):
+        cluster.nodes[1].forget_answers(GROUP, peer_id(9))
+
+
 def test_a_read_gets_its_index_on_leader_and_follower() -> None:
     cluster = Cluster()
     cluster.elect(1)

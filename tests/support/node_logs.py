@@ -59,9 +59,16 @@ class Model:
         return self.start_term if index == self.start else self.entries[index - self.start - 1][0]
 
 
-def opened(disk: Disk, incarnation: int = 1, *, file_size: int = 4096, log: ListLog | None = None) -> NodeLog:
+def opened(
+    disk: Disk,
+    incarnation: int = 1,
+    *,
+    file_size: int = 4096,
+    log: ListLog | None = None,
+    machine: int | None = 0,
+) -> NodeLog:
     """Return a log that has recovered."""
-    node_log = NodeLog(disk, DIRECTORY, log or ListLog(), incarnation, file_size=file_size)
+    node_log = NodeLog(disk, DIRECTORY, log or ListLog(), incarnation, file_size=file_size, machine=machine)
     for _ in node_log.recover_steps():
         pass
     return node_log

@@ -259,6 +259,22 @@ class Groups:
     def campaign(self, group: int) -> None:
         """Stand for election now."""
 
+    def set_doubtful(self, group: int, doubtful: bool) -> None:
+        """Say whether this peer may lack entries that it has answered for, after `open` and before `step`.
+
+        It takes no part in elections then. The doubt ends when a read has been answered and what it needs is
+        here, or when a majority of the voters is in doubt.
+        """
+
+    def set_floor(self, group: int, term: int, index: int) -> None:
+        """Let a peer in doubt elect those whose last entry is this one or a later one.
+
+        It is the newest one of all voters that are not in doubt: one of them has each committed entry.
+        """
+
+    def forget_answers(self, group: int, peer: int) -> None:
+        """Forget, where this node leads, what a peer has answered: it says that it is in doubt."""
+
     def read_index(self, group: int) -> int:
         """Ask for the index of a linearizable read; return the number under which it comes, or never comes."""
 

@@ -38,6 +38,11 @@ class SimNet:
             sent = self._damaged(data)
             heapq.heappush(self._way, (at, self.sent, source, target, sent, sent != data))
 
+    def forget(self, node: int) -> None:
+        """Lose what is on the way from or to a process that has ended: its connections end too."""
+        self._way = [each for each in self._way if node not in each[2:4]]
+        heapq.heapify(self._way)
+
     def _damaged(self, data: bytes) -> bytes:
         if not data or self.rng.random() >= self.weather.damage:
             return data

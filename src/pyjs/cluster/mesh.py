@@ -24,6 +24,7 @@ Address: TypeAlias = tuple[str, int]
 
 FIRST_WAIT_NS = NS_PER_S // 10
 WAIT_MAX_NS = NS_PER_S // 2
+STEADY_NS = 10 * NS_PER_S  # a connection beside a route that lasted so long was no failure
 LOCAL_WAIT_NS = NS_PER_S // 20  # for another worker, which is being restarted
 LOG_EVERY = 60  # failures of one address
 KEEP_NS = 600 * NS_PER_S  # how long a learned server is tried while no peer has a route to it
@@ -51,6 +52,7 @@ class Dial:
     state: DialState = DialState.WAITING
     failures: int = 0
     lost_ns: int = 0  # time of the first failure
+    tried_ns: int = 0  # time of the last attempt
     server_id: str = ""  # of the last server that answered
     timer: Timer | None = None
     purpose: str = MESSAGES  # the others are beside a route
@@ -122,6 +124,8 @@ class Mesh:
         if dial.state is not DialState.DIALING:
             return
         if dial.purpose != MESSAGES:
+            has_lasted = self._host.clock.now_ns() - dial.tried_ns > STEADY_NS
+            dial.failures = 0 if has_lasted else dial.failures + 1
             self._wait(dial)
             return
         dial.failures += 1
@@ -207,5 +211,5 @@ class Mesh:
         if self._stopped or self._cluster.has_route(dial.server_id) != (dial.purpose != MESSAGES):
             dial.state = DialState.CONNECTED
             return
-        dial.state = DialState.DIALING
+        dial.state, dial.tried_ns = DialState.DIALING, self._host.clock.now_ns()
         self._due.append(dial)

@@ -16,6 +16,8 @@ A batch, little-endian:
 | 3 part | group, index, offset (u64 each), then bytes of the snapshot's data |
 | 4 done | group, index (u64 each): the snapshot is durable here |
 | 5 gone | group, index (u64 each): that snapshot is no longer offered |
+| 6 lacks | group, peer, boot (u64 each): that peer, since its start `boot`, may lack what it has acknowledged |
+| 7 has | group, peer, term, index (u64 each): the last entry of that peer, in answer to 6 |
 
 Sizes and digests of payloads are in the descriptors of their entries, so nothing else is sent for them.
 """
@@ -43,6 +45,9 @@ _HEADER = Struct("<BBHI")
 HEADER_SIZE = _HEADER.size
 _PLACE = Struct("<QQQ")
 _NAME = Struct("<QQ")
+_LAST = Struct("<4Q")
+_SENDER = Struct("<I5xB18xI")  # of a frame: size, kind, node of the peer it is from
+_READ_REQUEST = 11  # kind of a frame that a follower passes on
 
 
 class Kind(IntEnum):
@@ -53,6 +58,8 @@ class Kind(IntEnum):
     PART = 3
     DONE = 4
     GONE = 5
+    LACKS = 6
+    HAS = 7
 
 
 class BadBatch(ValueError):
@@ -95,7 +102,26 @@ class Outcome:
     done: bool
 
 
-Batch: TypeAlias = Frames | Fetch | Part | Outcome
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """A peer that may lack entries that it has acknowledged, since a start of its node."""
+
+    group: int
+    peer: int
+    boot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """The last entry of a peer that lacks nothing."""
+
+    group: int
+    peer: int
+    term: int
+    index: int
+
+
+Batch: TypeAlias = Frames | Fetch | Part | Outcome | Lacks | Has
 
 
 def of_frames(frames: bytes, payloads: Sequence[bytes]) -> list[bytes]:
@@ -119,6 +145,16 @@ def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
     return [_HEADER.pack(VERSION, kind, 0, 0), _NAME.pack(group, index)]
 
 
+def of_lacks(group: int, peer: int, boot: int) -> list[bytes]:
+    """Return the announcement of a peer in doubt."""
+    return [_HEADER.pack(VERSION, Kind.LACKS, 0, 0), _PLACE.pack(group, peer, boot)]
+
+
+def of_has(group: int, peer: int, term: int, index: int) -> list[bytes]:
+    """Return the answer to a peer in doubt."""
+    return [_HEADER.pack(VERSION, Kind.HAS, 0, 0), _LAST.pack(group, peer, term, index)]
+
+
 def read(data: bytes) -> Batch:
     """Return what a batch says; payloads are the ones that were described.
 
@@ -136,24 +172,42 @@ def read(data: bytes) -> Batch:
         return _read_frames(data, frames_size)
     if frames_size:
         raise BadBatch(f"bytes of the frames: {frames_size} in a batch of kind {kind}")
-    if kind in (Kind.FETCH, Kind.PART):
+    if kind in (Kind.FETCH, Kind.PART, Kind.LACKS):
         return _read_place(data, kind)
-    if kind not in (Kind.DONE, Kind.GONE):
+    if kind not in (Kind.DONE, Kind.GONE, Kind.HAS):
         raise BadBatch(f"kind: {kind} is not known")
-    if len(data) != _HEADER.size + _NAME.size:
+    if len(data) != _HEADER.size + (_LAST if kind == Kind.HAS else _NAME).size:
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
+    if kind == Kind.HAS:
+        return Has(*_LAST.unpack_from(data, _HEADER.size))
     group, index = _NAME.unpack_from(data, _HEADER.size)
     return Outcome(group, index, kind == Kind.DONE)
 
 
-def _read_place(data: bytes, kind: int) -> Fetch | Part:
+def check_senders(frames: bytes, node: int) -> None:
+    """Check that frames, which were read before, are from peers on one node.
+
+    Raises:
+        BadBatch: one claims to be from another node.
+    """
+    at = 0
+    while at < len(frames):
+        size, kind, source = _SENDER.unpack_from(frames, at)
+        if source != node and kind != _READ_REQUEST:
+            raise BadBatch(f"frames: at byte {at}: from node {source} in a batch of node {node}")
+        at += size
+
+
+def _read_place(data: bytes, kind: int) -> Fetch | Part | Lacks:
     body = _HEADER.size + _PLACE.size
     size = len(data) - body
-    if size < 0 or (kind == Kind.FETCH and size) or size > PART_MAX or (kind == Kind.PART and not size):
+    if not (0 < size <= PART_MAX if kind == Kind.PART else size == 0):
         raise BadBatch(f"size: {len(data)} bytes in a batch of kind {kind}")
     group, index, offset = _PLACE.unpack_from(data, _HEADER.size)
     if kind == Kind.FETCH:
         return Fetch(group, index, offset)
+    if kind == Kind.LACKS:
+        return Lacks(group, index, offset)
     return Part(group, index, offset, data[body:])
 
 

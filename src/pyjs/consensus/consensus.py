@@ -26,24 +26,26 @@ from typing import TYPE_CHECKING
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
-from pyjs.consensus.batch import Fetch, Frames, Part
+from pyjs.consensus.batch import Fetch, Frames, Has, Lacks, Part
+from pyjs.consensus.compaction import Compaction, States
+from pyjs.consensus.doubt import Doubts
 from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
     EntryKind,
     Groups,
-    Quarantined,
     RaftError,
-    Refused,
     Role,
     UnknownGroup,
     incarnation_of,
     node_of,
     peer_id,
 )
+from pyjs.consensus.faults import MachineFaults
 from pyjs.consensus.member import Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
+from pyjs.consensus.reads import Reads
 from pyjs.consensus.snapshots import Snapshots
 from pyjs.consensus.status import GroupStatus, status_of
 
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyjs.base.timers import Timer
+    from pyjs.consensus.compaction import Made
     from pyjs.consensus.engine import Point, Ready, Write
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.consensus.log.records import Membership
@@ -59,14 +62,13 @@ if TYPE_CHECKING:
 
 TICK_NS = 10 * NS_PER_MS
 LATE_TICKS = 3  # a node that was stopped does not make up for more ticks at once
+SYNC_NS = 100 * NS_PER_MS  # a slow sync
 REST_NS = NS_PER_S  # between two looks at groups that all sleep
 ROUNDS = 2  # of the engine in one turn: what is stored at once may be committed at once
 APPLIES = 64  # entries applied in one turn, and
 APPLY_SIZE = 256 << 10  # bytes of payloads
 FAIR_APPLIES = 16  # entries of one group before another one has its turn
-PATIENCE = 4  # a log may grow to so many times its size for a replica that is behind
 DATA = int(EntryKind.DATA)
-READ_NS = 10 * NS_PER_S  # after which an unanswered read is forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,6 @@ class Consensus:
         self._turn = host.turn_state
         self._log = log
         self._peers = peers
-        self._log_size_max = tuning.log_size_max
-        self._handing_ns = tuning.election_ticks * TICK_NS  # after which the engine forgets a transfer
         self._engine = Groups(
             node,
             seed=int.from_bytes(host.rng.randbytes(7), "little"),
@@ -128,20 +128,22 @@ class Consensus:
             log, host.turn_state, host.timers, tuning.sync_interval_ns, self._sync_ended
         )
         self._snapshots = Snapshots(peers)
+        self._silent: set[int] = set()  # nodes that do not answer
+        self._reads = Reads(self._engine)
+        self._doubts = Doubts(self._engine, peers, log)
+        self._compaction = Compaction(self._engine, log, tuning.log_size_max, self._silent)
+        self._faults = MachineFaults(
+            host.faults, host.turn_state, self._engine, self._silent, tuning.election_ticks * TICK_NS
+        )
+        self._states = States(self._faults, _wait_ns(tuning))
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now: until the next tick
-        self._full: dict[int, None] = {}  # groups whose log has grown too large
-        self._reads: dict[
-            tuple[int, int], tuple[int, Callable[[], None]]
-        ] = {}  # -> when it is forgotten, done
+        self._lost: set[int] = set()  # groups that were closed by a fault; their log is still there
         # Entries that came with a snapshot, and their payloads, by group: written when its data is here.
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
-        self._silent: set[int] = set()  # nodes
-        # Groups that lead without a machine: how often another replica was asked to lead, when the next one is.
-        self._unfit: dict[int, tuple[int, int]] = {}
         self._is_staged = False  # the log has something that is not written
         self._queued = False  # in Turn.consensus
         self._timer: Timer | None = None
@@ -156,23 +158,26 @@ class Consensus:
         """Open a group: a new one with `conf` (empty: it waits for a snapshot), or the one that the log has.
 
         The machine of a stored group gets `install` with the state of the log's start, then the entries after it.
-        `incarnation` is higher than that of any replica of the group that was here before: where the log does not
-        know (`lost_unknown`), the caller must.
+        `incarnation` of a new group is higher than that of any replica of the group that was here before: where the
+        log does not know (`lost_unknown`), the caller must. That of a stored group is the newest one that the caller
+        knows of: if its log is damaged, the replica begins again empty under a higher one.
         """
         assert group not in self._members
+        self._lost.discard(group)
         stored = self._log.groups.get(group)
         if conf is None and stored is not None and stored.is_damaged:
-            conf, incarnation = Conf(), incarnation_of(stored.peer) + 1
+            conf, incarnation = Conf(), max(incarnation, incarnation_of(stored.peer)) + 1
             self._host.log.error(
                 f'The replica of group {group} ("{name}") has lost a part of its log: it begins again empty,'
                 f" as replica {incarnation} of this server, and never votes with what is left"
             )
         if conf is not None:
+            self._doubts.unsure.discard(group)
             start = 1 if conf.voters else 0
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
             self._is_staged = True
         member = self.member_class(group, name, self._log.groups[group].peer, machine)
-        member.compact_at = self._log_size_max
+        self._compaction.begin(member)
         self._members[group] = member
         if self._durability.is_idle or conf is not None:
             self._begin(member)
@@ -182,6 +187,9 @@ class Consensus:
 
     def _begin(self, member: Member) -> None:
         """Give a group to the engine, with what is written of it."""
+        is_unsure = member.group in self._doubts.unsure
+        if is_unsure:
+            self._log.forget_commit(member.group)
         stored = self._log.groups[member.group]
         term, vote, commit = stored.hard
         entries = list(self._log.entries(member.group))
@@ -190,7 +198,7 @@ class Consensus:
             if stored.state:
                 state = descriptor.read(stored.state[: descriptor.SIZE])
                 data = stored.state[descriptor.SIZE :]
-                self._guard(member, partial(member.install, stored.start, state.time_ns, data))
+                self._install(member, stored.start, state.time_ns, data)
         self._engine.open(
             member.group,
             member.name,
@@ -203,6 +211,8 @@ class Consensus:
             start_term=stored.start_term,
             entries=entries,
         )
+        if is_unsure:
+            self._doubts.begin(member.group, member.peer)
         member.vote = (term, vote)
         member.take_role(term, Role.FOLLOWER, 0)
         member.log_size = 0
@@ -228,18 +238,23 @@ class Consensus:
             self._lose_damaged(member, error)
 
     def _forget(self, group: int) -> None:
-        member = self._members.pop(group)
+        member = self._members.pop(group, None)
+        if member is None:  # a fault has closed it
+            return
         member.stop()
         self._payloads.forget(group)
         self._snapshots.forget(group)
         self._after_snapshot.pop(group, None)
-        self._reads = {key: read for key, read in self._reads.items() if key[0] != group}
+        self._reads.forget(group)
+        self._doubts.forget(group)
         if member in self._waiting:
             self._waiting.remove(member)
 
     def remove(self, group: int) -> None:
         """Close a group, and remove its log."""
         self.close(group)
+        self._lost.discard(group)
+        self._doubts.unsure.discard(group)
         self._log.remove(group)
         self._is_staged = True
         self._mark()
@@ -277,19 +292,17 @@ class Consensus:
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
             return False
-        try:
-            number = self._engine.read_index(group)
-        except (Refused, UnknownGroup, Quarantined):
-            return False
-        self._reads[group, number] = (self._turn.now + READ_NS, done)
-        self._mark()
-        return True
+        is_asked = self._reads.ask(group, done, self._turn.now)
+        if is_asked:
+            self._mark()
+        return is_asked
 
     def transfer(self, group: int, node: int) -> None:
         """Hand the lead over to the replica on another node.
 
         Raises:
             Refused: this node does not lead, or there is no voter on that node.
+            UnknownGroup: a fault has closed the group.
         """
         conf = self._engine.status(group).conf
         peer = next((peer for peer in conf.voters if node_of(peer) == node), 0)
@@ -301,6 +314,7 @@ class Consensus:
 
         Raises:
             Refused: this node does not lead, or another change is under way.
+            UnknownGroup: a fault has closed the group.
         """
         self._engine.change(group, list(changes))
         self._mark()
@@ -310,6 +324,7 @@ class Consensus:
 
         Raises:
             Refused: what this node has is not durable yet.
+            UnknownGroup: a fault has closed the group.
         """
         self._engine.campaign(group)
         self._mark()
@@ -330,11 +345,16 @@ class Consensus:
             return
         found = batch.read(data)
         if isinstance(found, Frames):
+            batch.check_senders(found.frames, node)
             for key, payload in found.payloads:
                 self._payloads.stage(key, payload)
             self._engine.step(found.frames)
         elif isinstance(found, Fetch):
             self._snapshots.asked(node, found, self._turn.now)
+        elif isinstance(found, Lacks):
+            self._doubts.heard(node, found)
+        elif isinstance(found, Has):
+            self._doubts.answered(node, found)
         elif isinstance(found, Part):
             self._snapshots.came(node, found, self._turn.now)
         else:
@@ -425,6 +445,8 @@ class Consensus:
                 has_vote = True
             if entries:
                 member.note_entries(entries)
+                if member.state is State.STOPPED:
+                    self._compaction.check(member)
         return has_vote
 
     def _flush(self) -> None:
@@ -439,22 +461,19 @@ class Consensus:
             member = self._members.get(group)
             if member is None:  # closed in this turn
                 continue
-            self._guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
-            if _is_unfit(member):
-                self._hand_over(member)
+            self._faults.guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
+            self._faults.check(member)
         for group, index, term, kind, body in ready.committed:
             member = self._members.get(group)
             if member is None:
                 continue
             member.take((index, term, kind, body))
-            if not member.in_backlog and member.queue:
-                member.in_backlog = True
-                self._backlog.append(member)
+            self._have_applied(member)
         for group, number, index in ready.reads:
-            _, done = self._reads.pop((group, number), (0, None))
+            done = self._reads.take(group, number)
             member = self._members.get(group)
             if done is not None and member is not None:
-                self._guard(member, partial(member.wants_read, index, done))
+                self._faults.guard(member, partial(member.wants_read, index, done))
         for write in writes:
             if write.snapshot is not None:
                 self._fetch(write.group, write.snapshot)
@@ -498,15 +517,14 @@ class Consensus:
                     self._waiting.append(member)
                 continue
             except Exception as error:  # of a machine: others go on
-                self._stop_member(member, error)
+                self._faults.stop(member, error)
                 done = used = 0
             count -= max(done, 1)
             size -= used
-            member.in_backlog = bool(member.queue)
+            member.in_backlog = member.has_work
             if member.in_backlog:
                 self._backlog.append(member)
-            if member.log_size > member.compact_at:
-                self._full[member.group] = None
+            self._compaction.check(member)
 
     def _go_on(self) -> None:
         """Let snapshots and full logs go on, one each."""
@@ -520,66 +538,42 @@ class Consensus:
         if self._wanted:
             group, _ = self._wanted.popitem()
             if group in self._members:
-                self._offer(self._members[group])
-        if self._full:
-            group, _ = self._full.popitem()
+                self._states.make(self._members[group], self._offered, self._turn.now)
+        if not self._compaction.is_idle:
+            group = self._compaction.take()
             if group in self._members:
                 self._cut(self._members[group])
-        if self._wanted or self._full or snapshots.whole or self._is_staged:
+            elif group in self._lost:
+                self._renew(group)
+        self._states.go_on(self._members, self._turn.now)
+        is_busy = self._wanted or not self._states.is_idle or snapshots.whole or self._is_staged
+        if is_busy or not self._compaction.is_idle:
             self._queue()
 
     # -- snapshots and the start of the log --------------------------------------------------------------------
 
-    def _snapshot(self, member: Member) -> bytes | None:
-        """Return descriptor and data of the state after the last applied entry."""
-        if member.state is not State.RUNNING:
-            return None
-        try:
-            data = member.machine.snapshot()
-        except Exception as error:
-            self._stop_member(member, error)
-            return None
-        return None if data is None else descriptor.describe(data, member.applied_time_ns) + data
-
-    def _offer(self, member: Member) -> None:
-        """Offer the state to replicas whose entries are gone; the engine asks again if that is not possible now."""
-        state = self._snapshot(member)
-        if state is None:
-            return
+    def _offered(self, made: Made, state: bytes) -> None:
+        """Offer a state to replicas whose entries are gone."""
+        group, index = made.member.group, made.index
         with suppress(RaftError):  # it leads no more
-            self._engine.offer_snapshot(member.group, member.applied, state[: descriptor.SIZE])
-            self._snapshots.offer(member.group, member.applied, state[descriptor.SIZE :], self._turn.now)
+            self._engine.offer_snapshot(group, index, state[: descriptor.SIZE])
+            self._snapshots.offer(group, index, state[descriptor.SIZE :], self._turn.now)
+            self._queue()
 
     def _cut(self, member: Member) -> None:
         """Move the start of a full log to what is applied for good, unless another replica soon needs the rest."""
-        member.compact_at = member.log_size + self._log_size_max // 4
-        stored = self._log.groups[member.group]
-        is_urgent = member.group in self._log.crowding()
-        end = member.cut_end()
-        if end <= stored.start or (self._is_behind(member) and not is_urgent):
-            return
-        state = self._snapshot(member)
-        if state is None:
-            return
-        try:
-            index, term, conf = self._engine.compact(member.group, end)
-        except RaftError:
-            return  # its own snapshot is on the way
-        try:
-            self._log.point(member.group, index, term, conf, state)
-        except CorruptRecord as error:
-            self._lose_damaged(member, error)
-            return
-        self._is_staged = True
-        member.note_cut()
-        member.compact_at = self._log_size_max
+        if member.state is State.STOPPED:
+            if self._compaction.must_drop(member):
+                self._lose(member, "its machine is stopped, and its log has become too large")
+                self._renew(member.group)
+        elif self._compaction.may_cut(member):
+            self._states.make(member, self._cut_to, self._turn.now, member.cut_end())
 
-    def _is_behind(self, member: Member) -> bool:
-        """Whether a replica that answers needs entries before the new start; for a while the log waits for it."""
-        if member.role != Role.LEADER or member.log_size > PATIENCE * self._log_size_max:
-            return False
-        matched = self._engine.status(member.group).matched
-        return any(index < member.applied and node_of(peer) not in self._silent for peer, index in matched)
+    def _cut_to(self, made: Made, state: bytes) -> None:
+        try:
+            self._is_staged |= self._compaction.cut(made.member, made.index, state, made.size)
+        except CorruptRecord as error:
+            self._lose_damaged(made.member, error)
 
     def _fetch(self, group: int, point: Point) -> None:
         """Fetch the data of a snapshot from the leader."""
@@ -629,53 +623,24 @@ class Consensus:
             return  # the group began again, with it; or a newer one is on its way
         _, time_ns, _ = incoming.wanted
         member.note_start(index)
-        self._guard(member, partial(member.install, index, time_ns, bytes(incoming.data)))
+        self._install(member, index, time_ns, bytes(incoming.data))
         with suppress(RaftError):
             self._outbox.send(self._engine.installed(member.group, index))
         self._snapshots.arrived(member.group, incoming)
 
+    def _install(self, member: Member, index: int, time_ns: int, data: bytes) -> None:
+        """Give a machine another state; the rest of its work is done beside the applying of entries."""
+        self._faults.guard(member, partial(member.install, index, time_ns, data))
+        if member.is_installing:
+            self._have_applied(member)
+
+    def _have_applied(self, member: Member) -> None:
+        if not member.in_backlog and member.has_work:
+            member.in_backlog = True
+            self._backlog.append(member)
+            self._queue()
+
     # -- faults ------------------------------------------------------------------------------------------------
-
-    def _guard(self, member: Member, call: Callable[[], object]) -> None:
-        """Call a machine; a fault stops its group here."""
-        try:
-            call()
-        except Exception as error:
-            self._stop_member(member, error)
-
-    def _stop_member(self, member: Member, error: Exception) -> None:
-        """Apply nothing more to a group whose machine has failed: it is behind, never different."""
-        self._host.faults.report("apply", f"a replica: {member} stops here", error, self._turn.now)
-        try:
-            member.stop()
-        except Exception as again:
-            self._host.faults.report("apply", f"the end of {member}", again, self._turn.now)
-        if _is_unfit(member):
-            self._hand_over(member)
-
-    def _hand_over(self, member: Member) -> None:
-        """Let another replica lead: the one that has most of the log, or the next one if it does not."""
-        tries, at_ns = self._unfit.get(member.group, (0, 0))
-        if self._turn.now < at_ns:
-            return
-        self._unfit[member.group] = tries + 1, self._turn.now + self._handing_ns
-        with suppress(RaftError):  # it leads no more
-            found = self._engine.status(member.group)
-            others = [(index, peer) for peer, index in found.matched if peer in found.conf.voters]
-            heirs = [peer for _, peer in sorted(others, reverse=True) if peer != member.peer]
-            heirs = [peer for peer in heirs if node_of(peer) not in self._silent] or heirs
-            if heirs:
-                self._engine.transfer(member.group, heirs[tries % len(heirs)])
-                self._queue()
-
-    def _hand_over_again(self) -> None:
-        """Ask the next replicas to lead what is still led without a machine."""
-        for group in list(self._unfit):
-            member = self._members.get(group)
-            if member is not None and _is_unfit(member):
-                self._hand_over(member)
-            else:
-                del self._unfit[group]
 
     def _find_lost(self) -> None:
         """Close groups that have panicked or whose entries cannot be sent, and name them once."""
@@ -697,10 +662,26 @@ class Consensus:
         self._host.log.error(
             f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
         )
-        self._guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
+        self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
         with suppress(UnknownGroup):
             self._engine.close(member.group)
         self._forget(member.group)
+        self._lost.add(member.group)
+
+    def _renew(self, group: int) -> None:
+        """Drop the log of a closed replica: it comes back as another one, which gets a snapshot and never votes
+        with what it had before."""
+        self._lost.discard(group)
+        stored = self._log.groups.get(group)
+        if stored is None or stored.is_damaged:  # such a log is small
+            return
+        incarnation = incarnation_of(stored.peer) + 1
+        self._log.create(group, stored.name, peer_id(self.node, incarnation), Conf(), 0, 0)
+        self._is_staged = True
+        self._host.log.error(
+            f'The log of group {group} ("{stored.name}") is dropped, so that others can use its files: the replica'
+            f" comes back at the next start, empty, as replica {incarnation} of this server"
+        )
 
     def _fail(self, cause: str) -> None:
         """Take part no more, since promises could be broken."""
@@ -719,14 +700,7 @@ class Consensus:
         self._reads.clear()
         self._backlog.clear()
         for member in list(self._members.values()):
-            self._guard_end(member)
-
-    def _guard_end(self, member: Member) -> None:
-        try:
-            member.take_role(member.term, Role.FOLLOWER, 0)
-            member.stop()
-        except Exception as error:
-            self._host.faults.report("apply", f"the end of {member}", error, self._turn.now)
+            self._faults.end(member)
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -754,11 +728,14 @@ class Consensus:
         """Let the log have its next file, and use old ones again."""
         try:
             self._durability.look_ahead()
+            if self._doubts.are_over:
+                self._log.trust()
+                self._is_staged = True
             if self._rests and self._durability.is_idle and not self._is_staged:
                 self._log.witness()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
-        self._full.update(dict.fromkeys(self._log.crowding()))
+        self._compaction.add(self._log.crowding())
 
     def _tick(self) -> None:
         """Let time pass for groups that are awake; all others are looked after from time to time."""
@@ -775,19 +752,21 @@ class Consensus:
         for due in self._late:
             self._durability.add(due, needs_sync=False)
         self._late.clear()
-        if self._reads:
-            self._reads = {key: read for key, read in self._reads.items() if read[0] > now_ns}
+        self._reads.expire(now_ns)
+        self._doubts.tick(now_ns, self.read_index)
+        self._states.release(self._members, now_ns)
         self._tend_log()
-        self._hand_over_again()
+        self._faults.check_again(self._members)
         _, awake = self._engine.counts()
-        is_busy = awake or has_waited or self._reads or self._snapshots.is_busy
+        is_busy = awake or has_waited or self._snapshots.is_busy or self._states.has_waiting
+        is_busy = is_busy or not (self._reads.is_idle and self._doubts.is_idle)
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
 
 
-def _is_unfit(member: Member) -> bool:
-    """Whether a group leads here whose machine applies nothing."""
-    return member.state is State.STOPPED and member.role == Role.LEADER
+def _wait_ns(tuning: Tuning) -> int:
+    """Return after which time everything that was applied has been synced by those that have acknowledged it."""
+    return 2 * tuning.sync_interval_ns + SYNC_NS if tuning.sync_interval_ns else 0
 
 
 def _conf_of(stored: Membership) -> Conf:

@@ -15,7 +15,7 @@ from pyjs.consensus.engine import EntryKind, Role
 from pyjs.consensus.payloads import Gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyjs.consensus.payloads import Payloads
     from pyjs.consensus.seams import Machine
@@ -65,6 +65,7 @@ class Member:
         self.compact_at = 0  # value of `log_size` from which the log is cut
         self._pending: dict[int, tuple[int, object]] = {}  # index -> term and proposal
         self._reads: list[tuple[int, Callable[[], None]]] = []  # index that a read needs
+        self._steps: Iterator[None] | None = None  # the rest of an `install`
 
     def __str__(self) -> str:
         return f'group {self.group} ("{self.name}")'
@@ -85,7 +86,7 @@ class Member:
         """Call `done` when `index` has been applied; never in a group that is stopped."""
         if self.state is State.STOPPED:
             return
-        if self.applied >= index:
+        if self.applied >= index and self._steps is None:
             done()
         else:
             self._reads.append((index, done))
@@ -123,6 +124,9 @@ class Member:
         """
         done = used = 0
         queue = self.queue
+        if self._steps is not None:
+            self._install_some(self._steps)
+            return 1, size  # nothing more in this turn
         while queue and done < count and used < size:
             index, term, kind, body = queue[0]
             if kind == DATA:
@@ -135,6 +139,22 @@ class Member:
             done += 1
         self._release_reads()
         return done, used
+
+    @property
+    def is_installing(self) -> bool:
+        """Whether the machine is getting another state, by steps of `apply_some`."""
+        return self._steps is not None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `apply_some` has something to do."""
+        return bool(self.queue) or self._steps is not None
+
+    def _install_some(self, steps: Iterator[None]) -> None:
+        for _ in steps:
+            return
+        self._steps = None
+        self._release_reads()
 
     def _apply(self, payloads: Payloads, index: int, term: int, body: bytes) -> int:
         size, time_ns = size_and_time(body)
@@ -181,10 +201,11 @@ class Member:
         self.queued = index
 
     def note_start(self, index: int) -> None:
-        """Begin after another entry: the log has nothing from before it."""
+        """Begin after another entry: the log has nothing from before it. A stopped machine stays where it is."""
         self.queue.clear()
-        self.applied = self.queued = index
         self.log_size = 0
+        if self.state is State.RUNNING:
+            self.applied = self.queued = index
 
     def note_entries(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
         """Count entries that the log has got."""
@@ -200,23 +221,32 @@ class Member:
         """Return the last entry that the machine needs no more from the log; 0: nothing is known."""
         return min(self.machine.durable(), self.applied) if self.state is State.RUNNING else 0
 
-    def note_cut(self) -> None:
-        """Note that the log begins after what has been applied."""
+    def applied_size(self) -> int:
+        """Return the bytes of the log up to what has been applied, about."""
         sizes = (size_and_time(body)[0] for _, _, kind, body in self.queue if kind == DATA)
-        self.log_size = len(self.queue) * ENTRY_COST + sum(sizes)
+        return max(0, self.log_size - len(self.queue) * ENTRY_COST - sum(sizes))
+
+    def note_cut(self, size: int) -> None:
+        """Note that the log has lost so many bytes at its start."""
+        self.log_size = max(0, self.log_size - size)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:
-        """Replace the state of the machine, after `note_start`."""
+        """Replace the state of the machine, after `note_start`; one that is stopped gets it at the next opening."""
+        if self.state is State.STOPPED:
+            return
         self.drop_proposals()
         self.applied_time_ns = time_ns
         self.time_ns = max(self.time_ns, time_ns)
-        self.machine.install(index, data)
-        self._release_reads()
+        self._steps = None
+        self._steps = self.machine.install(index, data)
+        if self._steps is None:
+            self._release_reads()
 
     def stop(self) -> None:
         """Apply nothing more; the log goes on without the machine."""
         self.state = State.STOPPED
         self.leads = False
         self.queue.clear()
+        self._steps = None
         self._reads.clear()
         self.drop_proposals()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from pyjs.consensus.engine import Role
+
+Making: TypeAlias = "Generator[None, None, bytes]"  # steps of a few milliseconds; one is made in a turn
 
 
 class Machine(Protocol):
@@ -39,11 +41,18 @@ class Machine(Protocol):
         durable if the state is in files.
         """
 
-    def snapshot(self) -> bytes | None:
-        """Return the state after the last applied entry; None: not now, ask again later."""
+    def snapshot(self) -> bytes | Making | None:
+        """Return the state after the last applied entry; None: not now, ask again later.
 
-    def install(self, index: int, data: bytes) -> None:
-        """Replace the state by that of another replica or an earlier life: what `snapshot` returned after `index`."""
+        A large state is returned by steps: it is the one at this call, entries are applied between the steps.
+        """
+
+    def install(self, index: int, data: bytes) -> Iterator[None] | None:
+        """Replace the state by that of another replica or an earlier life: what `snapshot` returned after `index`.
+
+        If there is much to do, it is done by the steps that are returned: nothing is applied before their end.
+        Another `install` may come instead of the rest of them.
+        """
 
 
 class Peers(Protocol):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.engine import Point
     from pyjs.consensus.seams import Peers
 
+STATE_MAX = 1 << 30  # bytes of the data of a snapshot: all of it is in memory
 RETRY_NS = 200 * NS_PER_MS
 GIVE_UP_NS = 2 * NS_PER_S
 REPORT_NS = NS_PER_S
@@ -116,6 +117,10 @@ class Snapshots:
             BadDescriptor: its descriptor is damaged.
         """
         wanted = descriptor.read(point.descriptor)
+        if wanted.size > STATE_MAX:
+            raise descriptor.BadDescriptor(
+                f"a snapshot of {wanted.size} bytes, at most {STATE_MAX} are taken"
+            )
         incoming = Incoming(node, point, wanted, now_ns + RETRY_NS, now_ns + GIVE_UP_NS)
         self._incoming[group] = incoming
         if incoming.is_whole:

@@ -26,9 +26,9 @@ class State:
         """Return the state after one more entry."""
         return State(self.count + 1, zlib.crc32(payload, self.digest), time_ns)
 
-    def packed(self) -> bytes:
-        """Return it as a snapshot of several parts."""
-        return _STATE.pack(self.count, self.digest, self.time_ns) + bytes(self.digest % 200)
+    def packed(self, spare: int = 0) -> bytes:
+        """Return it as a snapshot of several parts, with so many bytes more."""
+        return _STATE.pack(self.count, self.digest, self.time_ns) + bytes(self.digest % 200 + spare)
 
     @classmethod
     def unpacked(cls, data: bytes) -> State:
@@ -44,6 +44,8 @@ class Judge:
         self.truth: dict[
             tuple[int, int], tuple[int, bytes, State]
         ] = {}  # (group, index) -> term, payload, state
+        self.now = 0  # step
+        self.first: dict[tuple[int, int], int] = {}  # when an entry of `truth` was applied first
         self.states: dict[int, set[State]] = {}
         self.known: Counter[int] = Counter()  # by group: number of entries that a client knows of
         self.acked: dict[int, list[tuple[int, bytes]]] = {}
@@ -68,6 +70,7 @@ class Judge:
         """Check an applied entry."""
         claim = (term, payload, state)
         first = self.truth.setdefault((group, index), claim)
+        self.first.setdefault((group, index), self.now)
         if first != claim:
             self.fail(f"group {group}: index {index} was {first}, node {node} has {claim}")
         self.states.setdefault(group, {State()}).add(state)
@@ -78,6 +81,18 @@ class Judge:
         self.counts["installed"] += 1
         if state not in self.states.setdefault(group, {State()}):
             self.fail(f"group {group}: node {node} installed {state}, which nobody had")
+
+    def forget(self, since: int = -1) -> None:
+        """Let entries be lost that were applied after a step: the power has failed everywhere."""
+        for key in [key for key, at in self.first.items() if at > since]:
+            del self.truth[key], self.first[key]
+        for group, acked in self.acked.items():
+            self.acked[group] = [each for each in acked if (group, each[0]) in self.truth]
+        self.known.clear()
+        self.outcomes.clear()
+        for (group, _), (*_, state) in self.truth.items():
+            self.known[group] = max(self.known[group], state.count)
+        self.counts["forgotten"] += 1
 
     def acknowledged(self, group: int, index: int, payload: bytes, state: State) -> None:
         """Record the answer to a client."""

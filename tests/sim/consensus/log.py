@@ -15,9 +15,11 @@ from tests.sim.disk import SimDisk
 from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
 from pyjs.consensus.engine import Write
+from pyjs.consensus.log.files import number_in
 from pyjs.consensus.log.node_log import NodeLog
 from pyjs.consensus.log.records import Members, Membership
 
+DIRECTORY = "/store/.raft"
 FILE_SIZES = (16384, 65536)  # so small that files are used again all the time
 Entry: TypeAlias = tuple[int, int, bytes, bytes]  # term, kind, body, payload
 
@@ -85,6 +87,10 @@ class MemoryLog:
     boot: int = 1
     groups: Groups = field(default_factory=dict)  # with what is staged
     is_broken: bool = False  # every write fails
+    is_damaged: bool = False
+    lost_unknown: bool = False
+    tells_early: bool = False  # others are told of what is not synced
+    is_doubtful: bool = False
     _written: Groups = field(default_factory=dict)
     _durable: Groups = field(default_factory=dict)
     _staged: list[Operation] = field(default_factory=list)
@@ -157,6 +163,16 @@ class MemoryLog:
         files = self._written[group]
         return files.rows[index - files.start - 1][3]
 
+    def forget_commit(self, group: int) -> None:
+        """Take the commit index back."""
+        for groups in (self._written, self.groups):
+            files = groups[group]
+            groups[group] = replace(files, hard=(*files.hard[:2], files.start))
+
+    def trust(self) -> None:
+        """Note that nothing is missing."""
+        self.is_doubtful = False
+
     # -- the simulation ----------------------------------------------------------------------------------------
 
     def _stage(self, operation: Operation) -> None:
@@ -172,6 +188,13 @@ class MemoryLog:
         """Begin a process."""
         return self
 
+    def damage(self, rng: Random, end: tuple[int, int]) -> None:
+        """Lose a part of a group's log, while no process runs."""
+        self.is_damaged = True
+        group = rng.choice(sorted(self._durable))
+        for groups in (self._durable, self._written, self.groups):
+            groups[group] = replace(groups[group], is_damaged=True)
+
     def fail(self, rng: Random) -> None:
         """Let every write fail."""
         self.is_broken = True
@@ -185,6 +208,7 @@ class MemoryLog:
         """Lose what was not synced, but for a prefix."""
         self._make_durable(rng.randrange(len(self._unsynced) + 1))
         self._begin_again()
+        self.is_doubtful |= self.tells_early
 
     def _begin_again(self) -> None:
         self._unsynced.clear()
@@ -204,17 +228,37 @@ class Store:
         self._files = SimDisk(self._rng)
         self._processes = 0
         self.is_broken = False
+        self.is_damaged = False  # now or earlier
+        self.tells_early = False
+        self._machine = 2
 
     def begin(self) -> NodeLog:
         """Begin a process."""
         self._processes += 1
         lines = ListLog()
         size = self._rng.choice(FILE_SIZES)
-        log = NodeLog(self._files, "/store/.raft", lines, self._processes, file_size=size)
+        machine = self._machine if self.tells_early else 0
+        log = NodeLog(self._files, DIRECTORY, lines, self._processes, file_size=size, machine=machine)
         for _ in log.recover_steps():
             pass
-        assert lines.lines == [], lines.lines
+        assert self.is_damaged or lines.lines == [], lines.lines
         return log
+
+    def damage(self, rng: Random, end: tuple[int, int]) -> None:
+        """Change a bit before a place of the log, while no process runs: number of a file, and offset in it."""
+        self.is_damaged = True
+        places = []
+        for name in self._files.list_dir(DIRECTORY):
+            number, path = number_in(name), f"{DIRECTORY}/{name}"
+            if number and number <= end[0]:
+                places.append((path, end[1] if number == end[0] else len(self._files.read_file(path))))
+        path, size = rng.choice(places)
+        data = bytearray(self._files.read_file(path))
+        data[rng.randrange(size)] ^= 1 << rng.randrange(8)
+        fd = self._files.open_file(path)
+        self._files.write_at(fd, bytes(data), 0)
+        self._files.sync_file(fd)
+        self._files.close_file(fd)
 
     def fail(self, rng: Random) -> None:
         """Let one of the next calls fail."""
@@ -229,4 +273,5 @@ class Store:
     def lose_power(self, rng: Random) -> None:
         """Lose what was not synced, as the file system does."""
         self.is_broken = False
+        self._machine += 1
         self._files.lose_power()

@@ -11,9 +11,10 @@ from tests.sim.consensus.world import World
 
 from pyjs.consensus.consensus import Consensus
 from pyjs.consensus.durability import Due, Durability
-from pyjs.consensus.engine import Point, Write
+from pyjs.consensus.engine import Conf, Point, Write
 from pyjs.consensus.log.records import Members
 from pyjs.consensus.member import Member
+from pyjs.consensus.seams import Machine
 
 
 class HastyDurability(Durability):
@@ -89,6 +90,28 @@ class TrustfulMember(Member):
         return self._pending.pop(index, (0, None))[1]
 
 
+class BoldConsensus(Consensus):
+    """Votes after a power cut, although it may lack what it has acknowledged."""
+
+    def open(
+        self, group: int, name: str, machine: Machine, conf: Conf | None = None, incarnation: int = 1
+    ) -> None:
+        self._doubts.unsure.clear()
+        super().open(group, name, machine, conf, incarnation)
+
+
+class SameConsensus(Consensus):
+    """Begins again as the same peer when it has lost its log."""
+
+    def open(
+        self, group: int, name: str, machine: Machine, conf: Conf | None = None, incarnation: int = 1
+    ) -> None:
+        stored = self._log.groups.get(group)
+        if conf is None and stored is not None and stored.is_damaged:
+            conf = Conf()
+        super().open(group, name, machine, conf, incarnation)
+
+
 def with_consensus(consensus: type[Consensus]) -> type[SimNode]:
     """Return a node whose process has that flaw."""
     return type("MutantNode", (SimNode,), {"consensus_class": consensus})
@@ -112,13 +135,18 @@ MUTANTS: dict[str, type[SimNode]] = {
     "reads without asking": with_consensus(StaleConsensus),
     "reads before it has applied": with_member(EarlyMember),
     "gives proposals back by index alone": with_member(TrustfulMember),
+    "votes in doubt": with_consensus(BoldConsensus),
+    "comes back as the same peer": with_consensus(SameConsensus),
 }
 
 
 def world_of(name: str) -> type[World]:
     """Return a world in which the power fails, of nodes with that flaw: stormy, or with many reads."""
+    loses = name in ("votes in doubt", "comes back as the same peer")
     settings = {
-        "is_always": True,
+        "has_changes": False,
+        "troubles": 13 if loses else 10,
+        "is_always": name != "votes in doubt",
         "storms": 1.0 if name in ("tells before durable", "forgets its vote") else 0.0,
         "reads": 1.0 if name.startswith("reads") else 0.2,
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, cast
@@ -17,7 +18,10 @@ from pyjs.base.rng import SeededRng
 from pyjs.base.timers import Timers
 from pyjs.consensus.batch import BadBatch
 from pyjs.consensus.consensus import Consensus, Tuning
-from pyjs.consensus.engine import Conf, RaftError, Role, peer_id
+from pyjs.consensus.engine import Conf, RaftError, Role, incarnation_of, peer_id
+from pyjs.consensus.log.node_log import NodeLog
+from pyjs.consensus.member import State as Applies
+from pyjs.consensus.seams import Making
 from pyjs.core.faults import Faults
 from pyjs.core.sink import Turn
 
@@ -38,6 +42,10 @@ class SimHost:
         self.rng = SeededRng(seed)
 
 
+class Flaw(Exception):
+    """A machine has failed."""
+
+
 class SimMachine:
     """A machine that is the digest of its entries."""
 
@@ -48,9 +56,12 @@ class SimMachine:
         self.state = State()
         self.index = 0
         self.leads = False
+        self.raises = False  # at the next entry
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
         """Take an entry."""
+        if self.raises:
+            raise Flaw
         if index <= self.index:
             self.judge.fail(f"group {self.group}: index {index} comes after {self.index}")
         if time_ns < self.state.time_ns:
@@ -82,12 +93,32 @@ class SimMachine:
         """Return the last entry: the state is the snapshot."""
         return self.index
 
-    def snapshot(self) -> bytes | None:
-        """Return the state; sometimes not now."""
-        return None if self.node.rng.random() < 0.1 else self.state.packed()
+    def snapshot(self) -> bytes | Making | None:
+        """Return the state; sometimes not now, sometimes in steps."""
+        chance = self.node.rng.random()
+        if chance < 0.1:
+            return None
+        data = self.state.packed(self.node.spare)
+        return data if chance > 0.4 else self._packing(data)
 
-    def install(self, index: int, data: bytes) -> None:
-        """Take the state."""
+    def _packing(self, data: bytes) -> Making:
+        for _ in range(5):
+            yield
+        return data
+
+    def install(self, index: int, data: bytes) -> Iterator[None] | None:
+        """Take the state, sometimes in steps."""
+        if self.node.rng.random() > 0.3:
+            self._install(index, data)
+            return None
+        return self._installing(index, data)
+
+    def _installing(self, index: int, data: bytes) -> Iterator[None]:
+        for _ in range(5):
+            yield
+        self._install(index, data)
+
+    def _install(self, index: int, data: bytes) -> None:
         if index < self.index:
             self.judge.fail(f"group {self.group}: a snapshot at {index} comes after {self.index}")
         self.index = index
@@ -100,6 +131,7 @@ class SimNode:
 
     consensus_class: type[Consensus] = Consensus
     store_class: Callable[[int], Any] = Store
+    machine_class: type[SimMachine] = SimMachine
 
     def __init__(
         self, number: int, rng: Random, net: SimNet, judge: Judge, others: Sequence[int], tuning: Tuning
@@ -111,12 +143,16 @@ class SimNode:
         self.others = others
         self.tuning = tuning
         self.store = self.store_class(rng.getrandbits(60))
+        self.store.tells_early = tuning.sync_interval_ns > 0
         self.log: Any = None  # of the process
         self.is_up = False
         self.paused_until = 0
         self.now = 0
         self.deaf: set[int] = set()  # nodes that do not read
         self.stopped = ""  # reason, if the process takes part no more
+        self.spare = 0  # bytes in a snapshot that mean nothing
+        self.newest: dict[int, int] = {}  # by group: the newest incarnation that was here
+        self.marks: deque[tuple[int, tuple[int, int]]] = deque()  # last number, end of the log; oldest first
 
     # -- Peers -------------------------------------------------------------------------------------------------
 
@@ -148,10 +184,22 @@ class SimNode:
         self.consensus = self.consensus_class(
             cast("Any", self.host), self.number, self.log, self, self.tuning
         )
+        self.marks.clear()
         for group, conf in confs.items():
-            self.machines[group] = SimMachine(self, group)
-            is_new = group not in self.log.groups
-            self.consensus.open(group, f"g{group}", self.machines[group], conf if is_new else None)
+            self._open(group, conf)
+        if self.log.lost_unknown:
+            self.log.end_doubt()
+
+    def _open(self, group: int, conf: Conf) -> None:
+        machine = self.machines[group] = self.machine_class(self, group)
+        newest = self.newest.get(group, 0)
+        if group in self.log.groups:
+            self.consensus.open(group, f"g{group}", machine, incarnation=newest or 1)
+        elif newest and self.log.lost_unknown:  # it may have been lost
+            self.consensus.open(group, f"g{group}", machine, Conf(), newest + 1)
+        else:
+            self.consensus.open(group, f"g{group}", machine, conf, newest or 1)
+        self.newest[group] = incarnation_of(self.peer(group))
 
     def end(self, *, power: bool) -> None:
         """End the process, by a kill or a power cut."""
@@ -160,6 +208,19 @@ class SimNode:
             self.store.lose_power(self.rng)
         else:
             self.store.end()
+
+    def peer(self, group: int) -> int:
+        """Return the peer of a group that this node has; 0 without a process."""
+        stored = self.log.groups.get(group) if self.is_up else None
+        return 0 if stored is None else int(stored.peer)
+
+    def durable_end(self) -> tuple[int, int]:
+        """Return a place of the log before which the log itself says that everything is durable."""
+        end = (0, 0)
+        for last, place in self.marks:
+            if last <= self.log._end.claimed:
+                end = place
+        return end
 
     def is_running(self, now: int) -> bool:
         """Whether the process does anything now."""
@@ -200,12 +261,20 @@ class SimNode:
             if not turn.consensus:
                 break
         self._claim_leads()
+        self._mark_end()
         if self.judge.violation:
             self.judge.fail(self.judge.violation)
         for level, text in self.host.log.lines:
             if level == "ERR" and not self._expects(text):
                 self.judge.fail(f"node {self.number}: {text}")
         self.host.log.lines.clear()
+
+    def _mark_end(self) -> None:
+        """Note where the log ends."""
+        if isinstance(self.log, NodeLog) and (not self.marks or self.marks[-1][0] < self.log.written):
+            self.marks.append((self.log.written, (self.log._shelf.newest.number, self.log._end.at)))
+            while len(self.marks) > 1 and self.marks[1][0] <= self.log._end.claimed:
+                self.marks.popleft()
 
     def _claim_leads(self) -> None:
         """Report the groups that the engine leads, whether the machines know it or not."""
@@ -217,7 +286,19 @@ class SimNode:
 
     def _expects(self, text: str) -> bool:
         """Whether an error in the log is no surprise: of a broken disk, or a damaged snapshot."""
+        if self.store.is_damaged and ("its log is damaged" in text or "lost a part of its log" in text):
+            return True
+        if "sim.consensus.node.Flaw" in text or "is stopped, and its log" in text or "is dropped" in text:
+            return True
         return self.store.is_broken or "the digest of the payload" in text
+
+    def is_whole(self) -> bool:
+        """Whether all its groups are open and apply entries."""
+        members = self.consensus._members
+        return all(
+            group in members and members[group].state is Applies.RUNNING and not machine.raises
+            for group, machine in self.machines.items()
+        )
 
     def _watch(self) -> None:
         if self.now % PULSE_STEPS == 0 and not self.stopped:
@@ -248,7 +329,7 @@ class SimNode:
 
     def leads(self, group: int) -> bool:
         """Whether the machine believes that it leads."""
-        return self.machines[group].leads
+        return self.is_up and self.machines[group].leads
 
 
 def voters(count: int) -> Conf:

@@ -9,21 +9,37 @@ import pytest
 from tests.sim.consensus.mutants import MUTANTS, world_of
 from tests.sim.consensus.world import CRASHED, World, parts, play
 
-SEEDS = int(os.environ.get("PYJS_CONSENSUS_SEEDS", "30"))
-MUTANT_SEEDS = 60
-FIRST_SEEDS = {"gives proposals back by index alone": 15}  # it is seen from about here on
+SEEDS = int(os.environ.get("PYJS_CONSENSUS_SEEDS", "60"))
+PARTS = 4
+FLAW_SEEDS = {  # each finds the flaw; another simulation needs others: python -m tests.sim.consensus --mutant NAME
+    "tells before durable": 2,
+    "forgets its vote": 28,
+    "applies past a snapshot": 0,
+    "cuts the log without the state": 0,
+    "reads without asking": 36,
+    "reads before it has applied": 1,
+    "gives proposals back by index alone": 4,
+    "votes in doubt": 15,
+    "comes back as the same peer": 0,
+}
 
 
-def test_nothing_is_violated_and_everything_is_met() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nothing_is_violated_and_everything_is_met(part: int) -> None:
     found: Counter[str] = Counter()
-    assert {seed: text for seed in range(SEEDS) if (text := play(seed, counts=found))} == {}
+    seeds = range(part, SEEDS, PARTS)
+    assert {seed: text for seed in seeds if (text := play(seed, counts=found))} == {}
 
-    assert found["applied"] > 500 * SEEDS
-    assert found["acked"] > 100 * SEEDS
-    assert found["reads"] > 50 * SEEDS
-    assert found["installed"] > 4 * SEEDS
-    assert found["leaders"] > 3 * SEEDS
-    assert found["refused"] > SEEDS
+    count = len(seeds)
+    assert found["applied"] > 400 * count
+    assert found["acked"] > 80 * count
+    assert found["reads"] > 40 * count
+    assert found["installed"] > 4 * count
+    assert found["leaders"] > 3 * count
+    assert found["refused"] > count
+    assert found["changes"] > count
+    assert found["damages"] > 0
+    assert found["doubts"] > 0
 
 
 def test_a_seed_gives_the_same_run_again() -> None:
@@ -39,7 +55,7 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_flaw_is_found_out(name: str) -> None:
-    world = world_of(name)
-    found = (play(seed, world) for seed in range(FIRST_SEEDS.get(name, 0), MUTANT_SEEDS))
+    text = play(FLAW_SEEDS[name], world_of(name))
 
-    assert any(text and not text.startswith(CRASHED) for text in found)
+    assert text
+    assert not text.startswith(CRASHED)

@@ -9,16 +9,18 @@ from random import Random
 
 from raft.tests.sim.net import SimNet, Weather
 from tests.sim.consensus.judge import Judge, Violation
+from tests.sim.consensus.membership import VOTERS, change, stale
 from tests.sim.consensus.node import STEP_NS, SimNode, voters
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.consensus import batch
 from pyjs.consensus.consensus import Tuning
-from pyjs.consensus.engine import Refused
+from pyjs.consensus.engine import Conf, RaftError, Role, peer_id
 
 GROUPS = (1, 2)
 TROUBLE_STEPS = 400
 CALM_STEPS = 300
+SYNC_STEPS = 12  # after which everything is synced, in a node that runs
 PART_SIZE = 64  # bytes of a snapshot in one batch: all have several
 CRASHED = "crashed: "
 
@@ -29,7 +31,9 @@ class World:
     node_class: type[SimNode] = SimNode
     storms = 0.2  # share of seeds with elections that last long, and nodes that are back at once
     reads = 0.2  # share of steps in which clients read
-    is_always: bool | None = None  # sync mode; None: by chance, an interval without power cuts
+    is_always: bool | None = None  # sync mode; None: by chance
+    has_changes: bool | None = None  # of the membership; None: by chance
+    troubles = 13  # kinds; from 10 on they cost a node what it has
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -45,10 +49,14 @@ class World:
             ),
         )
         self.judge = Judge()
-        self.has_power_cuts = self.is_always if self.is_always is not None else rng.random() < 0.7
-        count = rng.choice((3, 3, 5))
-        self.conf = voters(count)
-        interval_ns = 0 if self.has_power_cuts else 20 * NS_PER_MS
+        self.is_early = rng.random() < 0.4 if self.is_always is None else not self.is_always
+        count = rng.choice((3, 3, 4, 5))
+        self.conf = voters(3 if count == 4 else count)
+        self.changes = rng.choice((0.0, 0.0, 0.05)) if self.has_changes is None else 0.05 * self.has_changes
+        # The node that may lose something, so that no other one may: with an interval by a power cut, by damage of
+        # its log, or by a machine that fails for so long that its log is dropped.
+        self.lossy = 0
+        interval_ns = 20 * NS_PER_MS if self.is_early else 0
         tuning = Tuning(sync_interval_ns=interval_ns, log_size_max=rng.choice((600, 3000, 1 << 20)))
         numbers = range(1, count + 1)
         self.nodes = {
@@ -65,11 +73,14 @@ class World:
         self.now = 0
         self.down: dict[int, int] = {}  # node -> when it comes back
         self.published = 0
+        spare = rng.choice((0, 0, 1000))
         for node in self.nodes.values():
+            node.spare = spare
             self._start(node)
 
     def _start(self, node: SimNode) -> None:
-        node.start(self.now, dict.fromkeys(GROUPS, self.conf))
+        is_member = peer_id(node.number) in self.conf.voters
+        node.start(self.now, dict.fromkeys(GROUPS, self.conf if is_member else Conf()))
 
     def run(self) -> None:
         """Play it.
@@ -83,13 +94,14 @@ class World:
             self._step()
         self._heal()
         for at in range(CALM_STEPS):
-            if at % 10 == 0 and at < CALM_STEPS - 100:
-                self._publish(self.rng.choice(GROUPS))
+            if at < CALM_STEPS - 100:
+                self._repair(at)
             self._step()
         self._check_end()
 
     def _step(self) -> None:
         self.now += 1
+        self.judge.now = self.now
         for source, target, data, is_damaged in self.net.arrived(self.now):
             node = self.nodes[target]
             if node.is_running(self.now):  # what reaches a paused node is lost here
@@ -119,8 +131,30 @@ class World:
             group = self.rng.choice(GROUPS)
             for node in nodes:
                 node.read(group)
+        if self.rng.random() < 0.1 + self.changes:
+            self._change(self.rng.choice(GROUPS), repair=self.rng.random() >= self.changes * 10)
         if nodes and self.rng.random() < 0.01:
             self._transfer(self.rng.choice(nodes), self.rng.choice(GROUPS))
+
+    def _change(self, group: int, *, repair: bool) -> None:
+        change(self.rng, self._running(), group, repair=repair)
+        if self.lossy and self._is_over(self.nodes[self.lossy]):
+            self.lossy = 0
+
+    def _is_over(self, node: SimNode) -> bool:
+        """Whether a node that has lost something is as good as any other one."""
+        if not node.is_running(self.now) or node.log.is_doubtful or not node.is_whole():
+            return False
+        for group in GROUPS:
+            leader = next((each for each in self._running() if each.leads(group)), None)
+            if leader is None:
+                return False
+            status = leader.consensus._engine.status(group)
+            if status.role != Role.LEADER or stale(status.conf, [node], group):
+                return False
+            if len(status.conf.voters) < VOTERS or status.conf.outgoing:
+                return False
+        return True
 
     def _publish(self, group: int) -> None:
         """Publish at every node that takes it: a client does not know who leads."""
@@ -130,7 +164,7 @@ class World:
             node.publish(group, payload)
 
     def _transfer(self, node: SimNode, group: int) -> None:
-        with suppress(Refused):
+        with suppress(RaftError):
             node.consensus.transfer(group, self.rng.choice(node.others))
 
     # -- troubles ----------------------------------------------------------------------------------------------
@@ -140,15 +174,16 @@ class World:
             return
         node = self.rng.choice(list(self.nodes.values()))
         other = self.rng.choice(node.others)
-        what = self.rng.randrange(10)
+        what = self.rng.randrange(self.troubles)
         if what == 0 and node.is_up:
             self._end(node, power=False)
         elif what in (1, 2) and node.is_up:
-            self._end(node, power=self.has_power_cuts)
+            self._end(node, power=self._may_lose(node, by_power=True))
         elif what == 3 and self.rng.random() < 0.5:
+            power = not self.is_early or self._may_lose_all()
             for each in self.nodes.values():
                 if each.is_up:
-                    self._end(each, power=self.has_power_cuts)
+                    self._end(each, power=power)
         elif what == 4:
             node.paused_until = self.now + self.rng.randrange(5, 60)
         elif what == 5:
@@ -161,12 +196,44 @@ class World:
         elif what == 8 and node.is_up and self.rng.random() < 0.3:
             node.store.fail(self.rng)
             self.down[node.number] = self.now + self.rng.randrange(20, 60)
+        elif what == 10 and node.is_running(self.now) and self._may_lose(node):
+            node.machines[self.rng.choice(GROUPS)].raises = True
+        elif what == 11 and node.is_up and self._may_lose(node):
+            end = node.durable_end()
+            self._end(node, power=False)
+            if end > (0, 0):
+                node.store.damage(self.rng, end)
+                self.judge.counts["damages"] += 1
         else:
             self.net.cuts.clear()
             node.deaf = set()
 
+    def _may_lose(self, node: SimNode, *, by_power: bool = False) -> bool:
+        """Choose the node that may lose something, if no other one does."""
+        if by_power and not self.is_early:
+            return True
+        if self.lossy not in (0, node.number):
+            return False
+        self.lossy = node.number
+        self.judge.counts["doubts"] += by_power
+        return True
+
+    def _may_lose_all(self) -> bool:
+        """Choose a power cut everywhere, of which all that is older than the interval and a sync must survive."""
+        nodes = self.nodes.values()
+        is_calm = all(
+            node.is_up and not node.store.is_broken and node.paused_until < self.now - SYNC_STEPS
+            for node in nodes
+        )
+        if self.lossy or not is_calm or any(node.log.is_doubtful for node in nodes):
+            return False
+        self.judge.forget(self.now - SYNC_STEPS)
+        return True
+
     def _end(self, node: SimNode, *, power: bool) -> None:
         node.end(power=power)
+        if power and self.is_early:
+            self.net.forget(node.number)  # as connections do
         self.down[node.number] = self.now + self.rng.randrange(1, 4 if self.is_storm else 60)
 
     def _heal(self) -> None:
@@ -178,12 +245,31 @@ class World:
         for number in self.down:
             self.down[number] = self.now + 1
 
+    def _repair(self, at: int) -> None:
+        """Let clients publish, and owners replace what is lost."""
+        if at % 10 == 0:
+            self._publish(self.rng.choice(GROUPS))
+        if at % 3 == 0:
+            self._change(self.rng.choice(GROUPS), repair=True)
+        for node in self._running():
+            if not node.is_whole() and node.number not in self.down:
+                self.judge.counts["stopped"] += 1
+                self._end(node, power=False)
+
     def _check_end(self) -> None:
         for group in GROUPS:
             leaders = [node.number for node in self.nodes.values() if node.leads(group)]
             if len(leaders) != 1:
                 self.judge.fail(f"group {group}: leaders {leaders} at the end")
-            states = {number: node.machines[group].state for number, node in self.nodes.items()}
+            conf = self.nodes[leaders[0]].consensus._engine.status(group).conf
+            if stale(conf, self._running(), group) or conf.outgoing or len(conf.voters) < VOTERS:
+                self.judge.fail(f"group {group}: the members are {conf.voters} at the end")
+            members = {*conf.voters, *conf.learners}
+            states = {
+                number: node.machines[group].state
+                for number, node in self.nodes.items()
+                if node.peer(group) in members
+            }
             self.judge.check_end(group, states)
 
 

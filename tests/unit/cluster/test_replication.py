@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 from raft.tests.conftest import is_here
 
@@ -13,6 +16,8 @@ from tests.sim.consensus.log import MemoryLog
 from tests.support.simnet import LONG_NS, SimNet, SimServer
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.cluster.hello import CONSENSUS
+from pyjs.cluster.mesh import Dial
 from pyjs.cluster.replication import Replication
 from pyjs.cluster.route import Route
 from pyjs.consensus import batch, names
@@ -177,6 +182,44 @@ def test_a_server_that_stops_replicating_ends_its_connections(three: Replicated)
     assert three.connections(lost) == {}
     assert len(three.servers[lost].cluster.routes) == 2
     assert not [text for server in three.servers.values() for text in errors(server)]
+
+
+def dials_in(three: Replicated, ns: int) -> int:
+    """Return how often servers connect for replicated groups while time passes."""
+    count = 0
+
+    def counted(take: Callable[[], list[Dial]]) -> list[Dial]:
+        nonlocal count
+        dials = take()
+        count += sum(dial.purpose == CONSENSUS for dial in dials)
+        return dials
+
+    for server in three.servers.values():
+        mesh = server.cluster._mesh
+        mesh.take_dials = partial(counted, mesh.take_dials)  # type: ignore[method-assign]
+    three.net.run(ns)
+    return count
+
+
+def test_a_server_that_refuses_connections_is_asked_less_and_less(three: Replicated) -> None:
+    three.publish(b"x")
+    three.hosts["a"].stop()
+    three.servers["a"].wake()
+    del three.machines["a"]
+
+    assert dials_in(three, 10 * NS_PER_S) <= 2 * 22
+    assert dials_in(three, 10 * NS_PER_S) <= 2 * 20  # 0.5 s to 0.75 s apart
+
+
+def test_a_connection_that_lasted_is_made_again_at_once(three: Replicated) -> None:
+    three.publish(b"x")
+    three.net.run(20 * NS_PER_S)
+    dial = three.servers["b"].cluster._mesh._beside[three.servers["a"].node.server_id, CONSENSUS]
+    dial.failures = 5
+    three.connections("b")[number_of("a")].close("Test")
+    three.net.run(200 * NS_PER_MS)
+
+    assert number_of("a") in three.connections("b")
 
 
 def test_a_server_without_replicated_groups_is_in_the_cluster_all_the_same(three: Replicated) -> None:

@@ -6,7 +6,7 @@ import pytest
 from raft.tests.cluster import GROUP, Cluster
 
 from pyjs.consensus import batch
-from pyjs.consensus.batch import BadBatch, Fetch, Frames, Outcome, Part
+from pyjs.consensus.batch import BadBatch, Fetch, Frames, Has, Lacks, Outcome, Part
 from pyjs.consensus.descriptor import describe
 
 PAYLOADS = [b"first", b"", b"third" * 100]
@@ -41,11 +41,35 @@ def test_frames_come_with_their_payloads(good: bytes) -> None:
     assert [key for key, _ in found.payloads] == [(GROUP, index, 2) for index in (3, 4, 5)]
 
 
+def test_frames_are_from_the_node_that_sends_them(good: bytes) -> None:
+    found = batch.read(good)
+    assert isinstance(found, Frames)
+
+    batch.check_senders(found.frames, 1)
+    with pytest.raises(BadBatch, match="frames: at byte 0: from node 1 in a batch of node 2"):
+        batch.check_senders(found.frames, 2)
+    with pytest.raises(BadBatch, match=f"at byte {len(found.frames)}: from node 1 in a batch of node 3"):
+        batch.check_senders(as_from(3, found.frames) + found.frames, 3)
+
+
+def as_from(node: int, frame: bytes) -> bytes:
+    return frame[:28] + node.to_bytes(4, "little") + frame[32:]
+
+
+def test_a_question_for_a_read_may_be_passed_on(good: bytes) -> None:
+    found = batch.read(good)
+    assert isinstance(found, Frames)
+
+    batch.check_senders(found.frames[:9] + b"\x0b" + found.frames[10:], 2)
+
+
 @pytest.mark.parametrize(
     ("parts", "wanted"),
     [
         (batch.of_fetch(5, 9, 100), Fetch(5, 9, 100)),
         (batch.of_part(5, 9, 100, b"abc"), Part(5, 9, 100, b"abc")),
+        (batch.of_lacks(5, 9, 100), Lacks(5, 9, 100)),
+        (batch.of_has(5, 9, 2, 100), Has(5, 9, 2, 100)),
         (batch.of_outcome(5, 9, done=True), Outcome(5, 9, True)),
         (batch.of_outcome(5, 9, done=False), Outcome(5, 9, False)),
     ],
@@ -67,6 +91,7 @@ def test_what_concerns_snapshots_is_read(parts: list[bytes], wanted: object) -> 
         (b"\x01\x03" + bytes(6 + 24), "size: 32 bytes in a batch of kind 3"),
         (b"\x01\x03" + bytes(6 + 24 + batch.PART_MAX + 1), "in a batch of kind 3"),
         (b"\x01\x04" + bytes(6 + 17), "size: 25 bytes in a batch of kind 4"),
+        (b"\x01\x07" + bytes(6 + 16), "size: 24 bytes in a batch of kind 7"),
         (b"\x01\x01" + bytes(6), "bytes of the frames: 0 in a batch of 8"),
         (b"\x01\x01\x00\x00\x09" + bytes(3 + 8), "bytes of the frames: 9 in a batch of 16"),
         (b"\x01\x01\x00\x00\x08" + bytes(3 + 8), "frames: frame at byte 0"),

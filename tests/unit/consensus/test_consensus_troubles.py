@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import xxhash
+from tests.sim.consensus.log import Store
 from tests.sim.consensus.node import SimMachine, SimNode
 from tests.support.consensus import GROUP, Hosts, MemoryNode
 
 from pyjs.base.errors import CorruptRecord, NotNow
 from pyjs.consensus import batch, outbox
+from pyjs.consensus.batch import BadBatch
 from pyjs.consensus.consensus import Condition, Tuning
 from pyjs.consensus.durability import Due, Waits
-from pyjs.consensus.engine import Change, Conf, Groups, Role, Write, peer_id
+from pyjs.consensus.engine import Change, Conf, Write, peer_id
 from pyjs.consensus.payloads import Gone
 
 
@@ -28,115 +30,6 @@ def errors(node: SimNode) -> list[str]:
 @pytest.fixture
 def hosts() -> Hosts:
     return Hosts()
-
-
-class Failing(MemoryNode):
-    """A node whose machines can fail."""
-
-    fails = ""
-    error: type[Exception] = ZeroDivisionError
-
-    def start(self, now: int, confs: dict[int, Conf]) -> None:
-        super().start(now, confs)
-        for machine in self.machines.values():
-            machine.apply = self._with_fault(machine.apply)  # type: ignore[method-assign, assignment]
-
-    def _with_fault(self, apply: Callable[..., None]) -> Callable[..., None]:
-        def failing(*given: object) -> None:
-            if self.fails:
-                raise self.error(self.fails)
-            apply(*given)
-
-        return failing
-
-    def _expects(self, text: str) -> bool:
-        return self.error.__name__ in text
-
-
-class Refusal(CorruptRecord):
-    """What a machine finds damaged: in its own files, not in the log."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("/stream", 7, text)
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError, NotNow, Refusal])
-def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away(error: type[Exception]) -> None:
-    hosts = Hosts(node_class=Failing)
-    hosts.publish(5)
-    bad = hosts.leader()
-    assert isinstance(bad, Failing)
-    bad.fails, bad.error = "no", error
-    bad.publish(GROUP, b"x")
-
-    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad))
-
-    assert bad.host.faults.counts == {"apply": 1}
-    assert bad.machines[GROUP].state.count == 5
-    assert bad.consensus.status(GROUP).is_stopped
-    assert hosts.judge.outcomes[b"x"] == 1
-    bad.fails = ""
-    good = hosts.leader()
-    good.publish(GROUP, b"y")
-    hosts.until(lambda: good.machines[GROUP].state.count == 7)
-    assert bad.machines[GROUP].state.count == 5
-
-
-def stopped_follower(hosts: Hosts) -> Failing:
-    """Return a follower whose machine has failed; the leader's machine knows one entry more."""
-    bad = hosts.followers()[0]
-    assert isinstance(bad, Failing)
-    bad.fails = "no"
-    leader = hosts.leader()
-    leader.publish(GROUP, b"x")
-    hosts.until(lambda: bad.consensus.status(GROUP).is_stopped)
-    return bad
-
-
-def test_a_stopped_replica_that_is_elected_gives_the_lead_away() -> None:
-    hosts = Hosts(node_class=Failing)
-    hosts.publish(5)
-    bad = stopped_follower(hosts)
-    hosts.leader().consensus.transfer(GROUP, bad.number)
-    hosts.until(lambda: bad.consensus.status(GROUP).role == Role.LEADER)
-
-    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad), 30)
-
-
-def test_a_stopped_replica_takes_no_reads() -> None:
-    hosts = Hosts(node_class=Failing)
-    hosts.publish(5)
-    bad = stopped_follower(hosts)
-
-    assert not bad.consensus.read_index(GROUP, list)
-    assert bad.consensus._reads == {}
-
-
-def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
-    hosts = Hosts(node_class=Failing)
-    hosts.publish(5)
-    bad = stopped_follower(hosts)
-    hosts.leader().consensus.transfer(GROUP, bad.number)
-    asked: list[int] = []
-    bad.consensus._engine = Refusing(bad.consensus._engine, asked)  # type: ignore[assignment]
-    hosts.until(lambda: len(asked) >= 3)
-
-    assert set(asked) == {peer_id(node) for node in bad.others}
-    assert asked[0] != asked[1]
-
-
-class Refusing:
-    """An engine whose transfers lead to nothing."""
-
-    def __init__(self, engine: Groups, asked: list[int]) -> None:
-        self._engine = engine
-        self._asked = asked
-
-    def transfer(self, group: int, peer: int) -> None:
-        self._asked.append(peer)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
 
 
 def heartbeat(group: int, source: int, target: int, term: int, commit: int) -> bytes:
@@ -162,6 +55,16 @@ def test_a_group_that_panics_is_named_once_and_closed_and_others_go_on() -> None
     assert len(bad.seen) == 1
     assert 5 not in bad.consensus._members
     hosts.publish(3, 6)
+
+
+def test_frames_of_another_node_are_refused(hosts: Hosts) -> None:
+    hosts.publish(3)
+    bad, leader = hosts.followers()[0], hosts.leader()
+    frames = heartbeat(GROUP, leader.number, bad.number, leader.consensus.status(GROUP).term + 1, 1)
+    other = next(node for node in bad.others if node != leader.number)
+
+    with pytest.raises(BadBatch, match=f"from node {leader.number} in a batch of node {other}"):
+        bad.consensus.receive(other, b"".join(batch.of_frames(frames, ())))
 
 
 class Forgiving(MemoryNode):
@@ -197,6 +100,21 @@ def test_a_log_that_fails_ends_the_part_of_the_node_and_acknowledges_nothing() -
     assert not bad.publish(GROUP, b"y")
 
 
+def test_a_sync_of_a_file_made_in_advance_that_fails_is_the_end_too() -> None:
+    class Node(Forgiving):
+        store_class = Store
+
+    hosts = Hosts(1, node_class=Node)
+    node = hosts.leader()
+    hosts.step(50)  # nothing else is synced any more
+    node.log._shelf._spares.clear()
+    files = node.store._files
+    files.failing, files.fail_in = "sync", 0
+    hosts.until(lambda: node.consensus.condition is Condition.FAILED, 250)
+
+    assert files.failed_calls == [("sync", "/store/.raft/fresh.tmp")]
+
+
 def test_a_sync_that_fails_is_as_a_write_that_fails() -> None:
     hosts = Hosts(node_class=Forgiving)
     hosts.publish(3)
@@ -224,6 +142,19 @@ def test_a_replica_that_lost_a_part_of_its_log_begins_again_as_another_one() -> 
     hosts.step(20)
     leader.consensus.change(GROUP, [(int(Change.ADD_VOTER), peer_id(lost.number, 2))])
     hosts.until(lambda: lost.machines[GROUP].state.count == 3)
+
+
+def test_a_replica_whose_number_is_lost_with_its_log_takes_one_that_its_owner_does_not_know() -> None:
+    hosts = Hosts(node_class=Forgiving)
+    hosts.publish(3)
+    lost = hosts.followers()[0]
+    lost.end(power=True)
+    stored = replace(lost.log.groups[GROUP], is_damaged=True, peer=0)
+    lost.log.groups[GROUP] = lost.log._written[GROUP] = lost.log._durable[GROUP] = stored
+    lost.newest[GROUP] = 7
+    hosts.start(lost.number)
+
+    assert lost.log.groups[GROUP].peer == peer_id(lost.number, 8)
 
 
 def test_a_damaged_log_closes_its_group_and_acknowledges_nothing_of_it() -> None:

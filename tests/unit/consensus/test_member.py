@@ -157,7 +157,7 @@ def test_after_a_cut_only_queued_entries_count_and_only_messages_have_payloads()
     bench.commit(3, None)
     bench.member.log_size = 1 << 20
 
-    bench.member.note_cut()
+    bench.member.note_cut(bench.member.applied_size())
 
     assert bench.member.log_size == 100 + 3 * ENTRY_COST
 

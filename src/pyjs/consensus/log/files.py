@@ -1,8 +1,8 @@
 """Files of the node log: names, headers, seals.
 
     file   = header | record* | unused | seal | header
-    header = "PYJSRLOG" | version u16 | needs u8 u8 | 0 u32 | size u64 | id u64 | number u64 | boot u64 | first u64
-             | synced u64 | check u64
+    header = "PYJSRLOG" | version u16 | needs u8 u8 | machine u32 | size u64 | id u64 | number u64 | boot u64
+             | first u64 | synced u64 | check u64
     seal   = "PYJSSEAL" | last u64 | end u64 | group u64 | next u64 | boot u64 | check u64
 
 Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be used
@@ -13,10 +13,13 @@ id, which never comes again, is the seed of every check.
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.errors import PyjsError
 from pyjs.consensus.log.records import CHECK, MARK_SET, hash_of
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
 
 MAGIC = b"PYJSRLOG"
 SEAL_MAGIC = b"PYJSSEAL"
@@ -28,6 +31,8 @@ FIRST_AT = HEADER.size  # of the first record
 TAIL_SIZE = 128  # the seal and the second header, at the end of the file
 GUARD_SIZE = 512  # between records and seal, so that no sector has both
 LOG, SPARE, FRESH, TEMPORARY = ".log", ".spare", "fresh.spare", "fresh.tmp"
+UNKNOWN_MACHINE = 1  # a start of a machine that no other one is the same as
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 DIRECTORY = ".raft"  # in the store directory; no account is called so, a dot is escaped in its name
 
 
@@ -49,10 +54,12 @@ class Header(NamedTuple):
     boot: int  # how often the node has started
     first: int  # number of the first record
     synced: int  # records up to this number are durable
+    machine: int = 0  # start of the machine whose memory has what is not synced; 0: nobody counts on that
 
     def encode(self) -> bytes:
         """Return the bytes."""
-        data = HEADER.pack(MAGIC, VERSION, *NEEDS, 0, *self, 0)[: -CHECK.size]
+        *fields, machine = self
+        data = HEADER.pack(MAGIC, VERSION, *NEEDS, machine, *fields, 0)[: -CHECK.size]
         return data + CHECK.pack(hash_of(data))
 
 
@@ -88,6 +95,14 @@ class LogFile:
         self.free_at = 0  # nothing here is needed once this record is durable; 0: something is
 
 
+def machine_of(disk: Disk) -> int:
+    """Return 32 bits of this start of the machine, UNKNOWN_MACHINE where the system does not tell."""
+    try:
+        return hash_of(disk.read_file(BOOT_ID)) & 0xFFFFFFFC | 2
+    except OSError:
+        return UNKNOWN_MACHINE
+
+
 def file_id(incarnation: int, number: int) -> int:
     """Return the id of a file of this process."""
     return hash_of(CHECK.pack(number), incarnation) | MARK_SET
@@ -114,12 +129,12 @@ def header_in(data: bytes, path: str) -> Header | None:
         data[: HEADER.size - CHECK.size]
     ):
         return None
-    magic, version, major, minor, _, *fields, _ = HEADER.unpack(data[: HEADER.size])
+    magic, version, major, minor, machine, *fields, _ = HEADER.unpack(data[: HEADER.size])
     if magic != MAGIC:
         return None
     if version != VERSION:
         raise UnknownLog(path, version, f"{major}.{minor}")
-    return Header(*fields)
+    return Header._make([*fields, machine])
 
 
 def seal_in(data: bytes, file_id: int) -> Seal | None:

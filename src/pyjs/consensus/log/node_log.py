@@ -9,13 +9,16 @@ What holds, asserted by whoever writes:
     synced <= written < number      synced: durable, written: in the file, number: of the next record
     seq(record) = seq(record of the group before it) + 1; the first record of a replica has seq = number
     first = start + 1, start <= last, commit <= last, terms of entries do not decrease, start_term <= the first
-    (term, commit) never decreases as a pair, nor does commit alone; vote changes only from 0 within a term
+    (term, commit) never decreases as a pair, nor does commit alone but by `forget_commit`; vote changes only from 0
+    within a term
     oldest file <= file of a group's GROUP record and of each of its entries
 
 A place in a file is written by one process once, so that number, place and id together never come again. A file is
 used again when no group needs it. What groups at rest have in the oldest file is written again, a little with each
 write; a group with much there is in `crowding`, for its owner to compact. A failed write or sync is the end of the
 log: only a start finds out what is durable.
+
+Long because whatever changes a group stages its records here.
 
 Sources: etcd's WAL, LevelDB's log; Alagappan et al., "Protocol-Aware Recovery" (a damaged log must not vote).
 """
@@ -27,7 +30,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.disk import is_shortage
 from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed, reason_of
-from pyjs.consensus.log.files import FIRST_AT, LogFile
+from pyjs.consensus.log.files import FIRST_AT, UNKNOWN_MACHINE, LogFile, machine_of
 from pyjs.consensus.log.group import FILE_SHIFT, StoredGroup
 from pyjs.consensus.log.records import (
     DAMAGED_FLAG,
@@ -62,8 +65,9 @@ if TYPE_CHECKING:
 
 FILE_SIZE = 64 << 20
 FILES_FEW = 2  # files more than twice of what all groups have; with more, the oldest one is emptied
-CARRY_SHARE = 64  # a flush writes again at most this part of a file, and at least one group
-CARRY_GROUP_SHARE = 4  # a group with more than this part of a file is left to its owner
+CARRY_SHARE = 64  # a flush writes again at most this part of a file,
+CARRY_RECORDS = 512  # and so many records, and at least one group
+CARRY_GROUP_SHARE = 4  # a group with more than this part of a file, or more records, is left to its owner
 STEP_SIZE = 1 << 20
 BODY_SIZE = 4096  # read at once for an entry without its payload
 BOOT_JUMP = 1024  # after damage that may have hidden starts
@@ -92,16 +96,29 @@ class Write(Protocol):
 
 
 class NodeLog:
-    """The log of one node. `incarnation` is 64 bits that no other process has ever had."""
+    """The log of one node. `incarnation` is 64 bits that no other process has ever had.
+
+    `machine` is 0 if others are told of what is written after its sync only. Otherwise it is the number of this start
+    of the machine; None: the one that the system gives.
+    """
 
     def __init__(
-        self, disk: Disk, directory: str, log: Log, incarnation: int, *, file_size: int = FILE_SIZE
+        self,
+        disk: Disk,
+        directory: str,
+        log: Log,
+        incarnation: int,
+        *,
+        file_size: int = FILE_SIZE,
+        machine: int | None = 0,
     ) -> None:
         self._disk = disk
         self._log = log
         self._directory = directory
         self._file_size = file_size
         self.groups: dict[int, StoredGroup] = {}
+        self.is_doubtful = False  # what others were told of may be lost, by a power cut since the last start
+        self._machine = machine_of(disk) if machine is None else machine
         self.damages = 0  # damaged places found since the start
         self.error: StoreFailed | None = None  # why the log refuses everything
         self._shelf = Shelf(disk, directory, file_size)
@@ -160,6 +177,9 @@ class NodeLog:
         for file in replay.files:
             self._shelf.adopt(file, replay.ends[file.number])
             end.at = file.written
+        self.is_doubtful = replay.machine != 0 and replay.machine != self._machine
+        self.is_doubtful |= replay.machine == UNKNOWN_MACHINE
+        end.machine = UNKNOWN_MACHINE if self.is_doubtful else self._machine
         end.number, end.before = replay.next_number, replay.last_group
         self._written = end.number - 1
 
@@ -390,6 +410,18 @@ class NodeLog:
         """Return the names of the files with records, oldest first."""
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
+    def trust(self) -> None:
+        """Stage that nothing is missing any more of what others were told of: another file says so."""
+        self._check_working()
+        self.is_doubtful = False
+        self._end.machine = self._machine
+        self._end.begin_file(0, self._shelf.newest.number + 1)
+
+    def forget_commit(self, group: int) -> None:
+        """Take the commit index of a group back to its start: others may have lost what was committed."""
+        one = self.groups[group]
+        one.hard = (*one.hard[:2], one.start)
+
     def end_doubt(self) -> None:
         """Stage that all groups are known: those that may have been lost are here again, as other peers, or gone."""
         self._check_working()
@@ -417,9 +449,13 @@ class NodeLog:
         return self._shelf.fresh_job()
 
     def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Take the file that was made; an error leaves the log as it is."""
+        """Take the file that was made; a failed sync is the end of the log, another error leaves it as it is."""
         self._shelf.made(job, error)
-        if error is not None:
+        if error is None or self.error is not None:
+            return
+        if job.has_failed_sync:
+            self._fail(error)
+        else:
             self._log.warn(f"  {self._directory}: no file could be made in advance: {error}")
 
     def close(self) -> None:
@@ -531,13 +567,14 @@ class NodeLog:
         """Write again some of what groups have in the oldest file."""
         if oldest.free_at:
             return
-        left = self._file_size // CARRY_SHARE
-        while oldest.groups and left > 0:
+        left, last = self._file_size // CARRY_SHARE, self._end.number + CARRY_RECORDS
+        while oldest.groups and left > 0 and self._end.number < last:
             number = oldest.groups.pop()
             group = self.groups.get(number)
             if group is None or group.oldest_file != oldest.number:
                 continue
-            if group.size > self._file_size // CARRY_GROUP_SHARE:
+            count = group.last - group.start
+            if count > CARRY_RECORDS or group.size > self._file_size // CARRY_GROUP_SHARE:
                 oldest.crowded.add(number)
                 continue
             left -= group.size

@@ -23,6 +23,7 @@ from pyjs.consensus.log.files import (
     HEADER,
     LOG,
     TAIL_SIZE,
+    UNKNOWN_MACHINE,
     LogFile,
     header_in,
     is_nothing,
@@ -106,6 +107,7 @@ class Replay:
         self.last_group = 0  # of the last record, 0 for a census
         self.last_file = 0  # the highest number in a name
         self.boot = 0  # the highest
+        self.machine = 0  # of the newest file, see Header; 0 if the log was closed
         self.synced = 0  # records up to this number are known to be durable
         self.records = 0
         self.is_in_doubt = False  # an earlier start found that groups may be missing
@@ -412,6 +414,7 @@ class Replay:
     def _check_end(self) -> None:
         """Note that the end of the log is missing: records of the newest file, or a newer file."""
         newest = self.files[-1] if self.files else None
+        self.machine = self._headers[-1].header.machine if self._headers else 0
         if newest is not None:
             with closing(self._disk, self._disk.open_read_only(newest.path)) as fd:
                 size = self._disk.size_of(fd)
@@ -424,6 +427,8 @@ class Replay:
                 self._lose(newest.path, end, max(0, seal.end - end), seal.last + 1, count)
                 if count == 1:
                     self._lose_one(seal.group)
+            if seal is not None and seal.next == 0 and newest is self._headers[-1]:
+                self.machine = 0 if self.machine != UNKNOWN_MACHINE else self.machine
             if seal is not None:
                 self.boot = max(self.boot, seal.boot)
                 self.last_file = max(self.last_file, seal.next)

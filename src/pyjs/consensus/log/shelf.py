@@ -35,6 +35,7 @@ class Shelf:
         self._names_changed = False
         self._unsealed: list[tuple[LogFile, Seal]] = []
         self._making: FreshFileJob | None = None
+        self._failed_at = 0  # number of the newest file when a spare could not be made
 
     @property
     def oldest(self) -> LogFile:
@@ -137,8 +138,10 @@ class Shelf:
     # -- files in advance ----------------------------------------------------------------------------------
 
     def fresh_job(self) -> FreshFileJob | None:
-        """Return the making of a spare, None if there is one, or one is being made."""
+        """Return the making of a spare; None if there is one, one is being made, or it failed beside this file."""
         if self._spares or self._renamed or self._making is not None:
+            return None
+        if self._failed_at == self.newest.number:
             return None
         self._making = FreshFileJob(self._disk, self.directory, self._file_size)
         return self._making
@@ -149,6 +152,8 @@ class Shelf:
         self._making = None
         if error is None:
             self._spares.append((job.path, job.size))
+        else:
+            self._failed_at = self.newest.number
 
     def close(self) -> None:
         """Close every descriptor."""

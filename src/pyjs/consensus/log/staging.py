@@ -41,6 +41,7 @@ class Staging:
         self._incarnation = incarnation
         self._file_size = file_size
         self.boot = 0
+        self.machine = 0  # for the next files, see Header
         self.is_in_doubt = False  # groups that are not here may have been lost
         self.number = 1  # of the next record
         self.synced = 0  # records up to this number are durable
@@ -83,7 +84,8 @@ class Staging:
             + TAIL_SIZE
         )
         size = max(self._file_size, needed)
-        header = Header(size, file_id(self._incarnation, number), number, self.boot, self.number, self.synced)
+        id_of_file = file_id(self._incarnation, number)
+        header = Header(size, id_of_file, number, self.boot, self.number, self.synced, self.machine)
         file = LogFile(header, f"{self._shelf.directory}/{log_name(number)}")
         self._shelf.add(file, seal)
         self._parts = [header.encode()]

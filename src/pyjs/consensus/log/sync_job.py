@@ -8,6 +8,8 @@ from pyjs.base.disk import closing
 from pyjs.consensus.log.files import FRESH, TAIL_SIZE, TEMPORARY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.base.disk import Disk
     from pyjs.consensus.log.files import LogFile
 
@@ -48,6 +50,7 @@ class FreshFileJob:
         self._directory = directory
         self.size = size
         self.path = f"{directory}/{FRESH}"
+        self.has_failed_sync = False  # what the disk forgot then, a later sync would not report
 
     def __call__(self) -> Exception | None:
         """Write the file; return the error, None if it is durable."""
@@ -56,9 +59,14 @@ class FreshFileJob:
             with closing(self._disk, self._disk.open_file(temporary, create=True)) as fd:
                 for at in range(0, self.size, len(ZEROS)):
                     self._disk.write_at(fd, ZEROS[: self.size - at], at)
-                self._disk.sync_file(fd)
+                self._sync(lambda: self._disk.sync_file(fd))
             self._disk.rename(temporary, self.path)
-            self._disk.sync_dir(self._directory)
+            self._sync(lambda: self._disk.sync_dir(self._directory))
         except OSError as error:
             return error
         return None
+
+    def _sync(self, call: Callable[[], None]) -> None:
+        self.has_failed_sync = True
+        call()
+        self.has_failed_sync = False

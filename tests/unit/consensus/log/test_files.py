@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from tests.sim.disk import SimDisk
 
 from pyjs.consensus.log.files import (
+    BOOT_ID,
     HEADER,
+    UNKNOWN_MACHINE,
     Header,
     LogFile,
     Seal,
@@ -14,12 +19,13 @@ from pyjs.consensus.log.files import (
     header_in,
     is_nothing,
     log_name,
+    machine_of,
     number_in,
     seal_in,
 )
 from pyjs.consensus.log.records import CHECK, hash_of
 
-ONE = Header(4096, 77, 3, 2, 10, 9)
+ONE = Header(4096, 77, 3, 2, 10, 9, 5)
 
 
 def test_a_header_comes_back_and_any_other_byte_makes_it_none() -> None:
@@ -43,6 +49,21 @@ def test_bytes_with_a_right_checksum_and_another_magic_are_no_header() -> None:
     data[0] ^= 1
     data[-8:] = CHECK.pack(hash_of(bytes(data[:-8])))
     assert header_in(bytes(data), "f") is None
+
+
+def test_a_start_of_the_machine_is_a_number_of_its_own() -> None:
+    disk = SimDisk(Random(1))
+    assert machine_of(disk) == UNKNOWN_MACHINE
+    found = set()
+    disk.make_dirs(BOOT_ID.rpartition("/")[0])
+    for text in (b"5f1c", b"5f1d"):
+        fd = disk.open_file(BOOT_ID, create=True)
+        disk.write_at(fd, text, 0)
+        found.add(machine_of(disk))
+        assert machine_of(disk) in found
+
+    assert len(found) == 2
+    assert all(UNKNOWN_MACHINE < one < 1 << 32 for one in found)
 
 
 def test_a_seal_is_of_one_file() -> None:

@@ -1,4 +1,7 @@
-"""The node log as its owner sees it: what is staged, written, durable, and read back."""
+"""The node log as its owner sees it: what is staged, written, durable, and read back.
+
+Long because all of it speaks the same vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,13 @@ class Node:
         self.file_size = file_size
         self.starts = 0
         self.lines: list[tuple[str, str]] = []
+        self.machine: int | None = 0
         self.open()
 
     def open(self) -> NodeLog:
         self.starts += 1
         log = ListLog()
-        self.log = opened(self.disk, self.starts, file_size=self.file_size, log=log)
+        self.log = opened(self.disk, self.starts, file_size=self.file_size, log=log, machine=self.machine)
         self.lines = log.lines
         return self.log
 
@@ -247,10 +251,23 @@ def test_a_file_that_cannot_be_made_in_advance_costs_a_line(node: Node) -> None:
     node.disk.fail_in, node.disk.failure = 1, errno.ENOSPC
     node.log.finish_fresh_file(job, job())
     assert "no file could be made in advance" in node.lines[0][1]
+    assert node.log.begin_fresh_file() is None
     node.create(7)
+    node.entry(7, 2, bytes(10_000))  # in another file
+    assert node.log.begin_fresh_file() is not None
     synced(node.log)
     node.killed()
     assert "fresh.tmp" not in files_of(node.disk)
+
+
+def test_a_file_made_in_advance_whose_sync_fails_is_the_end_of_the_log(node: Node) -> None:
+    job = node.log.begin_fresh_file()
+    assert job is not None
+    node.disk.fail_in, node.disk.failing = 0, "sync"
+    node.log.finish_fresh_file(job, job())
+
+    with pytest.raises(StoreFailed):
+        node.create(7)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from random import Random
 
+import pytest
 from tests.sim.disk import SimDisk
 
 from pyjs.consensus.log.files import Header, LogFile
@@ -65,3 +66,15 @@ def test_a_file_in_advance_that_fails_returns_the_error() -> None:
     assert isinstance(error, OSError)
     assert error.errno == errno.ENOSPC
     assert disk.list_dir("/log") == ["fresh.tmp"]
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_sync"), [(0, False), (1, False), (2, True), (3, False), (4, True)], ids=str
+)
+def test_a_file_in_advance_says_whether_a_sync_has_failed(calls: int, is_sync: bool) -> None:
+    disk, _ = disk_with_calls()
+    disk.fail_in = calls
+    job = FreshFileJob(disk, "/log", 4096)
+
+    assert isinstance(job(), OSError)
+    assert job.has_failed_sync is is_sync

@@ -1,0 +1,194 @@
+"""Compaction of the logs of groups: which are full, how far each may be cut, and the states of what is cut."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyjs.consensus import descriptor
+from pyjs.consensus.engine import RaftError, Role, node_of
+from pyjs.consensus.member import State
+from pyjs.consensus.snapshots import STATE_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Set
+
+    from pyjs.consensus.engine import Groups
+    from pyjs.consensus.faults import MachineFaults
+    from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.member import Member
+    from pyjs.consensus.seams import Making
+
+PATIENCE = 4  # a log may grow to so many times its size for a replica that is behind
+
+
+class Compaction:
+    """The groups whose log has grown too large."""
+
+    def __init__(self, engine: Groups, log: NodeLog, size_max: int, silent: Set[int]) -> None:
+        self._engine = engine
+        self._log = log
+        self._size_max = size_max  # bytes of the log of one group
+        self._silent = silent  # nodes that do not answer
+        self._full: dict[int, None] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no log waits."""
+        return not self._full
+
+    def begin(self, member: Member) -> None:
+        """Begin to watch the log of a group."""
+        member.compact_at = self._size_max
+
+    def check(self, member: Member) -> None:
+        """Queue a group if its log is full."""
+        if member.log_size > member.compact_at:
+            self._full[member.group] = None
+
+    def add(self, groups: Iterable[int]) -> None:
+        """Queue groups that hold a file of the log which is needed again."""
+        self._full.update(dict.fromkeys(groups))
+
+    def take(self) -> int:
+        """Return a queued group."""
+        group, _ = self._full.popitem()
+        return group
+
+    def may_cut(self, member: Member) -> bool:
+        """Whether the log of a queued group may be cut now; if not, it is queued again when it has grown."""
+        member.compact_at = member.log_size + self._size_max // 4
+        start = self._log.groups[member.group].start
+        is_urgent = member.group in self._log.crowding()
+        return member.cut_end() > start and (is_urgent or not self._is_behind(member))
+
+    def must_drop(self, member: Member) -> bool:
+        """Whether the log of a stopped replica, which nothing applies, has reached its limit."""
+        member.compact_at = member.log_size + self._size_max // 4
+        is_large = member.log_size > PATIENCE * self._size_max
+        return is_large or member.group in self._log.crowding()
+
+    def cut(self, member: Member, index: int, state: bytes, size: int) -> bool:
+        """Stage the state after an applied entry as the start of the log, which loses about `size` bytes.
+
+        Raises:
+            CorruptRecord: the log of the group is damaged.
+        """
+        try:
+            index, term, conf = self._engine.compact(member.group, index)
+        except RaftError:
+            return False  # a snapshot for it is on the way, or came meanwhile
+        self._log.point(member.group, index, term, conf, state)
+        member.note_cut(size)
+        member.compact_at = self._size_max
+        return True
+
+    def _is_behind(self, member: Member) -> bool:
+        """Whether a replica that answers needs entries before the new start; for a while the log waits for it."""
+        if member.role != Role.LEADER or member.log_size > PATIENCE * self._size_max:
+            return False
+        matched = self._engine.status(member.group).matched
+        return any(index < member.applied and node_of(peer) not in self._silent for peer, index in matched)
+
+
+@dataclass(slots=True)
+class Made:
+    """The state of a machine after an entry, and what it is for."""
+
+    member: Member
+    index: int
+    time_ns: int
+    size: int  # bytes of the log up to `index`, about
+    ready: Callable[[Made, bytes], None]
+    steps: Making | None = None
+
+
+class States:
+    """The states of machines, descriptor and data: a large one is made by steps.
+
+    With a sync interval a state waits until a quorum has surely synced what is in it. A power cut everywhere could
+    otherwise leave a log that begins after everything that the others have.
+    """
+
+    def __init__(self, faults: MachineFaults, wait_ns: int) -> None:
+        self._faults = faults
+        self._wait_ns = wait_ns
+        self._making: deque[Made] = deque()
+        self._waiting: deque[tuple[int, Made, bytes]] = deque()  # until when
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no state is being made."""
+        return not self._making
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a state waits for `release`."""
+        return bool(self._waiting)
+
+    def make(
+        self, member: Member, ready: Callable[[Made, bytes], None], now_ns: int, index: int | None = None
+    ) -> None:
+        """Call `ready` with the state after the last applied entry, now or in a later turn, if it is possible.
+
+        `index` is an earlier entry from which that state can be reached too.
+        """
+        if member.state is State.STOPPED or member.is_installing:
+            return
+        known = [*self._making, *(made for _, made, _ in self._waiting)]
+        if any(each.member is member and each.ready == ready for each in known):
+            return
+        index = member.applied if index is None else index
+        made = Made(member, index, member.applied_time_ns, member.applied_size(), ready)
+        try:
+            data = member.machine.snapshot()
+        except Exception as error:
+            self._faults.stop(member, error)
+            return
+        if data is None or isinstance(data, bytes):
+            self._end(made, data, now_ns)
+        else:
+            made.steps = data
+            self._making.append(made)
+
+    def go_on(self, members: Mapping[int, Member], now_ns: int) -> None:
+        """Make one step."""
+        if not self._making:
+            return
+        made = self._making.popleft()
+        member = made.member
+        if members.get(member.group) is not member or member.state is State.STOPPED:
+            return
+        assert made.steps is not None
+        try:
+            next(made.steps)
+        except StopIteration as end:
+            self._end(made, end.value, now_ns)
+        except Exception as error:
+            self._faults.stop(member, error)
+        else:
+            self._making.appendleft(made)
+
+    def _end(self, made: Made, data: bytes | None, now_ns: int) -> None:
+        if data is None:
+            return
+        if len(data) > STATE_MAX:
+            error = ValueError(f"a state of {len(data)} bytes, at most {STATE_MAX} can be sent")
+            self._faults.stop(made.member, error)
+        elif self._wait_ns:
+            self._waiting.append((now_ns + self._wait_ns, made, data))
+        else:
+            _give(made, data)
+
+    def release(self, members: Mapping[int, Member], now_ns: int) -> None:
+        """Use the states that have waited long enough."""
+        while self._waiting and self._waiting[0][0] <= now_ns:
+            _, made, data = self._waiting.popleft()
+            if members.get(made.member.group) is made.member and made.member.state is State.RUNNING:
+                _give(made, data)
+
+
+def _give(made: Made, data: bytes) -> None:
+    if made.member.applied >= made.index:  # a group that has begun again has less
+        made.ready(made, descriptor.describe(data, made.time_ns) + data)

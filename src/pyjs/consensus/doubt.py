@@ -1,0 +1,170 @@
+"""Groups in doubt: after a power cut with a sync interval, this node may lack entries that it has acknowledged.
+
+The other nodes count on these entries. So a group in doubt neither votes nor stands for election, and says to the
+nodes of the other voters that it is in doubt: a leader then forgets the answers of this replica, and sends again what
+is missing. The doubt ends
+
+- when a leader that a quorum confirms has answered a read, and everything that the read needs is here: this leader
+  was elected without this vote, so it has every committed entry; or
+- when a majority of the voters is in doubt: the power failed for all of them, and nobody has more than they have.
+  Each has lost the end of its log: at most the entries of the last interval.
+
+If all other voters have answered, and too few are in doubt for the second case, one of the others has each committed
+entry. The one with the newest last entry has all of them, so the group may elect it, or one that has as much.
+
+So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_MS
+from pyjs.consensus import batch
+from pyjs.consensus.engine import RaftError, Role, node_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyjs.consensus.batch import Has, Lacks
+    from pyjs.consensus.engine import Conf, Groups
+    from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.seams import Peers
+
+SAY_NS = 100 * NS_PER_MS  # between two announcements of one group
+GROUPS_MAX = 64  # announced in one tick
+
+
+@dataclass(slots=True)
+class Doubt:
+    """One group in doubt."""
+
+    peer: int
+    at_ns: int = 0  # of the next announcement
+    asked_ns: int = -1  # a read is on its way; when the next one may follow
+    known: set[int] = field(default_factory=set)  # peers in doubt
+    others: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # others -> term and index of their last entry
+
+
+class Doubts:
+    """The groups in doubt, and what other nodes say of theirs."""
+
+    def __init__(self, engine: Groups, peers: Peers, log: NodeLog) -> None:
+        self._engine = engine
+        self._peers = peers
+        self._log = log
+        # Groups of the log that may lack something, open or not; their owner removes those that are replaced.
+        self.unsure = set(log.groups) if log.is_doubtful else set()
+        self._doubts: dict[int, Doubt] = {}
+        self._turns: deque[int] = deque()  # groups, in the order of their announcements
+        # Term and boot of the last time a peer's answers were forgotten, by group and peer.
+        self._forgotten: dict[tuple[int, int], tuple[int, int]] = {}
+
+    @property
+    def are_over(self) -> bool:
+        """Whether no group of a log in doubt lacks anything any more."""
+        return self._log.is_doubtful and not self.unsure
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no group is in doubt."""
+        return not self._doubts
+
+    def begin(self, group: int, peer: int) -> None:
+        """Doubt a group that was just opened, in place of what was known before."""
+        self._engine.set_doubtful(group, True)
+        if group not in self._doubts:
+            self._turns.append(group)
+        self._doubts[group] = Doubt(peer, known={peer})
+        self._count(group)
+
+    def forget(self, group: int) -> None:
+        """Forget a closed group."""
+        if self._doubts.pop(group, None) is not None:
+            self._turns.remove(group)
+        self._forgotten = {key: last for key, last in self._forgotten.items() if key[0] != group}
+
+    def end(self, group: int) -> None:
+        """End the doubt: everything that was committed is here."""
+        with suppress(RaftError):  # closed by a fault meanwhile
+            self._engine.set_doubtful(group, False)
+        self.unsure.discard(group)
+        self.forget(group)
+
+    def heard(self, node: int, lacks: Lacks) -> None:
+        """Take the announcement of another node: where this one leads, send again what is missing there."""
+        if node_of(lacks.peer) != node:
+            return
+        with suppress(RaftError):  # the group is not here, or the peer is no member
+            status = self._engine.status(lacks.group)
+            last, key = (status.term, lacks.boot), (lacks.group, lacks.peer)
+            if status.role == Role.LEADER and self._forgotten.get(key) != last:
+                self._engine.forget_answers(lacks.group, lacks.peer)
+                self._forgotten[key] = last
+        doubt = self._doubts.get(lacks.group)
+        with suppress(RaftError):
+            if doubt is None:
+                self._answer(node, lacks.group)
+            else:
+                doubt.known.add(lacks.peer)
+                doubt.others.pop(lacks.peer, None)
+                self._count(lacks.group)
+
+    def _answer(self, node: int, group: int) -> None:
+        """Say what is here."""
+        status = self._engine.status(group)
+        term = self._engine.term_at(group, status.last)
+        if term:  # else it has no log yet
+            self._peers.send(node, batch.of_has(group, status.peer, term, status.last))
+
+    def answered(self, node: int, has: Has) -> None:
+        """Take the answer of another node."""
+        doubt = self._doubts.get(has.group)
+        if doubt is not None and node_of(has.peer) == node:
+            doubt.others[has.peer] = has.term, has.index
+            with suppress(RaftError):
+                self._count(has.group)
+
+    def _count(self, group: int) -> None:
+        """Let a group elect if enough is known; others are told of the doubt all the same."""
+        doubt, conf = self._doubts[group], self._engine.status(group).conf
+        if is_majority(doubt.known, conf):
+            self._engine.set_doubtful(group, False)
+            return
+        sure = {*conf.voters, *conf.outgoing} - doubt.known
+        if sure <= doubt.others.keys():
+            self._engine.set_floor(group, *max(doubt.others[peer] for peer in sure))
+
+    def tick(self, now_ns: int, ask: Callable[[int, Callable[[], None]], bool]) -> None:
+        """Announce groups whose turn it is; `ask` begins a read."""
+        for _ in range(min(GROUPS_MAX, len(self._turns))):
+            group = self._turns[0]
+            doubt = self._doubts[group]
+            if doubt.at_ns > now_ns:
+                return
+            doubt.at_ns = now_ns + SAY_NS
+            self._turns.rotate(-1)
+            with suppress(RaftError):  # closed by a fault
+                self._announce(group, doubt)
+            if doubt.asked_ns <= now_ns and ask(group, partial(self.end, group)):
+                doubt.asked_ns = now_ns + 5 * SAY_NS
+
+    def _announce(self, group: int, doubt: Doubt) -> None:
+        conf = self._engine.status(group).conf
+        for node in sorted(
+            {node_of(peer) for peer in (*conf.voters, *conf.outgoing)} - {node_of(doubt.peer)}
+        ):
+            self._peers.send(node, batch.of_lacks(group, doubt.peer, self._log.boot))
+
+
+def is_majority(peers: set[int], conf: Conf) -> bool:
+    """Whether these are a majority of the voters; of both halves of a joint membership."""
+    return all(
+        2 * len(peers.intersection(voters)) > len(voters) for voters in (conf.voters, conf.outgoing) if voters
+    )

@@ -1,0 +1,97 @@
+"""Faults of state machines: the group of a machine that raises stops here, and another replica leads it.
+
+A stopped replica goes on to store entries, but applies none. If it is elected, it asks the others to lead, one after
+the other.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyjs.consensus.engine import RaftError, Role, node_of
+from pyjs.consensus.member import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Set
+
+    from pyjs.consensus.engine import Groups
+    from pyjs.consensus.member import Member
+    from pyjs.core.faults import Faults
+    from pyjs.core.sink import Turn
+
+
+class MachineFaults:
+    """The calls of state machines, and the groups that are led without one."""
+
+    def __init__(
+        self, faults: Faults, turn: Turn, engine: Groups, silent: Set[int], transfer_ns: int
+    ) -> None:
+        self._faults = faults
+        self._turn = turn
+        self._engine = engine
+        self._silent = silent  # nodes that do not answer
+        self._transfer_ns = transfer_ns  # time after which the engine forgets a transfer
+        # Groups that this node leads without a machine: number of tries, time of the next one.
+        self._unfit: dict[int, tuple[int, int]] = {}
+
+    # -- calls of machines -------------------------------------------------------------------------------------
+
+    def guard(self, member: Member, call: Callable[[], object]) -> None:
+        """Call a machine; a fault stops its group here."""
+        try:
+            call()
+        except Exception as error:
+            self.stop(member, error)
+
+    def stop(self, member: Member, error: Exception) -> None:
+        """Apply nothing more to a group whose machine has failed: it is behind, never different."""
+        self._faults.report("apply", f"a replica: {member} stops here", error, self._turn.now)
+        try:
+            member.stop()
+        except Exception as again:
+            self._faults.report("apply", f"the end of {member}", again, self._turn.now)
+        self.check(member)
+
+    def end(self, member: Member) -> None:
+        """End a group with the node's part in replication."""
+        try:
+            member.take_role(member.term, Role.FOLLOWER, 0)
+            member.stop()
+        except Exception as error:
+            self._faults.report("apply", f"the end of {member}", error, self._turn.now)
+
+    # -- groups that are led without a machine -----------------------------------------------------------------
+
+    def check(self, member: Member) -> None:
+        """Ask another replica to lead if this one leads without a machine."""
+        if _is_unfit(member):
+            self._hand_over(member)
+
+    def check_again(self, members: Mapping[int, Member]) -> None:
+        """Ask the next replicas to lead the groups that are still led without a machine."""
+        for group in list(self._unfit):
+            member = members.get(group)
+            if member is not None and _is_unfit(member):
+                self._hand_over(member)
+            else:
+                del self._unfit[group]
+
+    def _hand_over(self, member: Member) -> None:
+        """Ask the replica that has most of the log to lead, then the next ones."""
+        tries, at_ns = self._unfit.get(member.group, (0, 0))
+        if self._turn.now < at_ns:
+            return
+        self._unfit[member.group] = tries + 1, self._turn.now + self._transfer_ns
+        with suppress(RaftError):  # it leads no more
+            found = self._engine.status(member.group)
+            others = [(index, peer) for peer, index in found.matched if peer in found.conf.voters]
+            heirs = [peer for _, peer in sorted(others, reverse=True) if peer != member.peer]
+            heirs = [peer for peer in heirs if node_of(peer) not in self._silent] or heirs
+            if heirs:
+                self._engine.transfer(member.group, heirs[tries % len(heirs)])
+
+
+def _is_unfit(member: Member) -> bool:
+    """Whether a group leads here whose machine applies nothing."""
+    return member.state is State.STOPPED and member.role == Role.LEADER

@@ -1,0 +1,209 @@
+"""Power cuts with a sync interval: what a minority has lost comes back, and a majority loses no more than that."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.sim.consensus.node import SimNode
+from tests.support.consensus import GROUP, Hosts
+
+from pyjs.consensus.consensus import Tuning
+from pyjs.consensus.doubt import is_majority
+from pyjs.consensus.engine import Conf, Refused
+
+NEVER_NS = 10**15
+
+
+class Nothing(Random):
+    """Chance by which nothing arrives on the disk that was not synced."""
+
+    def randrange(self, *limits: int) -> int:  # type: ignore[override]
+        return 0
+
+
+@pytest.fixture
+def hosts() -> Hosts:
+    """Return nodes that sync votes alone."""
+    hosts = Hosts(tuning=Tuning(sync_interval_ns=NEVER_NS))
+    hosts.publish(20)
+    return hosts
+
+
+def cut_power(hosts: Hosts, node: SimNode) -> None:
+    node.is_up = False
+    node.store.lose_power(Nothing())
+    hosts.net.forget(node.number)
+
+
+def last(node: SimNode) -> int:
+    return node.consensus.status(GROUP).last
+
+
+def is_sure(node: SimNode) -> bool:
+    return not node.log.is_doubtful and node.consensus._doubts.is_idle
+
+
+def test_a_replica_gets_again_what_it_has_lost(hosts: Hosts) -> None:
+    away = hosts.followers()[0]
+    cut_power(hosts, away)
+    hosts.start(away.number)
+    assert (last(away), is_sure(away)) == (1, False)
+
+    hosts.until(lambda: away.machines[GROUP].state.count == 20)
+    hosts.until(lambda: is_sure(away))
+
+    hosts.publish(5)
+    assert hosts.judge.counts["leaders"] == 1
+
+
+def test_a_replica_in_doubt_elects_nobody_who_may_lack_what_it_has_lost(hosts: Hosts) -> None:
+    leader, (first, behind) = hosts.leader(), hosts.followers()
+    hosts.net.cuts = {(leader.number, behind.number), (behind.number, leader.number)}
+    leader.publish(GROUP, b"known to two")
+    hosts.until(lambda: hosts.judge.counts["acked"] == 21)
+    leader.end(power=False)
+    cut_power(hosts, first)
+    hosts.start(first.number)
+    hosts.net.cuts = set()
+
+    hosts.step(300)
+    assert not first.leads(GROUP)
+    assert not behind.leads(GROUP)
+    with pytest.raises(Refused):
+        first.consensus.campaign(GROUP)
+
+    hosts.start(leader.number)
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 21 for node in hosts.nodes.values()))
+
+
+def test_two_replicas_go_on_when_one_has_lost_its_end_and_the_other_does_not_lead() -> None:
+    hosts = Hosts(2, tuning=Tuning(sync_interval_ns=NEVER_NS))
+    hosts.publish(20)
+    first, second = hosts.nodes.values()
+    cut_power(hosts, first)
+    second.end(power=False)
+    hosts.start(1)
+    hosts.step(300)
+    assert not first.leads(GROUP)
+    hosts.start(2)
+
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in (first, second)))
+    hosts.until(lambda: is_sure(first))
+
+
+def test_a_leader_that_has_lost_its_end_follows(hosts: Hosts) -> None:
+    leader = hosts.leader()
+    cut_power(hosts, leader)
+    hosts.start(leader.number)
+
+    hosts.until(lambda: leader.machines[GROUP].state.count == 20)
+
+    hosts.until(lambda: is_sure(leader))
+    assert not leader.leads(GROUP)
+
+
+def test_a_majority_goes_on_with_what_it_has(hosts: Hosts) -> None:
+    for node in hosts.nodes.values():
+        cut_power(hosts, node)
+    hosts.judge.forget()
+    for number in hosts.nodes:
+        hosts.start(number)
+
+    hosts.publish(5)
+    hosts.until(lambda: all(is_sure(node) for node in hosts.nodes.values()))
+
+    assert {node.machines[GROUP].state.count for node in hosts.nodes.values()} == {5}
+
+
+class Everything(Random):
+    """Chance by which everything arrives on the disk."""
+
+    def randrange(self, *limits: int) -> int:  # type: ignore[override]
+        return limits[0] - 1
+
+
+def test_a_replica_gives_up_what_the_majority_has_lost_though_it_was_committed(hosts: Hosts) -> None:
+    last_one = hosts.leader()
+    for node in hosts.followers():
+        cut_power(hosts, node)
+    last_one.is_up = False
+    last_one.store.lose_power(Everything())
+    assert last_one.store._durable[GROUP].hard[2] > 15
+    hosts.judge.forget()
+    for number in last_one.others:
+        hosts.start(number)
+    hosts.publish(3)
+
+    hosts.start(last_one.number)
+    hosts.until(lambda: is_sure(last_one))
+
+    assert {node.machines[GROUP].state.count for node in hosts.nodes.values()} == {3}
+
+
+def test_entries_older_than_the_interval_survive_a_power_cut_everywhere() -> None:
+    hosts = Hosts(tuning=Tuning(sync_interval_ns=100_000_000))
+    hosts.publish(20)
+    hosts.step(15)
+    for node in hosts.nodes.values():
+        cut_power(hosts, node)
+    for number in hosts.nodes:
+        hosts.start(number)
+
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in hosts.nodes.values()))
+
+
+def test_a_single_replica_is_its_own_majority() -> None:
+    hosts = Hosts(1, tuning=Tuning(sync_interval_ns=NEVER_NS))
+    hosts.publish(5)
+    cut_power(hosts, hosts.nodes[1])
+    hosts.judge.forget()
+    hosts.start(1)
+
+    hosts.publish(5)
+    hosts.until(lambda: is_sure(hosts.nodes[1]))
+
+
+def test_a_kill_loses_nothing_and_raises_no_doubt(hosts: Hosts) -> None:
+    away = hosts.followers()[0]
+    away.end(power=False)
+    hosts.start(away.number)
+
+    assert is_sure(away)
+
+
+def test_a_new_replica_is_not_in_doubt(hosts: Hosts) -> None:
+    away = hosts.followers()[0]
+    cut_power(hosts, away)
+    away.store.groups.clear()
+    away.store._written.clear()
+    away.store._durable.clear()
+    hosts.start(away.number)
+    hosts.step(2)
+
+    assert is_sure(away)
+
+
+def test_a_replica_that_is_closed_in_doubt_is_in_doubt_when_it_opens_again(hosts: Hosts) -> None:
+    away = hosts.followers()[0]
+    cut_power(hosts, away)
+    hosts.net.cuts = {(node, away.number) for node in away.others}
+    hosts.start(away.number)
+    away.consensus.close(GROUP)
+    assert away.consensus._doubts.is_idle
+    away.machines[GROUP] = type(away.machines[GROUP])(away, GROUP)
+    away.consensus.open(GROUP, "g5", away.machines[GROUP])
+    assert not away.consensus._doubts.is_idle
+
+    hosts.net.cuts = set()
+    hosts.until(lambda: away.machines[GROUP].state.count == 20)
+    away.consensus.remove(GROUP)
+    hosts.step(2)
+    assert is_sure(away)
+
+
+def test_a_majority_is_one_of_each_half_of_a_joint_membership() -> None:
+    assert is_majority({1, 2}, Conf([1, 2, 3]))
+    assert not is_majority({1}, Conf([1, 2]))
+    assert not is_majority({1, 2}, Conf([1, 2, 3], outgoing=[3, 4, 5]))
+    assert is_majority({1, 3, 4}, Conf([1, 2, 3], outgoing=[3, 4, 5]))

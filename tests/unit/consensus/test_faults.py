@@ -1,0 +1,222 @@
+"""Faults of state machines: where a group stops, who leads it then, and what becomes of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.support.consensus import GROUP, Hosts, MemoryNode
+
+from pyjs.base.errors import CorruptRecord, NotNow
+from pyjs.consensus.consensus import Tuning
+from pyjs.consensus.engine import Change, Conf, Groups, Role, peer_id
+
+
+class Failing(MemoryNode):
+    """A node whose machines can fail."""
+
+    fails = ""
+    error: type[Exception] = ZeroDivisionError
+    errors: Sequence[str] = ()  # that it may log, beside `error`
+
+    def start(self, now: int, confs: dict[int, Conf]) -> None:
+        super().start(now, confs)
+        for machine in self.machines.values():
+            machine.apply = self._with_fault(machine.apply)  # type: ignore[method-assign, assignment]
+
+    def _with_fault(self, apply: Callable[..., None]) -> Callable[..., None]:
+        def failing(*given: object) -> None:
+            if self.fails:
+                raise self.error(self.fails)
+            apply(*given)
+
+        return failing
+
+    def _expects(self, text: str) -> bool:
+        return self.error.__name__ in text or any(each in text for each in self.errors)
+
+
+class Refusal(CorruptRecord):
+    """What a machine finds damaged: in its own files, not in the log."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("/stream", 7, text)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, NotNow, Refusal])
+def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away(error: type[Exception]) -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = hosts.leader()
+    assert isinstance(bad, Failing)
+    bad.fails, bad.error = "no", error
+    bad.publish(GROUP, b"x")
+
+    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad))
+
+    assert bad.host.faults.counts == {"apply": 1}
+    assert bad.machines[GROUP].state.count == 5
+    assert bad.consensus.status(GROUP).is_stopped
+    assert hosts.judge.outcomes[b"x"] == 1
+    bad.fails = ""
+    good = hosts.leader()
+    good.publish(GROUP, b"y")
+    hosts.until(lambda: good.machines[GROUP].state.count == 7)
+    assert bad.machines[GROUP].state.count == 5
+
+
+def stopped_follower(hosts: Hosts) -> Failing:
+    """Return a follower whose machine has failed; the leader's machine knows one entry more."""
+    bad = hosts.followers()[0]
+    assert isinstance(bad, Failing)
+    bad.fails = "no"
+    leader = hosts.leader()
+    leader.publish(GROUP, b"x")
+    hosts.until(lambda: bad.consensus.status(GROUP).is_stopped)
+    return bad
+
+
+def test_a_stopped_replica_that_is_elected_gives_the_lead_away() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+    hosts.leader().consensus.transfer(GROUP, bad.number)
+    hosts.until(lambda: bad.consensus.status(GROUP).role == Role.LEADER)
+
+    hosts.until(lambda: any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad), 30)
+
+
+def test_a_stopped_replica_takes_no_reads() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+
+    assert not bad.consensus.read_index(GROUP, list)
+    assert bad.consensus._reads.is_idle
+
+
+def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+    hosts.leader().consensus.transfer(GROUP, bad.number)
+    asked: list[int] = []
+    bad.consensus._faults._engine = Refusing(bad.consensus._engine, asked)  # type: ignore[assignment]
+    hosts.until(lambda: len(asked) >= 3)
+
+    assert set(asked) == {peer_id(node) for node in bad.others}
+    assert asked[0] != asked[1]
+
+
+class Refusing:
+    """An engine whose transfers lead to nothing."""
+
+    def __init__(self, engine: Groups, asked: list[int]) -> None:
+        self._engine = engine
+        self._asked = asked
+
+    def transfer(self, group: int, peer: int) -> None:
+        self._asked.append(peer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+# -- the log of a stopped replica --------------------------------------------------------------------------------
+
+
+def test_a_stopped_replica_takes_a_snapshot_for_its_next_opening() -> None:
+    hosts = Hosts(node_class=Failing, tuning=Tuning(log_size_max=2000))
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+    hosts.net.cuts = {(node, bad.number) for node in bad.others}
+    leader = hosts.leader()
+    for number in range(200):
+        leader.publish(GROUP, b"%d" % number)
+    hosts.until(lambda: leader.log.groups[GROUP].start > 50)
+    hosts.net.cuts = set()
+
+    hosts.until(lambda: bad.log.groups[GROUP].start > 50)
+    hosts.step(20)
+
+    status = bad.consensus.status(GROUP)
+    assert status.is_stopped
+    assert (bad.machines[GROUP].state.count, status.applied) == (5, 7)
+    assert status.last == leader.consensus.status(GROUP).last
+    bad.end(power=False)
+    bad.fails = ""
+    hosts.start(bad.number)
+    hosts.until(lambda: bad.machines[GROUP].state.count == 206)
+
+
+def test_the_log_of_a_stopped_replica_is_dropped_when_it_is_too_large() -> None:
+    hosts = Hosts(node_class=Failing, tuning=Tuning(log_size_max=2000))
+    hosts.publish(5)
+    bad, leader = stopped_follower(hosts), hosts.leader()
+    bad.errors = ["ZeroDivisionError", "its log has become too large", "as replica 2 of this server"]
+    for number in range(200):
+        leader.publish(GROUP, b"%d" % number)
+    hosts.until(lambda: leader.machines[GROUP].state.count == 206)
+
+    hosts.step(20)
+
+    stored = bad.log.groups[GROUP]
+    assert (stored.peer, stored.start, stored.rows) == (peer_id(bad.number, 2), 0, ())
+    assert bad.log._written[GROUP] == stored
+    comes_back(hosts, bad)
+
+
+def comes_back(hosts: Hosts, bad: Failing) -> None:
+    """Let a node start again, and its new replica join."""
+    bad.end(power=False)
+    bad.fails = ""
+    hosts.start(bad.number)
+    leader = hosts.leader()
+    leader.consensus.change(GROUP, [(int(Change.REMOVE), peer_id(bad.number))])
+    hosts.step(20)
+    leader.consensus.change(GROUP, [(int(Change.ADD_VOTER), peer_id(bad.number, 2))])
+    hosts.until(lambda: bad.machines[GROUP].state == leader.machines[GROUP].state)
+
+
+def test_the_log_of_a_stopped_replica_is_dropped_when_others_need_its_files() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = stopped_follower(hosts)
+    bad.errors = ["ZeroDivisionError", "its log has become too large", "as replica 2 of this server"]
+    bad.log.crowding = lambda: [GROUP]
+
+    hosts.until(lambda: bad.log.groups[GROUP].peer == peer_id(bad.number, 2))
+
+
+def test_the_log_of_a_replica_that_a_fault_has_closed_is_dropped_when_others_need_its_files() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = hosts.followers()[0]
+    assert isinstance(bad, Failing)
+    bad.errors = ["panicked", "as replica 2 of this server"]
+    bad.consensus._lose(bad.consensus._members[GROUP], "panicked")
+    hosts.step(20)
+    assert bad.log.groups[GROUP].peer == peer_id(bad.number)
+
+    bad.log.crowding = lambda: [GROUP]
+    hosts.step(120)  # its node rests
+
+    assert bad.log.groups[GROUP].peer == peer_id(bad.number, 2)
+    bad.log.crowding = list
+    comes_back(hosts, bad)
+
+
+def test_a_replica_that_a_fault_has_closed_can_be_removed() -> None:
+    hosts = Hosts(node_class=Failing)
+    hosts.publish(5)
+    bad = hosts.followers()[0]
+    assert isinstance(bad, Failing)
+    bad.errors = ["panicked"]
+    bad.consensus._lose(bad.consensus._members[GROUP], "panicked")
+
+    bad.consensus.close(GROUP)
+    bad.consensus.remove(GROUP)
+    hosts.step(3)
+
+    assert bad.log._written == {}
