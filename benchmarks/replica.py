@@ -46,7 +46,7 @@ def measured(storage: str, reply: bytes, replicated: bool) -> float:
         stream = node.node.jetstream.accounts["$G"].streams["S"]
         if replicated:
             if isinstance(stream.store, FileStore):
-                stream.store.replicate()
+                stream.store.replicate(1)
             group = AtOnce()
             group.replica = Replica(stream, group)
             group.replica.lead()

@@ -464,6 +464,11 @@ cdef class StreamStore:
         """Whether there are unsynced writes; never without files."""
         return False
 
+    @property
+    def durable(self) -> bool:
+        """Whether everything written is durable; always without files."""
+        return True
+
     def begin_sync(self):
         """Return a SyncJob for all writes so far, or None if there are none, or a job is running."""
         return None

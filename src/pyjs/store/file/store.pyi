@@ -37,7 +37,7 @@ class FileStore(StreamStore):
         files: OpenFiles | None = ...,
         stored_tail: tuple[int, bytes] | None = ...,
         views: ViewCache | None = ...,
-        replicated: bool = ...,
+        replicated: int = ...,
     ) -> None: ...
     def recover_steps(self) -> Iterator[None]: ...
     closed: bool
