@@ -63,7 +63,7 @@ class Lives(Loopback):
         self.kept = [of] * 3
         self.disks = [LossyDisk() for _ in range(3)]
         self.readers = [Reader((b"s.a", b"s.at.>")) for _ in range(3)]
-        self.transform = rng.random() < 0.15
+        self.transform = rng.random() < 0.5
         self.restarts = 0
         for at in range(3):
             self.members.append(self.opened(at, None))
@@ -140,11 +140,16 @@ class Player(Teller):
             self.operate(operations.configure(self.changed(group.leader.stream.config)))
         elif chance < 0.2:
             self.acknowledge()
-        elif chance < 0.3:
+        elif chance < 0.25:
+            self.operate(operations.delete(rng.randrange(1, group.leader.store.last_seq + 2), erase=True))
+        elif chance < 0.28:
+            for _ in range(rng.randrange(1, 4)):
+                self.publish(Publish(rng.choice("ab"), "x", (("Nats-Msg-Id", f"id{rng.randrange(20)}"),)))
+        elif chance < 0.37:
             group.restart(rng.randrange(2), rng.random() < 0.5)
-        elif chance < 0.33:
+        elif chance < 0.39:
             group.stopped(rng.randrange(2))
-        elif chance < 0.4:
+        elif chance < 0.47:
             for member in group.members:
                 member.js.advance(seconds=rng.choice((1, 30, 4000)))
         for member in group.members:
