@@ -5,7 +5,7 @@ cdef enum:
     PAYLOAD_VERSION = 1
     PAYLOAD_HEADER_SIZE = 8
     ITEM_HEADER_SIZE = 12
-    PAYLOAD_SIZE_MAX = 68091904     # bytes: the largest message fits, and its entry into a batch of consensus/batch.py
+    PAYLOAD_SIZE_MAX = 68091904     # bytes: one message of any size fits; the same as in consensus/batch.py
 
 cdef enum ItemKind:
     ITEM_MESSAGE = 1

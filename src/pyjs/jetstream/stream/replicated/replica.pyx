@@ -14,9 +14,9 @@ their own (operations.py). If one takes steps, later entries wait behind it.
 
 Evictions end each entry, not each turn: turns differ between replicas.
 
-The time of an entry is that of its leader's clock, and never before the entry before. So after a leader whose clock was
-ahead, time stands still until the clocks of the others are there: until then messages expire late, and ids count. In
-nats-server each message has its leader's time, so that times go back; then its ids of that time count as long.
+The time of an entry is that of its leader's clock, and never before the entry before. So after a leader whose clock
+was ahead, time stands still until the clocks of the others are there: until then messages expire late, and ids count.
+In nats-server each message has its leader's time, so times go back.
 
 An entry that cannot be applied, or a store that fails, stops this replica: it is behind the others then, and never
 different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
