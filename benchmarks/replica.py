@@ -51,7 +51,7 @@ def created(node: VirtualNode, storage: str) -> Stream:
 def replicated(stream: Stream, group: AtOnce) -> Replica:
     """Make the stream a replica of a group."""
     if isinstance(stream.store, FileStore):
-        stream.store.replicate()
+        stream.store.replicate(1)
     return Replica(stream, group)
 
 

@@ -42,7 +42,7 @@ def made(node: VirtualNode, storage: str, retention: str, replicated: bool) -> R
     stream = engine.streams["S"]
     if replicated:
         if isinstance(stream.store, FileStore):
-            stream.store.replicate()
+            stream.store.replicate(1)
         group = AtOnce()
         group.replica = Replica(stream, group)
         group.replica.consumers.opener = ConsumerOpener(engine, stream, resources_of(engine, stream))

@@ -38,7 +38,8 @@ cdef class StreamStore:
     # effects are all stored, and effects of later ones are not.
     cdef readonly uint64_t applied_index, applied_term
     cdef readonly int64_t applied_ns            # its time
-    cdef public int64_t ids_ns                  # so long the headers of removed messages are kept; 0: not at all
+    cdef public int64_t ids_from                # ids of earlier messages do not count any more; does not decrease
+    cdef public bint has_ids                    # ids count: the headers of removed messages are kept
     cdef readonly bytes applied_id              # Nats-Msg-Id of the last message then, see Dedupe.last_msg_id
 
     # -- message path ------------------------------------------------------------------------------------------

@@ -351,9 +351,9 @@ cdef class StreamStore:
         """Begin the last change of a copy: with `end_copied_entry` all of it is stored, or nothing."""
         self.begin_entry(0)
 
-    def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_ns, bytes last_id) -> None:
+    def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_from, bytes last_id) -> None:
         """End it: this is a replica now that has applied the entry `index`. Raises `error` if it is not written."""
-        self.ids_ns = ids_ns
+        self.ids_from, self.has_ids = ids_from, True
         self.end_entry(index, term, ns, last_id)
         self.flush()
 
@@ -476,6 +476,11 @@ cdef class StreamStore:
     def dirty(self) -> bool:
         """Whether there are unsynced writes; never without files."""
         return False
+
+    @property
+    def durable(self) -> bool:
+        """Whether everything written is durable; always without files."""
+        return True
 
     def begin_sync(self):
         """Return a SyncJob for all writes so far, or None if there are none, or a job is running."""

@@ -57,7 +57,8 @@ class SubjectTransform:
         """
         self.source = (source or ">").encode()
         self._same = self.source == b">" and destination == ">"
-        self.pieces, self.tail_from, self._by_chance = _read(source or ">", destination, rng)
+        self._chance = _Chance(rng)
+        self.pieces, self.tail_from, self._by_chance = _read(source or ">", destination, self._chance)
         self._known: dict[bytes, bytes | None] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
@@ -71,6 +72,16 @@ class SubjectTransform:
                 self._known.clear()
             self._known[subject] = made
         return made
+
+    def apply_by(self, key: bytes, subject: bytes) -> bytes | None:
+        """Do the same as `apply`, with `key` in place of chance: everyone with the same key gets the same result."""
+        if not self._by_chance:
+            return self.apply(subject)
+        self._chance.key = key
+        try:
+            return self._make(subject)
+        finally:
+            self._chance.key = b""
 
     def _make(self, subject: bytes) -> bytes | None:
         if self._same:
@@ -132,7 +143,7 @@ def _fault(reason: str, where: str = "") -> TransformError:
     return TransformError(f"invalid mapping destination: {reason}{f' in {where}' if where else ''}")
 
 
-def _read(source: str, destination: str, rng: Rng) -> tuple[list[Piece], int, bool]:
+def _read(source: str, destination: str, chance: _Chance) -> tuple[list[Piece], int, bool]:
     """Return the pieces, the source token from which on the rest is copied (or -1), and whether a piece is random."""
     given, made = source.split("."), destination.split(".")
     if not _well_formed(given) or not _well_formed(made):
@@ -144,7 +155,7 @@ def _read(source: str, destination: str, rng: Rng) -> tuple[list[Piece], int, bo
         tail_from = len(given) - 1
         made.pop()
     stars = [at for at, token in enumerate(given) if token == "*"]
-    reader = _Reader(stars, open_source=bool(stars) or tail_from >= 0, rng=rng)
+    reader = _Reader(stars, open_source=bool(stars) or tail_from >= 0, chance=chance)
     return [reader.piece(token) for token in made], tail_from, reader.by_chance
 
 
@@ -159,11 +170,12 @@ def _is_function(token: str) -> bool:
 class _Reader:
     """Reads the tokens of one destination."""
 
-    def __init__(self, stars: list[int], open_source: bool, rng: Rng) -> None:
+    def __init__(self, stars: list[int], open_source: bool, chance: _Chance) -> None:
         self._stars = stars  # positions of the `*` in the source
         self._open = open_source  # the source has wildcards
-        self._rng = rng
+        self._chance = chance
         self.by_chance = False
+        self._randoms = 0  # random tokens so far
 
     def piece(self, token: str) -> Piece:
         if token.startswith("$") and _INTEGER.fullmatch(token[1:]):
@@ -200,7 +212,8 @@ class _Reader:
             raise _fault(_TOO_FEW, token)
         limit = abs(_integer(args[0], token, highest=INT32_MAX))
         self.by_chance = True
-        return _random(limit, self._rng)
+        self._randoms += 1
+        return _random(limit, self._chance, self._randoms)
 
     def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
         """Return the piece of a function of one token, which its first argument selects."""
@@ -247,8 +260,20 @@ def fnv1a(key: bytes) -> int:
     return value
 
 
-def _random(limit: int, rng: Rng) -> Function:
-    return lambda tokens: b"%d" % (rng.below(limit) if limit else 0)
+class _Chance:
+    """The random numbers of one transform."""
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self.key = b""  # decides instead; b"": chance does
+
+    def below(self, limit: int, place: int) -> int:
+        """Return a number in [0, limit) for the random token at `place`."""
+        return fnv1a(b"%d " % place + self.key) % limit if self.key else self._rng.below(limit)
+
+
+def _random(limit: int, chance: _Chance, place: int) -> Function:
+    return lambda tokens: b"%d" % (chance.below(limit, place) if limit else 0)
 
 
 def _split(at: int, separator: bytes) -> Function:

@@ -411,7 +411,7 @@ class AccountFiles:
             files=self._stores.open_files,
             stored_tail=self.tails.of(directory.rpartition("/")[2]),
             views=self._stores.views,
-            replicated=config.num_replicas > 1,
+            replicated=created_ns if config.num_replicas > 1 else 0,
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:

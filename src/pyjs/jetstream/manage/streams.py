@@ -194,7 +194,7 @@ def make_replica(js: JetStream, stream: Stream) -> Generator[Step, None, Parked]
             if found is not None:
                 config, created_ns, store = found
                 assert isinstance(store, FileStore)
-                store.replicate()
+                store.replicate(created_ns)
                 return Parked(config, created_ns, store)
             yield None
         raise StoreFailed(str(stream), "its files cannot be read")

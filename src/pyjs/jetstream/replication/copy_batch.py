@@ -99,7 +99,7 @@ class State:
     term: int
     time_ns: int
     last_id: bytes
-    ids_ns: int  # how long the ids of removed messages count
+    ids_from: int  # ids of earlier messages do not count any more, ns
     last_seq: int
     first_seq: int
     msgs: int

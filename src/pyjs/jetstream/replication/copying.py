@@ -137,7 +137,7 @@ def _state_of(stream: Stream, applied: int) -> State:
         term=store.applied_term,
         time_ns=store.applied_ns,
         last_id=store.applied_id,
-        ids_ns=dedupe.window_ns,
+        ids_from=store.ids_from,
         last_seq=store.last_seq,
         first_seq=store.first_seq,
         msgs=store.msgs,
@@ -197,7 +197,7 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Ste
         raise OtherStore(
             f"{store.msgs} messages of {store.bytes} bytes, {state.msgs} of {state.size} are right"
         )
-    store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_ns, state.last_id)
+    store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_from, state.last_id)
 
 
 def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:

@@ -280,6 +280,8 @@ cdef class Aging:
             seq = self.lifetimes.take_due(wall)
             if seq == 0:
                 return max_age_ns != 0 and self.drop_older(stream, wall - max_age_ns, left, marked)
+            if index_live(&self.store.catalogue.index, seq) == NULL and stream.replica is not None:
+                continue                    # its message is gone; a replica that started since has no such entry
             if not self.drop(stream, seq, marked):
                 self.lifetimes.note_again(seq, wall + RETRY_NS)
             left -= 1

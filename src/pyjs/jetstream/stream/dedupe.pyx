@@ -279,3 +279,7 @@ cdef class Dedupe:
     def expire(self, int64_t now_ns) -> None:
         """Remove ids older than the window."""
         self.forget_before(now_ns - self.window_ns)
+
+    def forget_older(self, int64_t horizon) -> None:
+        """Remove ids that came before a time."""
+        self.forget_before(horizon)

@@ -66,12 +66,13 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 def replica_steps(Stream stream):
     """Restore window, TTLs and schedules of a recovered replica as they were when it applied its last entry."""
     cdef PubHeaders h
-    cdef int64_t now_ns = stream.store.applied_ns
+    cdef int64_t now_ns = stream.store.applied_ns, from_ns
     yield from relearn_steps(stream, now_ns)
     if stream.store.applied_index == 0:
         return
     stream.dedupe.forget_from(0)
-    for seq, ts, headers in (yield from stream.store.headers_steps(now_ns - stream.dedupe.window_ns)):
+    from_ns = max(now_ns - stream.dedupe.window_ns, stream.store.ids_from)
+    for seq, ts, headers in (yield from stream.store.headers_steps(from_ns)):
         scan_pub_headers(headers, len(headers), &h)
         if h.msg_id.n and stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, ts) == 0:
             stream.dedupe.remember(h.msg_id.p, h.msg_id.n, seq, ts)

@@ -5,13 +5,16 @@ Knows the store and the consumers by subject; nothing of publishes and answers. 
 Compiled because a sweep examines every message of a stream (benchmarks/scaling.py).
 Source: nats.docs "Streams" (RetentionPolicy).
 """
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport KEEPS_INTEREST, REMOVES_ACKNOWLEDGED, StreamLimits
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.store cimport StreamStore
+from pyjs.wire.compose cimport compose
+from pyjs.wire.ops cimport Msg
 
 cdef enum:
     SWEPT_PER_TURN = 5000
@@ -44,6 +47,27 @@ def remove_all(StreamStore store not None, bytes seqs not None) -> None:
         for at in range(0, n, 8):
             memcpy(&seq, p + at, 8)
             store.drop(seq, False)
+
+
+cdef uint64_t skip_unwanted(StreamStore store, Msg* m, int64_t wall, bint keeps_id) noexcept nogil:
+    """Use up a sequence for a message that no consumer wants; return it, or 0 if the store refused.
+
+    With `keeps_id` the headers of a message with an id are stored and removed at once, so that a start finds the id.
+    """
+    cdef PubHeaders h
+    cdef Msg head
+    cdef uint64_t seq
+    if keeps_id and m.header_len:
+        scan_pub_headers(m.body, m.header_len, &h)
+        if h.msg_id.n:
+            compose(&head, m.subject, m.subject_len, m.body, m.header_len, m.header_len)
+            seq = store.append(&head, max(wall, store.catalogue.last_ts + 1))
+            if seq:
+                store.drop(seq, False)
+            return seq
+    if store.catalogue.last_ts < wall:      # times of this turn may be ahead
+        store.catalogue.last_ts = wall
+    return store.skip()
 
 
 cdef int drop_or_propose(StreamStore store, object replica, uint64_t seq) except -1:

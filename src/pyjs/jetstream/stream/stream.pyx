@@ -27,7 +27,7 @@ from pyjs.jetstream.stream.limits cimport (
     NO_ACK, REMOVES_ACKNOWLEDGED, SCHEDULES, SEALED, StreamLimits, Usage, UsageShare,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, parse_seq, scan_pub_headers, value_is
-from pyjs.jetstream.stream.retention cimport remove_unneeded
+from pyjs.jetstream.stream.retention cimport remove_unneeded, skip_unwanted
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.index.sequences cimport index_prev_live
@@ -317,9 +317,7 @@ cdef class Stream(Sink):
             self.refuse(m, 10077, NO_SEQUENCE_LEFT)
             return 0
         if self.limits.features & KEEPS_INTEREST and not self.interest.wanted(m.subject, m.subject_len):
-            if self.store.catalogue.last_ts < self.wall():        # times of this turn may be ahead
-                self.store.catalogue.last_ts = self.wall()
-            return self.store.skip()
+            return skip_unwanted(self.store, m, self.wall(), self.replica is not None)
         if self.over_usage(m) and not (self.makes_room() and not self.over_usage(m)):
             self.refuse(m, 10002, 0)
             return 0
@@ -431,10 +429,10 @@ cdef class Stream(Sink):
 
     cdef void note_ttl(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         if h.ttl_ns:
-            self.aging.lifetimes.note(seq, h.ttl_ns, self.store.catalogue.last_ts)
+            self.aging.lifetimes.note(seq, h.ttl_ns, self.store.catalogue.time_of(seq))
             return
         with gil:
-            self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.catalogue.last_ts)
+            self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.catalogue.time_of(seq))
 
     cdef void ingest_without_status(self, Msg* m) noexcept:
         """Ingest a message whose header block begins with a status line; do not store that line."""
@@ -484,7 +482,8 @@ cdef class Stream(Sink):
             return
         self.kept_seq = self.store.catalogue.last_seq
         self.store.catalogue.check_counts()
-        if self.evict() and self.store.commit() != 0 and self.probe is not None:
+        # A replica evicts at the end of each entry only, as the others do.
+        if self.replica is None and self.evict() and self.store.commit() != 0 and self.probe is not None:
             self.probe.failed(self.turn.now)    # the messages are written; the next commit evicts
         if not self.sync_always:
             self.answers.send(self.account, 0, NULL, 0)

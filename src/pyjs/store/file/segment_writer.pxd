@@ -65,7 +65,8 @@ cdef class SegmentWriter:
     cdef uint64_t allocated                 # bytes reserved for it
     cdef uint64_t indexed                   # bytes of it that its index file covers; 0: it has none
     cdef Entries entries                    # of a replicated stream
-    cdef EntryMark mark                     # of the last whole entry; None: there is none
+    cdef EntryMark mark                     # of the last whole entry
+    cdef uint64_t staged_index, kept_index  # index of the last mark staged or written, and of the last one written
     cdef Sequences removals                 # interior removals to record with the next commit
     cdef Sequences erasures                 # as `removals`, for erased messages
 

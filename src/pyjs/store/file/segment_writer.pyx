@@ -66,7 +66,7 @@ cdef class SegmentWriter:
         self.segment_size = segment_size
         self.stored_tail = stored_tail
         self.next_number = 1
-        self.mark = EntryMark(0, 0, 0, b"")
+        self.mark = EntryMark(0, 0, 0, b"", 0, 0)
 
     def __dealloc__(self):
         free(self.staging)
@@ -237,7 +237,7 @@ cdef class SegmentWriter:
             return -1
         self.removals.n = self.erasures.n = 0
         self.state_due = False
-        if self.retired.undated:
+        if self.retired.undated and self.entries != IN_ENTRY:   # until its mark is written, a start cuts an entry off
             with gil:
                 self.retired.date()
         return 0
@@ -327,6 +327,8 @@ cdef class SegmentWriter:
             return -1
         if self.entries == MARK_DUE:
             self.entries = ALL_MARKED
+        if size > 16:
+            self.staged_index = self.mark.index
         s = index_last(&self.catalogue.index)
         s.floor = max(s.floor, self.catalogue.first_seq)
         return 0
@@ -395,6 +397,7 @@ cdef class SegmentWriter:
             free(self.staging)
             self.staging, self.staging_room = NULL, 0
         self.chain_written = self.chain
+        self.kept_index = self.staged_index
         self.syncs.written_mark += 1
         self.files.wrote(path)
 
@@ -461,6 +464,7 @@ cdef class SegmentWriter:
         cdef uint64_t seq = self.staged_from
         self.staged = 0
         self.staged_from = 0
+        self.staged_index = self.kept_index
         self.state_due = self.meta_due = True
         if s == NULL:
             return
@@ -643,6 +647,7 @@ cdef class SegmentWriter:
         """Drop all staged records and queued removals, since their segments no longer exist."""
         self.staged = self.written = self.allocated = 0
         self.staged_from = 0
+        self.staged_index = self.kept_index
         self.removals.n = self.erasures.n = 0
         self.state_due = True
 

@@ -49,7 +49,7 @@ cdef int64_t NEVER = INT64.high
 cdef class FileStore(StreamStore):
     def __init__(self, disk, str directory, log, uint64_t segment_size=8388608, uint64_t incarnation=0,
                  key=None, bint recovered=True, files=None, stored_tail=None, views=None,
-                 bint replicated=False) -> None:
+                 uint64_t replicated=0) -> None:
         self.catalogue = Catalogue(30, 4)
         self.files = SegmentFiles(disk, directory, log, incarnation, key, files)
         self.condition = StoreCondition()
@@ -59,7 +59,9 @@ cdef class FileStore(StreamStore):
         self.compactor = Compactor(self.catalogue, self.files, self.condition, self.syncs, self.maps, self.retired)
         self.writer = SegmentWriter(self.catalogue, self.files, self.condition, self.syncs, self.compactor,
                                     segment_size, stored_tail)
+        self.group = replicated
         self.writer.entries = ALL_MARKED if replicated else NOT_REPLICATED
+        self.writer.mark = EntryMark(0, 0, 0, b"", replicated, 0)
         self.reader = SegmentReader(self.writer)
         self.examiner = Examiner(self.reader)
         self.eraser = Eraser(self.writer)
@@ -76,16 +78,22 @@ cdef class FileStore(StreamStore):
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
         """
-        if self.writer.entries != NOT_REPLICATED:
-            mark = yield from cut_steps(self.files)
+        mark = None
+        if self.group:
+            mark, changed = yield from cut_steps(self.files, self.group)
             self.take_mark(mark)
+            if self.writer.stored_tail is not None and self.writer.stored_tail[0] in changed:
+                self.writer.stored_tail = None      # it has what was cut off
         self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser).steps()
+        if self.group and mark is None and self.catalogue.index.n:
+            self.replicate(self.group)
 
     cdef int take_mark(self, EntryMark mark) except -1:
         """Continue after the entry of the last mark that was found; None: no entry was applied."""
         if mark is not None:
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
-            self.writer.mark = mark
+            self.ids_from = mark.ids_from
+            self.writer.mark, self.writer.staged_index, self.writer.kept_index = mark, mark.index, mark.index
             self.files.ids_from = 0         # until the first entry tells the window, all headers are kept
         return 0
 
@@ -97,9 +105,16 @@ cdef class FileStore(StreamStore):
         """Keep the headers of removed messages until an entry tells for how long: a copy of a replica begins."""
         self.files.ids_from = 0
 
-    def replicate(self) -> None:
-        """Record marks from now on: the stream of this open store becomes a replica, and has applied no entry."""
-        self.writer.entries = ALL_MARKED
+    def replicate(self, uint64_t group) -> None:
+        """Record marks from now on: the stream of this open store becomes a replica, and has applied no entry.
+
+        `group` is the identity of its log, which no earlier group of the stream had; never 0.
+        """
+        self.group = group
+        self.ids_from = self.synced_index = self.syncing_index = 0
+        StreamStore.end_entry(self, 0, 0, 0, b"")
+        self.writer.entries, self.writer.mark = ALL_MARKED, EntryMark(0, 0, 0, b"", group, 0)
+        self.writer.staged_index = self.writer.kept_index = 0
         self.writer.begin_segment()     # in it a mark precedes the first message
 
     # -- state -------------------------------------------------------------------------------------------------
@@ -132,6 +147,8 @@ cdef class FileStore(StreamStore):
         """Accept appends again if a probe write succeeds; return whether the store works."""
         if self.condition.state != STORE_FULL:
             return not self.condition.refuses()
+        if self.group:                  # an entry lacks what could not be written: only a start can mend that
+            return False
         probe, disk = f"{self.files.directory}/.probe", self.files.disk
         try:
             fd = disk.open_file(probe, create=True)
@@ -184,8 +201,8 @@ cdef class FileStore(StreamStore):
         return self.writer.begin_entry(size)
 
     cdef int end_entry(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id) except -1:
-        self.writer.end_entry(EntryMark(index, term, ns, last_id))
-        self.files.ids_from = ns - self.ids_ns if self.ids_ns else NEVER
+        self.writer.end_entry(EntryMark(index, term, ns, last_id, self.group, self.ids_from))
+        self.files.ids_from = self.ids_from if self.has_ids else NEVER
         return StreamStore.end_entry(self, index, term, ns, last_id)
 
     cdef Segment* tail(self) noexcept nogil:
@@ -348,14 +365,21 @@ cdef class FileStore(StreamStore):
         """Whether there are unsynced writes."""
         return self.syncs.is_due() or bool(self.retired.paths) or self.syncs.in_flight is not None
 
+    @property
+    def durable(self) -> bool:
+        """Whether everything written is durable."""
+        return self.syncs.in_flight is None and not self.syncs.is_due()
+
     def begin_sync(self):
         """Return a SyncJob for all writes so far, or None if there are none, or a job is running.
 
         The caller passes the job's result to finish_sync, even after the store was closed.
         """
         job = self.syncs.begin()
-        if job is not None and self.writer.entries == ALL_MARKED:
-            self.syncing_index = self.writer.mark.index
+        if job is not None:
+            self.syncing_index = self.writer.kept_index
+        elif self.durable and not self.sync_lost:
+            self.synced_index = self.writer.kept_index
         return job
 
     def finish_sync(self, job, error) -> None:

@@ -258,8 +258,8 @@ cdef class Catalogue:
         return seq
 
     cdef int64_t time_of(self, uint64_t seq) noexcept nogil:
-        cdef Entry* e = index_live(&self.index, seq)
-        return self.last_ts if e == NULL else e.ts
+        cdef Segment* s = index_find(&self.index, seq)
+        return self.last_ts if s == NULL else s.entries[seq - s.base].ts
 
     cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil:
         cdef Subject* s = subjects_find(&self.subjects.table, subject, n)

@@ -2,12 +2,14 @@
 from libc.stdint cimport int64_t, uint64_t
 
 cdef enum:
-    MARK_SIZE_MAX = 296         # of the body of a STATE record with a mark
+    MARK_SIZE_MAX = 312         # of the body of a STATE record with a mark
 
 cdef class EntryMark:
     """The last entry whose effects are all in the records up to here."""
     cdef readonly uint64_t index, term
     cdef readonly int64_t ns            # time of the entry
+    cdef readonly uint64_t group        # identity of the replicas whose log has the entry
+    cdef readonly int64_t ids_from      # ids of earlier messages do not count any more
     cdef readonly bytes last_id         # Nats-Msg-Id of the stream's last message, at most 256 bytes; b"": none
     cdef const char* id_text            # points into `last_id`
     cdef size_t id_len

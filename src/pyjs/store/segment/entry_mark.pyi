@@ -2,4 +2,6 @@ class EntryMark:
     index: int
     term: int
     ns: int
-    def __init__(self, index: int, term: int, ns: int, last_id: bytes) -> None: ...
+    group: int
+    ids_from: int
+    def __init__(self, index: int, term: int, ns: int, last_id: bytes, group: int, ids_from: int) -> None: ...

@@ -1,8 +1,10 @@
 """Marks: which entry of its log a replicated stream has applied, recorded with the effects.
 
-A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, then the last message id.
-It says that the effects of every entry up to it are in the records before it. Entries are applied again after a
-crash, so a start must not keep a part of one: `cut_steps` removes everything behind the last mark.
+A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the group
+that has the log, the time from which message ids count, then the last message id. It says that the effects of every
+entry up to it are in the records before it. Entries are applied again after a crash, so a start must not keep a part
+of one: `cut_steps` removes everything behind the last mark. A mark of another group says nothing: the stream was
+replicated before, and what was stored since then stays.
 
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
 where a mark covers everything.
@@ -10,11 +12,14 @@ where a mark covers everything.
 Knows segment files, and nothing of stores. Compiled because it belongs to the write of each batch
 (benchmarks/replica.py). Source: docs/storage-format.md, "Replicated streams".
 """
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
 from pyjs.store.format.record cimport RECORD_HEADER_SIZE
 from pyjs.store.segment.contents cimport SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
+
+from struct import Struct
 
 from pyjs.base.disk import closing
 from pyjs.store.format.image import MARK, open_image
@@ -23,13 +28,16 @@ from pyjs.store.segment.recovery import contents_of, is_segment
 
 cdef enum:
     STATE_SIZE = 16             # first_seq and last_ts
-    FIXED_SIZE = 24             # term, index, time
+    FIXED_SIZE = 40             # term, index, time, group, ids_from
     ID_SIZE_MAX = 256
+_NUMBERS = Struct("<QQqQq")            # in the order of FIXED_SIZE
 
 
 cdef class EntryMark:
-    def __init__(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id not None) -> None:
+    def __init__(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id not None, uint64_t group,
+                 int64_t ids_from) -> None:
         self.index, self.term, self.ns = index, term, ns
+        self.group, self.ids_from = group, ids_from
         self.last_id = last_id[:ID_SIZE_MAX]
         self.id_text, self.id_len = self.last_id, len(self.last_id)
 
@@ -37,20 +45,22 @@ cdef class EntryMark:
         memcpy(out, &self.term, 8)
         memcpy(out + 8, &self.index, 8)
         memcpy(out + 16, &self.ns, 8)
+        memcpy(out + 24, &self.group, 8)
+        memcpy(out + 32, &self.ids_from, 8)
         memcpy(out + FIXED_SIZE, self.id_text, self.id_len)
         return FIXED_SIZE + self.id_len
 
 
 def read_mark(bytes state not None) -> EntryMark:
     """Return the mark in the body of a STATE record, which must have one."""
-    numbers = state[STATE_SIZE:STATE_SIZE + FIXED_SIZE]
-    term, index = int.from_bytes(numbers[:8], "little"), int.from_bytes(numbers[8:16], "little")
-    ns = int.from_bytes(numbers[16:], "little", signed=True)
-    return EntryMark(index, term, ns, state[STATE_SIZE + FIXED_SIZE:])
+    term, index, ns, group, ids_from = _NUMBERS.unpack_from(state, STATE_SIZE)
+    return EntryMark(index, term, ns, state[STATE_SIZE + FIXED_SIZE:], group, ids_from)
 
 
-def cut_steps(SegmentFiles files not None):
-    """Remove what is behind the last mark; return the mark, or None if there is none. Each step reads a segment.
+def cut_steps(SegmentFiles files not None, uint64_t group):
+    """Remove what is behind the last mark of a group, unless there is none. Each step reads a segment.
+
+    Return the mark or None, and the numbers of the segments that were cut or removed.
 
     Raises, at any step:
         OSError, UnknownFormat, Locked, CorruptRecord: the last segment cannot be read, so nothing is known.
@@ -58,18 +68,24 @@ def cut_steps(SegmentFiles files not None):
     names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
                    key=lambda name: int(name[:-4]), reverse=True)
     newer = []                          # their first write was torn, so their entries were never applied
+    changed = set()
     for name in names:
         path = f"{files.directory}/{name}"
         found = _read(files, path, int(name[:-4]))
         yield
         if found is not None and found[1]:
             contents, state, keeps = found
+            mark = read_mark(state)
+            if mark.group != group:
+                break
             if keeps is not None:
                 _cut(files, path, keeps, contents)
+                changed.add(int(name[:-4]))
             _remove(files, newer)
-            return read_mark(state)
+            changed.update(int(path[-12:-4]) for path, _ in newer)
+            return mark, changed
         newer.append((path, 0 if found is None else found[0].messages))
-    return None                         # no replica wrote them
+    return None, changed                # this group wrote none of them
 
 
 def _read(SegmentFiles files, path, number):

@@ -36,7 +36,7 @@ cdef enum:
     EFFORT_PART = 64            # times the file's size: bytes that are hashed to find records after damage
     EFFORT_EACH = 512           # longer records are not searched after that
     SCANS_MAX = 8               # of one file for batches with holes; the second one finds no others, as a rule
-    MARK_SIZE_MIN = 40          # of the body of a STATE record with a mark
+    MARK_SIZE_MIN = 56          # of the body of a STATE record with a mark
     MENDS_MAX = 16              # records of a file that are searched for a damaged byte
     PAGE_SIZE = 4096
     SECTOR_SIZE = 512           # a power loss tears writes at sectors, a kill at pages

@@ -42,6 +42,7 @@ cdef class BatchCommits:
     cdef uint64_t append_batch(self, AtomicBatch batch) except? 0
     cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil
     cdef bint is_wanted(self, Msg* m) noexcept nogil
+    cdef uint64_t skip(self, Msg* m) noexcept nogil
     cdef uint64_t keep_wanted(self, Msg* m) noexcept nogil
     cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil
     cdef void answer(self, Msg* m, AtomicBatch batch, uint64_t seq) except *

@@ -17,6 +17,7 @@ from pyjs.jetstream.stream.limits cimport (
     COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, IN_STEPS, KEEPS_INTEREST, NO_ACK, SCHEDULES,
 )
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.jetstream.stream.retention cimport skip_unwanted
 from pyjs.store.store cimport StreamStore
 from pyjs.wire.compose cimport compose
 
@@ -353,7 +354,7 @@ cdef class BatchCommits:
             return 0
         for i in range(batch.n):
             batch.view(i, &m)
-            seq = self.keep_wanted(&m) if self.is_wanted(&m) else self.stream.store.skip()
+            seq = self.keep_wanted(&m) if self.is_wanted(&m) else self.skip(&m)
             if seq == 0:
                 self.stream.store.drop_batch()
                 return 0
@@ -364,6 +365,12 @@ cdef class BatchCommits:
         """Return whether the stream stores the message; an interest stream needs a consumer whose filter matches."""
         return not self.stream.limits.features & KEEPS_INTEREST \
             or self.stream.interest.wanted(m.subject, m.subject_len)
+
+    cdef uint64_t skip(self, Msg* m) noexcept nogil:
+        """Use up the sequence of a message that the stream does not store."""
+        if self.stream.replica is None:
+            return self.stream.store.skip()
+        return skip_unwanted(self.stream.store, m, self.stream.wall(), True)
 
     cdef uint64_t keep_wanted(self, Msg* m) noexcept nogil:
         """Append one message of a batch whose limits have been checked."""

@@ -19,4 +19,5 @@ cdef class Scheduling:
     cdef void fire(self, uint64_t seq, int64_t at_ns, int64_t now_ns) except *
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1
     cdef object content_of(self, schedule)
+    cdef bytes transformed(self, bytes subject, uint64_t seq, int64_t at_ns)
     cdef bint publish(self, bytes subject, bytes headers, bytes payload) except -1

@@ -174,13 +174,16 @@ cdef class Scheduling:
             seq = self.due.take_due(now_ns)
             if seq:
                 found.append((seq, at_ns))
-        if found:
-            self.stream.replica.propose_firing(found)
+        if found and not self.stream.replica.propose_firing(found):
+            for seq, _ in found:
+                self.note_again(seq, now_ns + RETRY_NS)
+            return False
         return len(found) == STEP
 
     def fire_one(self, uint64_t seq, int64_t at_ns) -> None:
         """Fire a schedule of a replicated stream, as its leader has proposed."""
         self.fire(seq, at_ns, self.stream.wall())
+        self.arm()
 
     cdef void fire(self, uint64_t seq, int64_t at_ns, int64_t now_ns) except *:
         """Fire one schedule, unless it was removed or replaced since."""
@@ -199,7 +202,8 @@ cdef class Scheduling:
             self.note_again(seq, now_ns + RETRY_NS)
             return
         headers = produced_headers(schedule.headers, schedule.subject, content.headers, due)
-        if not self.publish(value_of(schedule.headers, TARGET), headers, content.payload):
+        subject = self.transformed(value_of(schedule.headers, TARGET), seq, at_ns)
+        if not self.publish(subject, headers, content.payload):
             self.note_again(seq, now_ns + RETRY_NS)
         elif due.repeats:
             self.note_again(seq, due.at_ns)
@@ -225,6 +229,16 @@ cdef class Scheduling:
         last = store.get(seq) if seq else None
         return schedule if last is None else last
 
+    cdef bytes transformed(self, bytes subject, uint64_t seq, int64_t at_ns):
+        """Return the transformed target of a firing; all replicas of a stream must choose the same."""
+        transform = self.stream.transform
+        if transform is None:
+            return subject
+        if self.stream.replica is None:
+            return transform.apply(subject) or subject
+        firing = seq.to_bytes(8, "little") + at_ns.to_bytes(8, "little", signed=True)
+        return transform.apply_by(firing, subject) or subject
+
     cdef bint publish(self, bytes subject, bytes headers, bytes payload) except -1:
         """Store a produced message; return False if the store has no room now. A message too large is dropped."""
         cdef Stream stream = self.stream
@@ -232,8 +246,6 @@ cdef class Scheduling:
         cdef PubHeaders h
         cdef uint64_t seq
         cdef Msg m
-        if stream.transform is not None:
-            subject = stream.transform.apply(subject) or subject
         if stream.limits.marker_ttl_ns and stream.limits.max_msgs_per_subject != 1:
             headers = with_least_ttl(headers, stream.limits.marker_ttl_ns) or headers
         body = headers + payload

@@ -39,6 +39,7 @@ from pyjs.jetstream.stream.features.scheduling import Scheduling
 
 cdef enum:
     ACK_SIZE_MAX = 1280         # the head of a PubAck, a sequence and a small value
+    REPLICATED_PAYLOAD_MAX = 67108864   # bytes: the highest max_payload
 
 
 cdef inline bint is_special(PubHeaders* h) noexcept nogil:
@@ -274,9 +275,13 @@ cdef class SpecialPublishes(Sink):
         """Return headers, payload and value of a counter message, after `last` or the last stored one."""
         if last is None:
             return self.count(self.stream.store.catalogue.last_seq_of(subject, len(subject)), headers)
-        return counted(headers, last[0], last[1], self.server.max_payload)
+        return counted(headers, last[0], last[1], self.payload_max())
 
     # -- counters ----------------------------------------------------------------------------------------------
+    def payload_max(self) -> int:
+        """Return the largest payload of a sum in bytes; replicas on servers with other limits store the same."""
+        return self.server.max_payload if self.stream.replica is None else REPLICATED_PAYLOAD_MAX
+
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Store the sum of a small increment and a small value, and answer; if it returns False, use `add_up`."""
         cdef uint64_t last_seq
@@ -293,7 +298,7 @@ cdef class SpecialPublishes(Sink):
         memcpy(self.scratch, m.body, m.size)
         size = m.size + write_payload(self.scratch + m.size, total + change)
         with gil:
-            if size > self.server.max_payload:
+            if size > self.payload_max():
                 return False
         self.store_sum(m, h, size)
         return True
@@ -342,7 +347,7 @@ cdef class SpecialPublishes(Sink):
         except NotNow as error:
             raise errcodes.STREAM_STORE_FAILED.error(err=error) from None
         last_headers, last_payload = (b"", None) if last is None else (last.headers, last.payload)
-        return counted(headers, last_headers, last_payload, self.server.max_payload, copied)
+        return counted(headers, last_headers, last_payload, self.payload_max(), copied)
 
     # -- storing -----------------------------------------------------------------------------------------------
     cdef uint64_t store(self, Msg* m, bytes headers, bytes payload, bytes told) except? 0:

@@ -126,8 +126,10 @@ def _delete(replica: Replica, body: bytes) -> bool:
     seq, erase = _DELETE.unpack(body)
     if erase:  # it is overwritten at once: the record of that must say that the entry is applied
         replica.mark_applied()
+    removed = replica.stream.store.drop_seq(seq, bool(erase))
+    if erase and removed:
         replica.stream.dedupe.forget_one(seq)  # its bytes are gone, so that no start could find its id
-    return replica.stream.store.drop_seq(seq, bool(erase))
+    return removed
 
 
 def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
@@ -135,6 +137,7 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     yield from replica.config_steps(config)
     stream = replica.stream
     old = stream.config
+    stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not bring them back
     stream.configure(config)
     stream.special.drop_disabled()
     stream.evictions.trim_subjects(config.max_msgs_per_subject)

@@ -5,6 +5,7 @@ cdef enum:
     PAYLOAD_VERSION = 1
     PAYLOAD_HEADER_SIZE = 8
     ITEM_HEADER_SIZE = 12
+    PAYLOAD_SIZE_MAX = 68091904     # bytes: one message of any size fits; the same as in consensus/batch.py
 
 cdef enum ItemKind:
     ITEM_MESSAGE = 1
@@ -41,10 +42,11 @@ cdef class PayloadBuffer:
     """Collects the items of one payload."""
     cdef char* data
     cdef size_t used, room      # used 0: empty
+    cdef public size_t size_max
     cdef readonly uint32_t items
 
     cdef int add(self, int kind, const char* subject, size_t subject_len, const char* body, size_t header_len,
-                 size_t size) noexcept nogil                    # -1: out of memory
+                 size_t size) noexcept nogil                    # -1: no room; nothing is added
     cdef int begin_batch(self, const char* id, size_t n, size_t* at) noexcept nogil
     cdef void end_batch(self, size_t at) noexcept nogil
     cdef int reserve(self, size_t size) noexcept nogil

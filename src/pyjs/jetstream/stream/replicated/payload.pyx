@@ -64,6 +64,9 @@ class BrokenEntry(PyjsError):
 
 
 cdef class PayloadBuffer:
+    def __cinit__(self):
+        self.size_max = PAYLOAD_SIZE_MAX
+
     def __dealloc__(self):
         free(self.data)
 
@@ -91,7 +94,8 @@ cdef class PayloadBuffer:
 
     cdef int reserve(self, size_t size) noexcept nogil:
         """Make room for `size` more bytes, and begin the payload if it is empty."""
-        if grow(<void**> &self.data, &self.room, self.used + PAYLOAD_HEADER_SIZE + size, 1) != 0:
+        if self.used + PAYLOAD_HEADER_SIZE + size > self.size_max \
+                or grow(<void**> &self.data, &self.room, self.used + PAYLOAD_HEADER_SIZE + size, 1) != 0:
             return -1
         if self.used == 0:
             memset(self.data, 0, PAYLOAD_HEADER_SIZE)
@@ -284,7 +288,7 @@ cpdef str payload_fault(bytes payload):
     cdef const char* fault
     if n == 0:
         return None
-    if n < PAYLOAD_HEADER_SIZE:
+    if not PAYLOAD_HEADER_SIZE <= n <= PAYLOAD_SIZE_MAX:
         return f"a payload of {n} bytes"
     if p[0] != PAYLOAD_VERSION or p[1] or p[2] or p[3]:
         return f"its payload has version {payload[0]}, and this server knows {PAYLOAD_VERSION}"

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.core.sink cimport Sink
+from pyjs.jetstream.stream.features.batches cimport AtomicBatch
 from pyjs.jetstream.stream.limits cimport Usage
 from pyjs.jetstream.stream.replicated.payload cimport Item, PayloadBuffer
 from pyjs.jetstream.stream.replicated.proposal cimport Proposal
@@ -13,7 +14,7 @@ cdef class Replica(Sink):
     cdef Usage account, server  # of the account and of the server
     cdef object group           # Group, see replica.pyi
     cdef object owner           # Owner, see replica.pyi; None: nothing depends on it
-    cdef PayloadBuffer buffer   # messages of this turn
+    cdef readonly PayloadBuffer buffer   # messages of this turn
     cdef Proposal proposal      # their replies
     cdef readonly bint leads
     cdef public bint stopping   # the node stops: no message is taken any more
@@ -32,13 +33,16 @@ cdef class Replica(Sink):
     cdef bint refused(self, Msg* m) noexcept nogil
     cdef void collect_batched(self, Msg* m) noexcept
     cdef void collect_transformed(self, Msg* m) noexcept
-    cdef int collect(self, Msg* m) noexcept nogil
+    cdef bint collect(self, Msg* m) noexcept nogil
+    cdef void add_batch(self, Msg* m, AtomicBatch batch) except *
+    cdef int fill_batch(self, Msg* m, AtomicBatch batch) noexcept nogil
+    cdef bint is_full(self, uint64_t size) noexcept nogil
     cdef bint is_batched(self, Msg* m) noexcept nogil
     cdef void apply_items(self, bytes payload, Proposal proposal) except *
-    cdef void apply_messages(self, const char* p, size_t n, Proposal proposal) noexcept nogil
+    cdef int apply_messages(self, const char* p, size_t n, Proposal proposal) except -1 nogil
     cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
                          Proposal proposal) except *
-    cdef void apply_change(self, Item* item) noexcept
-    cdef void apply_batch(self, Item* item, Proposal proposal) noexcept
+    cdef int apply_change(self, Item* item) except -1
+    cdef int apply_batch(self, Item* item, Proposal proposal) except -1
     cdef void begin_entry(self, size_t size, size_t items, int64_t time_ns) except *
     cdef void end_entry(self, int64_t time_ns) except *

@@ -14,6 +14,10 @@ their own (operations.py). If one takes steps, later entries wait behind it.
 
 Evictions end each entry, not each turn: turns differ between replicas.
 
+The time of an entry is that of its leader's clock, and never before the entry before. So after a leader whose clock
+was ahead, time stands still until the clocks of the others are there: until then messages expire late, and ids count.
+In nats-server each message has its leader's time, so times go back.
+
 An entry that cannot be applied, or a store that fails, stops this replica: it is behind the others then, and never
 different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
 """
@@ -25,7 +29,8 @@ from pyjs.jetstream.stream.features.special cimport SpecialPublishes
 from pyjs.jetstream.stream.limits cimport SCHEDULES
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.payload cimport (
-    ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_MESSAGE, PAYLOAD_HEADER_SIZE, next_item, payload_fault,
+    ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX,
+    next_item, payload_fault,
 )
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
@@ -38,6 +43,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.relearn import schedule_steps
 from pyjs.jetstream.stream.replicated.consumers import ReplicatedConsumers
+from pyjs.jetstream.stream.replicated.durable import durable_steps
 from pyjs.jetstream.stream.replicated.operations import apply_operation
 from pyjs.jetstream.stream.replicated.payload import ITEM_NAMES, KINDS, BrokenEntry, items_of, operation
 from pyjs.jetstream.stream.replicated.proposal import Outcome
@@ -120,24 +126,30 @@ cdef class Replica(Sink):
             renamed.subject_len = <uint32_t> len(subject)
         self.collect(&renamed)
 
-    cdef int collect(self, Msg* m) noexcept nogil:
-        """Add a message to the payload of this turn, or refuse it."""
+    cdef bint collect(self, Msg* m) noexcept nogil:
+        """Add a message to the payload of this turn, or refuse it; return whether it was added."""
+        cdef size_t replies = self.proposal.used
         if self.refused(m):
-            return 0
+            return False
         if m.header_len and self.is_batched(m):
             with gil:
                 self.collect_batched(m)
-            return 0
-        if self.proposal.add_reply(m) != 0:
-            return -1
-        return self.buffer.add(ITEM_MESSAGE, m.subject, m.subject_len, m.body, m.header_len, m.size)
+            return False
+        if self.proposal.add_reply(m) == 0 \
+                and self.buffer.add(ITEM_MESSAGE, m.subject, m.subject_len, m.body, m.header_len, m.size) == 0:
+            return True
+        self.proposal.used = replies        # a reply too many would get the answer to the next message
+        return not self.stream.refuse(m, 10023, 0)
 
     cdef bint refused(self, Msg* m) noexcept nogil:
         """Return whether this node cannot take the message; if so, answer it."""
-        cdef uint64_t coming = self.in_flight + self.buffer.used + m.size + m.subject_len
-        if coming > self.in_flight_max or (self.server.max >= 0 and self.server.used > self.server.max):
+        cdef uint64_t size = ITEM_HEADER_SIZE + m.subject_len + m.size
+        if PAYLOAD_HEADER_SIZE + size > PAYLOAD_SIZE_MAX:
+            return self.stream.refuse(m, 10054, 0)
+        if self.is_full(size) or (self.server.max >= 0 and self.server.used > self.server.max):
             return self.stream.refuse(m, 10023, 0)
-        if self.account.max >= 0 and self.account.used + <int64_t> coming > self.account.max:
+        if self.account.max >= 0 \
+                and self.account.used + <int64_t> (self.in_flight + self.buffer.used + size) > self.account.max:
             return self.stream.refuse(m, 10002, 0)
         if m.subject_len > SUBJECT_SIZE_MAX:
             return self.stream.refuse(m, 10077, SUBJECT_TOO_LONG)
@@ -145,6 +157,11 @@ cdef class Replica(Sink):
             with gil:
                 return self.stream.refuse_with(m, errcodes.BATCH_PUBLISH_DISABLED.error())
         return False
+
+    cdef bint is_full(self, uint64_t size) noexcept nogil:
+        """Return whether so many more bytes are too many in flight; if nothing else is in flight, they never are."""
+        cdef uint64_t others = self.in_flight + self.buffer.used
+        return others != 0 and others + size > self.in_flight_max
 
     cdef bint is_batched(self, Msg* m) noexcept nogil:
         """Return whether the message has a batch id."""
@@ -156,28 +173,47 @@ cdef class Replica(Sink):
 
     cdef void collect_batched(self, Msg* m) noexcept:
         """Stage a message of an atomic batch; the last one adds all of them to the payload."""
-        cdef Stream stream = self.stream
         cdef AtomicBatch batch
-        cdef bytes batch_id
+        try:
+            batch = (<SpecialPublishes?> self.stream.special).collect(m)
+            if batch is not None:
+                (<SpecialPublishes?> self.stream.special).commits.check_room(batch)
+                self.add_batch(m, batch)
+        except ApiError as error:
+            self.stream.refuse_with(m, error)
+        except BaseException as error:      # the stream's state may be wrong
+            self.stream.turn.faulted.append((self.stream, error))
+
+    cdef void add_batch(self, Msg* m, AtomicBatch batch) except *:
+        """Add a whole batch to the payload, whose last message is `m`.
+
+        Raises:
+            ApiError: there is no room; nothing is added.
+        """
+        cdef size_t used = self.buffer.used, replies = self.proposal.used
+        cdef uint32_t items = self.buffer.items
+        cdef uint64_t size = PAYLOAD_HEADER_SIZE + ITEM_HEADER_SIZE + batch.id_len
+        cdef size_t i
+        for i in range(batch.n):
+            size += ITEM_HEADER_SIZE + batch.messages[i].subject_len + batch.messages[i].size
+        errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM.raise_if(size > PAYLOAD_SIZE_MAX)
+        if self.is_full(size) or self.fill_batch(m, batch) != 0:
+            self.buffer.used, self.buffer.items, self.proposal.used = used, items, replies
+            raise errcodes.INSUFFICIENT_RESOURCES.error()
+
+    cdef int fill_batch(self, Msg* m, AtomicBatch batch) noexcept nogil:
+        """Add the items of a batch and its reply; -1: no room, and a part may be there."""
         cdef size_t i, at = 0
         cdef Msg each
-        try:
-            batch = (<SpecialPublishes?> stream.special).collect(m)
-            if batch is None:
-                return
-            (<SpecialPublishes?> stream.special).commits.check_room(batch)
-        except ApiError as error:
-            stream.refuse_with(m, error)
-            return
-        batch_id = batch.id
-        if self.proposal.add_reply(m) != 0 or self.buffer.begin_batch(batch_id, len(batch_id), &at) != 0:
-            raise MemoryError
+        if self.proposal.add_reply(m) != 0 or self.buffer.begin_batch(batch.id_text, batch.id_len, &at) != 0:
+            return -1
         for i in range(batch.n):
             batch.view(i, &each)
             if self.buffer.add(ITEM_MESSAGE, each.subject, each.subject_len, each.body, each.header_len,
                                each.size) != 0:
-                raise MemoryError
+                return -1
         self.buffer.end_batch(at)
+        return 0
 
     def offer(self) -> bool:
         """Propose what was collected; return whether the stream may commit what was applied."""
@@ -358,15 +394,22 @@ cdef class Replica(Sink):
         if proposal is not None:
             self.in_flight -= min(proposal.size, self.in_flight)
             proposal.size = 0
-        self.index, self.term, self.proposed = index, term, proposal is not None
+        self.proposed = proposal is not None
         self.consumers.begin(index)
         self.stream.note_change()
         if is_operation(payload):
+            self.index, self.term = index, term
             self.running = None if proposal is None else proposal.outcome
             self.begin_operation(time_ns, payload)
             return
         self.begin_entry(len(payload), payload_items(payload), time_ns)
-        self.apply_items(payload, proposal)
+        try:
+            self.apply_items(payload, proposal)
+        except Exception as fault:          # a part of it is in memory, and no mark may cover that
+            error = BrokenEntry(str(self.stream), index, repr(fault))
+            self.stop(error)
+            raise error from fault
+        self.index, self.term = index, term
         self.end_entry(time_ns)
         if proposal is not None:
             self.tell_applied(proposal)
@@ -391,12 +434,17 @@ cdef class Replica(Sink):
             self.stop(stream.store.error)
 
     cdef void apply_items(self, bytes payload, Proposal proposal) except *:
+        """Apply messages and batches; a fault in one of them is raised."""
         cdef const char* p = payload
         cdef size_t n = len(payload)
+        cdef list faulted = self.stream.turn.faulted
+        cdef size_t faults = len(faulted)
         with nogil:
             self.apply_messages(p, n, proposal)
+        if len(faulted) > faults:
+            raise faulted[faults][1]
 
-    cdef void apply_messages(self, const char* p, size_t n, Proposal proposal) noexcept nogil:
+    cdef int apply_messages(self, const char* p, size_t n, Proposal proposal) except -1 nogil:
         cdef size_t at = PAYLOAD_HEADER_SIZE
         cdef Item item
         cdef Msg m
@@ -412,12 +460,14 @@ cdef class Replica(Sink):
             if proposal is not None:
                 proposal.next_reply(&m)
             self.stream.ingest(&m)
+        return 0
 
-    cdef void apply_change(self, Item* item) noexcept:
+    cdef int apply_change(self, Item* item) except -1:
         """Apply changes of a consumer."""
         self.consumers.apply(ITEM_NAMES[item.kind], item.subject[:item.subject_len], item.body[:item.size])
+        return 0
 
-    cdef void apply_batch(self, Item* item, Proposal proposal) noexcept:
+    cdef int apply_batch(self, Item* item, Proposal proposal) except -1:
         """Store an atomic batch, or refuse it as a whole."""
         cdef SpecialPublishes special = <SpecialPublishes?> self.stream.special
         cdef AtomicBatch batch = AtomicBatch(item.subject[:item.subject_len])
@@ -431,18 +481,28 @@ cdef class Replica(Sink):
         if proposal is not None:
             proposal.next_reply(&m)
         special.commit_staged(&m, batch)
+        return 0
 
     # -- operations --------------------------------------------------------------------------------------------
     def mark_applied(self) -> None:
         """Record the running operation as applied with the next write."""
         cdef Stream stream = self.stream
-        stream.store.ids_ns = stream.dedupe.window_ns if stream.dedupe.newest != stream.dedupe.oldest else 0
+        stream.store.ids_from = max(stream.store.ids_from, stream.entry_ns - stream.dedupe.window_ns)
+        stream.store.has_ids = stream.dedupe.newest != stream.dedupe.oldest
         stream.store.end_entry(self.index, self.term, stream.entry_ns, stream.dedupe.last_msg_id)
 
     def config_steps(self, config):
-        """Make a configuration durable, in steps, before the stream applies it."""
-        if self.owner is not None:
-            yield from self.owner.keep_steps(config)
+        """Make a configuration durable, in steps, before the stream applies it.
+
+        What was applied before is made durable first: a start would apply it again under the new configuration.
+        """
+        if self.owner is None:
+            return
+        yield from durable_steps(self.stream)
+        if self.stream.store.failed:
+            self.stop(self.stream.store.error)
+            yield None                      # until_stopped takes no further step
+        yield from self.owner.keep_steps(config)
 
     def configured(self, old) -> None:
         """Note that the stream has another configuration than `old`."""

@@ -48,8 +48,10 @@ class Member:
         directory: str = "",
         disk: Disk | None = None,
         key: Any = None,
+        keep_config: Any = None,
+        now_ns: int | None = None,
     ) -> None:
-        self.js = JetStreamFixture()
+        self.js = JetStreamFixture(now_ns=now_ns)
         self.directory, self.disk = directory, disk or OsDisk()
         shared = self.js.engine.shared
         self.store: StreamStore = MemStore()
@@ -64,7 +66,7 @@ class Member:
         self.stream.special = SpecialPublishes(self.stream, shared, Expiry(shared.timers))
         for _ in replica_steps(self.stream):
             pass
-        self.replica = Replica(self.stream, group)
+        self.replica = Replica(self.stream, group, keep_config)
         self.applied = self.replica.index
         self.stream.account.subs.insert(Subscription(self.stream, b"s.>"))
 

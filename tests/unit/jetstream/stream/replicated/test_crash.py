@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config
 
 from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream.replicated.payload import operation
+from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.crypt.keys import CHACHA, KeyRing, StreamKey
 from pyjs.store.file.store import FileStore
 
@@ -78,7 +82,7 @@ class DyingDisk(LossyDisk):
             self._named.add(new)
 
 
-def entries(rng: random.Random, count: int) -> list[Entry]:
+def entries(rng: random.Random, count: int, retention: str = "limits") -> list[Entry]:
     """Return random entries: messages with all kinds of headers, and operations."""
     made: list[Entry] = []
     for index in range(1, count + 1):
@@ -91,6 +95,10 @@ def entries(rng: random.Random, count: int) -> list[Entry]:
             payload = operations.delete(rng.randrange(1, 3 * index), rng.random() < 0.5)
         elif chance < 0.18:
             payload = operations.skip(rng.randrange(1, 6 * index))
+        elif chance < 0.21:
+            payload = operations.configure(options(rng, retention))
+        elif chance < 0.25:
+            payload = operation("expiry")
         else:
             payload = payload_of([_message(rng) for _ in range(rng.randrange(1, 6))])
         made.append((index, 1 + index // 20, START_NS + index * S, payload))
@@ -107,6 +115,8 @@ def _message(rng: random.Random) -> bytes:
         headers.append(f"Nats-Expected-Last-Msg-Id: {rng.randrange(30)}")
     if rng.random() < 0.1:
         headers.append(f"Nats-Rollup: {rng.choice(('sub', 'all'))}")
+    if rng.random() < 0.1:
+        headers.append(f"Nats-TTL: {rng.choice((1, 3, 9))}")
     size = rng.choice((3, 3, 3, 900, 30_000))
     return message(f"s.{rng.randrange(4)}".encode(), headers, bytes(rng.choices(b"abc", k=size)))
 
@@ -114,11 +124,14 @@ def _message(rng: random.Random) -> bytes:
 def finish_chores(member: Member, rng: random.Random) -> None:
     """Do all steps of the operations that run, with commits and syncs between them."""
     turn = member.stream.turn
-    while turn.chores:
+    while turn.chores or turn.jobs:
         if rng.random() < 0.5:
             member.stream.commit()
         if rng.random() < 0.3:
             member.store.sync_now()
+        for job in turn.take("jobs"):
+            job.run()
+            job.finish(None)
         for chore in turn.take("chores"):
             if chore.go_on():
                 turn.chores.append(chore)
@@ -134,10 +147,16 @@ class Life:
         self.of, self.directory, self.log = of, str(directory), log
         self.rng = random.Random(seed)
 
+    def keep(self, changed: StreamConfig) -> Iterator[None]:
+        """Make a configuration durable."""
+        yield None
+        self.of = changed
+
     def live(self, disk: DyingDisk) -> Member | None:
         """Start, and apply the log from the entry after the last one applied; None: it died."""
         try:
-            member = Member(Loopback(), self.of, self.directory, disk, self.key)
+            member = Member(Loopback(), self.of, self.directory, disk, self.key, self.keep)
+            member.stream.add_consumer(Reader("c", (b"s.1", b"s.2")))
             for entry in self.log[member.applied :]:
                 member.replica.apply(*entry)
                 if self.rng.random() < 0.4:
@@ -154,15 +173,24 @@ class Life:
         return None if disk.dead else member
 
 
-def options(rng: random.Random) -> StreamConfig:
+class Reader(StreamConsumer):
+    """A consumer of an interest stream."""
+
+    config = ConsumerConfig()
+
+
+def options(rng: random.Random, retention: str = "limits") -> StreamConfig:
     """Return a stream with random limits."""
     return config(
         storage=FILE,
         allow_rollup_hdrs=True,
+        allow_msg_ttl=True,
+        retention=retention,
         max_msgs=rng.choice((-1, 12)),
         max_msgs_per_subject=rng.choice((-1, 3)),
         discard=rng.choice(("old", "old", "new")),
         duplicate_window_ns=rng.choice((5, 1000)) * S,
+        max_age_ns=rng.choice((0, 0, 12)) * S,
     )
 
 
@@ -174,7 +202,8 @@ def shown(member: Member) -> dict[str, Any]:
 def lives(directory: Path, seed: int, power: bool, stride: int, key: StreamKey | None = None) -> int:
     """Let a replica die at every `stride`-th call; return how often it died."""
     rng = random.Random(seed)
-    of, log = options(rng), entries(rng, 40)
+    retention = rng.choice(("limits", "limits", "interest"))
+    of, log = options(rng, retention), entries(rng, 40, retention)
     disk = DyingDisk()
     never = Life(of, directory / "never", log, seed, key).live(disk)
     assert never is not None

@@ -167,3 +167,23 @@ def test_an_expiry_that_is_not_taken_is_proposed_again_after_a_delay() -> None:
     group.leader.js.advance(seconds=2)
     group.settle()
     assert group.leader.store.msgs == 0
+
+
+def test_a_firing_that_is_not_taken_is_proposed_again_after_a_delay() -> None:
+    group = Refusing()
+    group.members = [
+        Member(group, config(storage="memory", allow_msg_schedules=True, allow_rollup_hdrs=True))
+    ]
+    group.lead(group.members[0])
+    send(group.leader, "s.plan", Nats_Schedule="@at 2020-01-01T00:00:00Z", Nats_Schedule_Target="s.out")
+    group.refuses, group.asked = False, 0
+    group.leader.turn()
+    group.commit()
+    group.refuses = True
+    group.apply(group.leader)
+    group.leader.js.advance(seconds=3)
+    assert 2 <= group.asked <= 6
+    group.refuses = False
+    group.leader.js.advance(seconds=2)
+    group.settle()
+    assert [each[2] for each in same(group)["messages"]] == [b"s.out"]
