@@ -20,6 +20,7 @@ Compiled: a client that waits for each answer pays for a whole turn (benchmarks/
 
 from libc.stdint cimport int64_t, uint64_t
 
+from pyjs.base.timers cimport Timers
 from pyjs.core.lane cimport Lane
 from pyjs.core.sink cimport Turn
 
@@ -61,7 +62,7 @@ cdef class Scheduler:
     """Runs the turns of one node."""
 
     cdef Turn state
-    cdef object timers
+    cdef Timers timers
     cdef object clock
     cdef object faults
     cdef object timers_share
@@ -71,7 +72,7 @@ cdef class Scheduler:
     cdef Lane jobs, commits, consensus, requests, pumps, inboxes, chores, flushes
     cdef readonly tuple lanes
 
-    def __init__(self, Turn state not None, timers, clock, faults, shares=None) -> None:
+    def __init__(self, Turn state not None, Timers timers not None, clock, faults, shares=None) -> None:
         shares = shares or Shares()
         self.state = state
         self.timers = timers
