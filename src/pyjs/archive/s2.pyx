@@ -2,8 +2,8 @@
 
 A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
 the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with offset 0).
-Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are S2 blocks, but
-need three bytes for each 64 of a long match. Here such a series of copies becomes one copy and one repeat.
+Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are S2 blocks,
+but need three bytes for each 64 of a long match. Here such a series of copies becomes one copy and one repeat.
 
 Compiled: backup and restore read every byte of an archive here (benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
@@ -184,7 +184,7 @@ cdef size_t read_little(const uint8_t* p, size_t n) noexcept nogil:
     return value
 
 
-# -- encoding ----------------------------------------------------------------------------------------------------------
+# -- encoding -------------------------------------------------------------------------------------------------------
 
 
 def with_repeats(bytes block not None) -> bytes:

@@ -39,7 +39,9 @@ cdef int two_digits(const char* p) noexcept nogil:
 cdef int64_t seconds_of(const char* p) noexcept nogil:
     """Return the seconds since 1970 of "20YY-MM-DDThh:mm:ss", or -1."""
     cdef int year, month, day, hour, minute, second, days
-    if p[0] != c'2' or p[1] != c'0' or p[4] != c'-' or p[7] != c'-' or p[10] != c'T' or p[13] != c':' or p[16] != c':':
+    if p[0] != c'2' or p[1] != c'0' or p[4] != c'-' or p[7] != c'-':
+        return -1
+    if p[10] != c'T' or p[13] != c':' or p[16] != c':':
         return -1
     year, month, day = two_digits(p + 2), two_digits(p + 5), two_digits(p + 8)
     hour, minute, second = two_digits(p + 11), two_digits(p + 14), two_digits(p + 17)
@@ -122,7 +124,9 @@ cdef bint read_plain(const char* h, size_t n, PlainSchedule* out) noexcept nogil
         return False
     while line < end - 2:
         cr = <const char*> memchr(line, c'\r', end - line)
-        if cr[1] != c'\n' or memchr(line, c'\n', cr - line) != NULL or cr == line or not read_line(line, cr - line, out):
+        if cr == line or cr[1] != c'\n' or memchr(line, c'\n', cr - line) != NULL:
+            return False
+        if not read_line(line, cr - line, out):
             return False
         line = cr + 2
     return out.at_ns >= 0
