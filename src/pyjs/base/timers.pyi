@@ -1,7 +1,5 @@
 from collections.abc import Callable
 
-SWEEP_MIN: int
-
 class Timer:
     deadline_ns: int
     def cancel(self) -> None: ...

@@ -6,7 +6,7 @@ Compiled: each turn asks twice for the next deadline (benchmarks/: reqrep, and r
 
 from heapq import heapify, heappop, heappush
 
-cpdef enum:
+cdef enum:
     SWEEP_MIN = 64      # a heap with fewer deadlines is not swept
 
 
