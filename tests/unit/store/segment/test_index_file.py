@@ -162,6 +162,17 @@ def test_a_start_after_a_kill_reads_the_records_of_the_open_segment_only(directo
     assert {**found, "segments": 0} == {**state, "segments": 0}
 
 
+def test_a_segment_of_the_highest_sequences_has_no_wide_gap_and_so_an_index_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "msgs")
+    store.set_first_seq((1 << 64) - 40)
+    for _ in range(3):
+        store.store(b"a", b"", b"x", 1000)
+    store.close()
+
+    assert len(index_files(tmp_path / "msgs")) == 1
+    assert started(tmp_path / "msgs") == without_index(tmp_path / "msgs")
+
+
 def test_an_idle_start_and_stop_leave_the_files_alone(directory: Path) -> None:
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in directory.iterdir()}
     open_store(directory, segment_size=SEGMENT_SIZE).close()
