@@ -6,6 +6,7 @@ import gc
 import shutil
 import struct
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -162,14 +163,17 @@ def test_a_start_after_a_kill_reads_the_records_of_the_open_segment_only(directo
     assert {**found, "segments": 0} == {**state, "segments": 0}
 
 
-def test_a_segment_of_the_highest_sequences_has_no_wide_gap_and_so_an_index_file(tmp_path: Path) -> None:
+def test_a_segment_of_the_highest_sequences_has_no_wide_gap(tmp_path: Path) -> None:
     store = open_store(tmp_path / "msgs")
     store.set_first_seq((1 << 64) - 40)
     for _ in range(3):
         store.store(b"a", b"", b"x", 1000)
     store.close()
 
-    assert len(index_files(tmp_path / "msgs")) == 1
+    found = scan_segment(Path(*store.segment_paths()).read_bytes())
+
+    assert (found.base_seq, found.n) == ((1 << 64) - 40, 3)
+    assert not attrgetter("sparse")(found)
     assert started(tmp_path / "msgs") == without_index(tmp_path / "msgs")
 
 
