@@ -1,4 +1,4 @@
-"""Framed S2, as nats-server compresses archives and `.blk` files: written as Snappy frames, read as both.
+"""Framed S2, as nats-server compresses archives and `.blk` files; frames of Snappy are read too.
 
     stream = { kind u8 | size u24 | body of size bytes }, numbers little-endian
     0xff   identifier "S2sTwO" or "sNaPpY"; the first frame
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from cramjam import snappy
 
-from pyjs.archive.s2 import decode_block, masked_crc
+from pyjs.archive.s2 import decode_block, masked_crc, with_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IDENTIFIERS = (b"S2sTwO", b"sNaPpY")
-HEAD = b"\xff\x06\x00\x00sNaPpY"
-BLOCK_SIZE = 64 * 1024  # maximum size in bytes of a Snappy frame's data
+HEAD = b"\xff\x06\x00\x00S2sTwO"
+BLOCK_SIZE = 64 * 1024  # bytes of data in a frame: compressed in less than a millisecond
 DECODED_MAX = 4 << 20
 FRAME_MAX = DECODED_MAX + (64 << 10)  # bytes of a frame: incompressible data grow a little
 COMPRESSED, PLAIN, IDENTIFIER = 0x00, 0x01, 0xFF
@@ -38,7 +38,7 @@ def frame(data: bytes | memoryview) -> bytes:
     """Return the frame for at most BLOCK_SIZE bytes."""
     assert len(data) <= BLOCK_SIZE
     crc = masked_crc(data).to_bytes(4, "little")
-    packed = bytes(snappy.compress_raw(data))
+    packed = with_repeats(bytes(snappy.compress_raw(data)))
     kind, body = (COMPRESSED, packed) if len(packed) < len(data) else (PLAIN, bytes(data))
     return bytes((kind,)) + (len(body) + 4).to_bytes(3, "little") + crc + body
 

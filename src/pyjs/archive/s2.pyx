@@ -1,8 +1,9 @@
-"""Blocks of S2 and Snappy, decoded, and the CRC-32C of their frames.
+"""Blocks of S2 and Snappy, decoded; Snappy blocks as shorter S2 blocks; the CRC-32C of their frames.
 
 A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
 the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with offset 0).
-Every read and every copy is checked against both buffers. cramjam compresses: Snappy blocks are S2 blocks.
+Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are S2 blocks,
+but need three bytes for each 64 of a long match. Here such a series of copies becomes one copy and one repeat.
 
 Compiled: backup and restore read every byte of an archive here (benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
@@ -181,3 +182,84 @@ cdef size_t read_little(const uint8_t* p, size_t n) noexcept nogil:
     for k in range(n):
         value |= <size_t> p[k] << (8 * k)
     return value
+
+
+# -- encoding -------------------------------------------------------------------------------------------------------
+
+
+def with_repeats(bytes block not None) -> bytes:
+    """Return a Snappy block of at most 64 KiB of data as an S2 block, which is never longer."""
+    cdef const uint8_t* p = block
+    cdef size_t n = len(block), size
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, n)
+    cdef uint8_t* to = <uint8_t*> PyBytes_AS_STRING(out)
+    with nogil:
+        size = merge_copies(to, p, n)
+    return out[:size]
+
+
+cdef size_t merge_copies(uint8_t* out, const uint8_t* p, size_t n) noexcept nogil:
+    """Write the valid Snappy block at `p` with its adjacent copies of one offset merged; return the new size."""
+    cdef uint8_t* to = out
+    cdef size_t at = 0, length = 0, offset = 0, written = 0, size, found, extra
+    cdef uint8_t tag
+    while p[at] >= 0x80:                # the decoded size stays
+        at += 1
+    at += 1
+    memcpy(to, p, at)
+    to += at
+    while at < n:
+        tag = p[at]
+        if tag & 3 == 0:
+            to = write_copy(to, offset, length, &written)
+            length = 0
+            size = tag >> 2
+            extra = 0 if size < 60 else size - 59
+            size = 2 + extra + (size if extra == 0 else read_little(p + at + 1, extra))
+            memcpy(to, p + at, size)
+            to += size
+            at += size
+            continue
+        if tag & 3 == 1:
+            size, found = ((tag >> 2) & 7) + 4, (<size_t> (tag & 0xE0) << 3) | p[at + 1]
+            at += 2
+        else:                           # offsets of four bytes do not occur in so small a block
+            size, found = (tag >> 2) + 1, read_little(p + at + 1, 2)
+            at += 3
+        if found != offset:
+            to = write_copy(to, offset, length, &written)
+            offset, length = found, 0
+        length += size
+    return write_copy(to, offset, length, &written) - out
+
+
+cdef uint8_t* write_copy(uint8_t* to, size_t offset, size_t length, size_t* written) noexcept nogil:
+    """Write a copy of any length, or nothing for 0; `written` is the offset of the previous copy."""
+    cdef size_t first = length
+    if length > 64:
+        first = 8 if offset < 2048 else 60
+    if offset == written[0] and (length > 64 or (4 <= length <= 8)):
+        first = 0
+    elif 4 <= first <= 11 and offset < 2048:
+        to[0], to[1] = <uint8_t> (offset >> 8 << 5 | (first - 4) << 2 | 1), <uint8_t> offset
+        to += 2
+    elif first:
+        to[0], to[1], to[2] = <uint8_t> ((first - 1) << 2 | 2), <uint8_t> offset, <uint8_t> (offset >> 8)
+        to += 3
+    if length:
+        written[0] = offset
+    return write_repeat(to, length - first) if length != first else to
+
+
+cdef uint8_t* write_repeat(uint8_t* to, size_t length) noexcept nogil:
+    """Write a copy of at least four bytes with the offset of the previous one."""
+    cdef size_t extra = 0 if length <= 8 else (1 if length < 264 else (2 if length < 65796 else 3))
+    cdef size_t rest = length - (4 if extra == 0 else (8 if extra == 1 else (260 if extra == 2 else 65540)))
+    to[0], to[1] = <uint8_t> ((rest if extra == 0 else extra + 4) << 2 | 1), 0
+    if extra > 0:
+        to[2] = <uint8_t> rest
+    if extra > 1:
+        to[3] = <uint8_t> (rest >> 8)
+    if extra > 2:
+        to[4] = <uint8_t> (rest >> 16)
+    return to + 2 + extra

@@ -1,6 +1,8 @@
 """The turns of the node on the event loop."""
 from libc.stdint cimport int64_t
 
+from pyjs.base.timers cimport Timers
+
 cdef class Driver:
     """Runs the turns of one node."""
     cdef readonly object loop           # asyncio.AbstractEventLoop
@@ -10,6 +12,7 @@ cdef class Driver:
     cdef public list after_turn         # called after each turn, to hand work to threads
     cdef public int64_t waked_ns        # time of the first `wake` before the last turn
     cdef object clock
+    cdef Timers deadlines               # of the node
     cdef object timer                   # asyncio.TimerHandle; None: not set
     cdef int64_t armed_ns               # deadline of `timer`
     cdef bint waked                     # a turn is scheduled

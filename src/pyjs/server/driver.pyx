@@ -31,7 +31,7 @@ cdef class Driver:
     def __init__(self, loop, node) -> None:
         self.loop = loop
         self.node = node
-        self.clock = node.clock
+        self.clock, self.deadlines = node.clock, node.timers
         self.endings = Endings(node.clock, node.log, self.wake)
         self.after_turn = [self.endings.after_turn]
         self.buffer = bytearray(BUFFER_SIZE)
@@ -97,7 +97,7 @@ cdef class Driver:
     cdef arm(self):
         """Set the timer of the loop to the next deadline of the node."""
         cdef int64_t deadline_ns, wait_ms
-        next_ns = self.node.next_deadline_ns()
+        next_ns = self.deadlines.next_deadline_ns()
         if next_ns is None:
             return
         deadline_ns = min(next_ns, DEADLINE_MAX)

@@ -28,9 +28,13 @@ def test_what_was_written_is_read(data: bytes, piece: int) -> None:
     assert read(framed(data), piece) == data
 
 
-def test_another_implementation_reads_it() -> None:
+def test_frames_of_snappy_are_read() -> None:
     data = b"one loaf of bread " * 10_000
-    assert bytes(snappy.decompress(framed(data))) == data
+    assert read(bytes(snappy.compress(data))) == data
+
+
+def test_very_compressible_data_take_a_few_bytes_for_each_block() -> None:
+    assert len(framed(bytes(1 << 20))) < 500
 
 
 def test_both_identifiers_padding_and_an_index_are_accepted() -> None:

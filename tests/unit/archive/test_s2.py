@@ -7,12 +7,40 @@ import random
 import pytest
 from cramjam import snappy
 
-from pyjs.archive.s2 import decode_block, masked_crc
+from pyjs.archive.s2 import decode_block, masked_crc, with_repeats
 
 
 def test_a_snappy_block_is_decoded() -> None:
     data = b"one loaf of bread, one loaf of cake, " * 100
     assert decode_block(bytes(snappy.compress_raw(data)), 1 << 20) == data
+
+
+@pytest.mark.parametrize("size", [*range(80), 255, 256, 263, 264, 268, 300, 2047, 2048, 5000, 65535, 65536])
+@pytest.mark.parametrize("offset", [1, 4, 100, 2047, 2048, 3000])
+def test_a_series_of_copies_becomes_one_repeat(offset: int, size: int) -> None:
+    data = (random.Random(5).randbytes(offset) * (size // offset + 2))[: min(offset + size, 1 << 16)]
+    block = bytes(snappy.compress_raw(data))
+    packed = with_repeats(block)
+    assert decode_block(packed, 1 << 20) == data
+    assert len(packed) <= len(block)
+    if size > 200 and offset <= 100:  # after many bytes without a match, Snappy skips the beginning of one
+        assert len(packed) < offset + 30
+
+
+def test_records_of_any_kind_are_the_same_after_it() -> None:
+    rng = random.Random(5)
+    for _ in range(500):
+        words = [rng.randbytes(rng.randrange(1, 3000)) for _ in range(rng.randrange(1, 8))]
+        data = b"".join(rng.choice(words) * rng.randrange(1, 40) for _ in range(rng.randrange(60)))[: 1 << 16]
+        block = bytes(snappy.compress_raw(data))
+        packed = with_repeats(block)
+        assert decode_block(packed, 1 << 20) == data
+        assert len(packed) <= len(block)
+
+
+def test_copies_shorter_than_a_repeat_stay() -> None:
+    block = b"\x0a\x0cabcd\x0a\x04\x00\x0a\x04\x00"  # three bytes from 4 back, twice
+    assert decode_block(with_repeats(block), 100) == decode_block(block, 100) == b"abcdabcdab"
 
 
 def test_the_checksum_is_that_of_the_framing_format() -> None:

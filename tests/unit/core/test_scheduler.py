@@ -297,4 +297,5 @@ def test_a_turn_whose_every_kind_of_work_is_too_much_takes_less_than_ten_millise
     shares = Shares()
 
     assert sum(share.ns for share in shares) < 10_000_000
-    assert shares.requests.ns + shares.chores.ns <= 2_000_000  # twice what a quiet client waits for them
+    # A quiet client waits twice for both, and for the publishes of others: 5 ms in all.
+    assert shares.requests.ns + shares.chores.ns <= 1_000_000

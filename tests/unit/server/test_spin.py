@@ -10,6 +10,7 @@ import pytest
 
 from pyjs.base.clock import VirtualClock
 from pyjs.base.log import ListLog
+from pyjs.base.timers import Timers
 from pyjs.server import spin
 from pyjs.server.driver import Driver
 from pyjs.server.spin import (
@@ -46,7 +47,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def new_spin(*, has_neighbours: bool = False) -> tuple[Spin, Driver]:
     node: Any = SimpleNamespace(
-        clock=VirtualClock(), log=ListLog(), cluster=object() if has_neighbours else None
+        timers=Timers(), clock=VirtualClock(), log=ListLog(), cluster=object() if has_neighbours else None
     )
     turns = Driver(asyncio.get_running_loop(), node)
     return Spin(turns), turns

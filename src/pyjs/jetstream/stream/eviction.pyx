@@ -46,7 +46,12 @@ cdef class Evictions:
 
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq):
         """Note that message `seq` removes all older messages: of its subject, or of the stream."""
-        self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
+        if scope.lower() == b"all":
+            subject = b""
+        elif self.store.catalogue.count_of(subject, len(subject)) == (
+                self.store.catalogue.last_seq_of(subject, len(subject)) == seq):
+            return                      # the subject has no other message
+        self.rollups.append((seq, subject))
 
     cdef bint carry_out(self, StreamLimits limits) noexcept nogil:
         """Carry out what is noted, and the limits of the stream; return whether messages were removed."""

@@ -22,6 +22,7 @@ cdef class StreamLimits:
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 is unlimited
     cdef int64_t max_age_ns, marker_ttl_ns                                  # 0: none
     cdef unsigned int features                                              # Feature flags
+    cdef tuple scheduled_subjects       # the stream's subjects, if its messages may be schedules
 
     # Return the limit that makes discard new refuse `m`, 0: none. Messages with a noted eviction still count.
     cdef int reached(self, Catalogue catalogue, Msg* m, bint rolls_up) noexcept nogil

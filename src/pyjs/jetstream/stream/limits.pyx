@@ -43,6 +43,9 @@ cdef class StreamLimits:
             | config.allow_msg_schedules * SCHEDULES
             | (config.retention != "limits") * REMOVES_ACKNOWLEDGED
         )
+        self.scheduled_subjects = ()
+        if config.allow_msg_schedules:
+            self.scheduled_subjects = tuple([each.encode() for each in config.subjects])
 
     cdef int reached(self, Catalogue catalogue, Msg* m, bint rolls_up) noexcept nogil:
         cdef uint64_t size = catalogue.overhead + m.subject_len + m.size

@@ -21,6 +21,7 @@ from pyjs.jetstream.stream.aging cimport Aging
 from pyjs.jetstream.stream.answers cimport DUPLICATE, PUB_ACK, REFUSAL, Answers
 from pyjs.jetstream.stream.dedupe cimport Dedupe
 from pyjs.jetstream.stream.eviction cimport Evictions
+from pyjs.jetstream.stream.features.plain_schedules cimport is_valid_plain
 from pyjs.jetstream.stream.interest cimport Interest
 from pyjs.jetstream.stream.limits cimport (
     ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, IN_STEPS, KEEPS_INTEREST,
@@ -89,8 +90,7 @@ cdef class Stream(Sink):
         self.claims = Claims()
         self.n_followers = 0
         self.calls, self.held_calls = [], []
-        self.kept_seq = store.catalogue.last_seq
-        self.probe = probe
+        self.kept_seq, self.probe = store.catalogue.last_seq, probe
         self.configure(config)
         self.count_bytes()
 
@@ -232,27 +232,27 @@ cdef class Stream(Sink):
     cdef bint refused(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return whether a header or the size of the message is refused; if so, answer it."""
         return (self.size_refused(m) or (h.conditional and self.headers_refused(m, h))
-                or (h.later and self.later_refused(m, AT_LAST))
+                or (h.later and h.ttl.n and self.later_refused(m, AT_LAST))
                 or (h.msg_id.n and not h.conditional and self.answered_as_duplicate(m, h)))
 
     cdef bint headers_refused(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return whether a header other than Nats-Msg-Id is refused; if so, answer the message."""
-        if h.later and self.later_refused(m, AT_FIRST):
+        if h.increments and self.later_refused(m, AT_FIRST):
             return True
         if h.expected_stream.n and not value_is(h.expected_stream, self.name_value.p, self.name_value.n):
             return self.refuse(m, 10060, 0)
-        if (h.later or h.ttl_ns) and not self.limits.features & ALLOW_TTL and self.later_refused(m, AFTER_STREAM):
+        if h.ttl.n and not self.limits.features & ALLOW_TTL and self.later_refused(m, AFTER_STREAM):
             return True
         if self.expectations_failed(m, h):
             return True
-        if h.later and self.later_refused(m, AFTER_SEQUENCES):
+        if h.rare and not is_valid_plain(self.limits, m) and self.later_refused(m, AFTER_SEQUENCES):
             return True
         if h.msg_id.n and self.answered_as_duplicate(m, h):
             return True
         if h.expected_last_msg_id.n \
                 and not value_is(h.expected_last_msg_id, self.dedupe.last_id, self.dedupe.last_id_len):
             return self.refuse(m, 10070, 0)
-        if h.rollup.n == 0:
+        if h.rollup.n == 0 or (self.limits.features & ALLOW_ROLLUP and value_is(h.rollup, b"sub", 3)):
             return False
         with gil:
             return self.refuse_unless_none(m, rollup_error(

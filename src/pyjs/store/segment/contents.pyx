@@ -51,7 +51,7 @@ cdef class SegmentContents:
         """Add dead entries up to, but excluding, the sequence `before`."""
         cdef uint64_t first = self.base_seq + self.n
         cdef Entry* e
-        if before > first + WIDE_GAP:           # one entry with the length of the gap, then zeros on untouched pages
+        if before > first and before - first > WIDE_GAP:    # one entry with its length, then zeros on untouched pages
             if self.grow_sparse(<uint32_t> (before - self.base_seq)) != 0:
                 return -1
             self.entries[self.n].size = <uint32_t> (before - first)

@@ -6,6 +6,7 @@ import gc
 import shutil
 import struct
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,20 @@ def test_a_start_after_a_kill_reads_the_records_of_the_open_segment_only(directo
     assert maps == 1
     assert log.lines == []
     assert {**found, "segments": 0} == {**state, "segments": 0}
+
+
+def test_a_segment_of_the_highest_sequences_has_no_wide_gap(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "msgs")
+    store.set_first_seq((1 << 64) - 40)
+    for _ in range(3):
+        store.store(b"a", b"", b"x", 1000)
+    store.close()
+
+    found = scan_segment(Path(*store.segment_paths()).read_bytes())
+
+    assert (found.base_seq, found.n) == ((1 << 64) - 40, 3)
+    assert not attrgetter("sparse")(found)
+    assert started(tmp_path / "msgs") == without_index(tmp_path / "msgs")
 
 
 def test_an_idle_start_and_stop_leave_the_files_alone(directory: Path) -> None:

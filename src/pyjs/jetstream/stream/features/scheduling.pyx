@@ -10,6 +10,7 @@ Source: ADR-51, probed on nats-server 2.15.1 (tests/conformance/scenarios/schedu
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.jetstream.stream.aging cimport Lifetimes
+from pyjs.jetstream.stream.features.plain_schedules cimport PlainSchedule, read_plain
 from pyjs.jetstream.stream.limits cimport HOLDS, SCHEDULES, SEALED
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.stream cimport Stream
@@ -78,6 +79,10 @@ cdef class Scheduling:
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
         """Note a message of a recovered stream: a schedule, its end, or one with the time of its next firing."""
+        cdef PlainSchedule plain
+        if read_plain(headers, len(headers), &plain):
+            self.learned[seq] = plain.at_ns
+            return
         cdef bytes subject = ended_by(headers)
         cdef uint64_t last = self.stream.store.catalogue.last_seq_of(subject, len(subject)) if subject else 0
         if 0 < last < seq:                  # the server was killed between the end of a schedule and its removal

@@ -5,6 +5,7 @@ from pyjs.core.sink cimport Sink
 from pyjs.jetstream.stream.features.batch_commits cimport BatchCommits
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch, AtomicBatches, BatchHeaders
 from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
+from pyjs.jetstream.stream.features.scheduling cimport Scheduling
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.wire.ops cimport Msg
@@ -14,7 +15,7 @@ cdef class SpecialPublishes(Sink):
     cdef object server              # engine.Shared
     cdef AtomicBatches batches
     cdef readonly BatchCommits commits
-    cdef readonly object scheduling         # scheduling.Scheduling
+    cdef readonly Scheduling scheduling
     cdef FastPublishes fast
     cdef char* scratch              # a message of a counter while it is composed
     cdef size_t scratch_room

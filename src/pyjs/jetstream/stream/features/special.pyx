@@ -18,6 +18,8 @@ from pyjs.base.grow cimport grow
 from pyjs.jetstream.stream.features.batch_commits cimport BatchCommits
 from pyjs.jetstream.stream.features.fast_batches cimport FastBatches
 from pyjs.jetstream.stream.features.fast_publishes cimport FastPublishes
+from pyjs.jetstream.stream.features.plain_schedules cimport PlainSchedule, read_plain
+from pyjs.jetstream.stream.features.scheduling cimport Scheduling
 from pyjs.jetstream.stream.features.increments cimport (
     PAYLOAD_SIZE_MAX, is_only_increment, small_number, small_value, write_payload,
 )
@@ -35,11 +37,12 @@ from pyjs.jetstream import advisories, errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.features.counting import counted
 from pyjs.jetstream.stream.features.schedule import ended_by, with_rollup
-from pyjs.jetstream.stream.features.scheduling import Scheduling
 
 cdef enum:
     ACK_SIZE_MAX = 1280         # the head of a PubAck, a sequence and a small value
     REPLICATED_PAYLOAD_MAX = 67108864   # bytes: the highest max_payload
+    LINE_END = 2                # bytes of "\r\n"
+cdef bytes ROLLUP_LINE = b"Nats-Rollup: sub\r\n\r\n"
 
 
 cdef inline bint is_special(PubHeaders* h) noexcept nogil:
@@ -213,13 +216,24 @@ cdef class SpecialPublishes(Sink):
     cdef void scheduled(self, Msg* m) except *:
         """Handle a schedule, with the header by which it replaces earlier messages of its subject."""
         cdef PubHeaders h
-        cdef bytes headers = with_rollup(m.body[:m.header_len])
+        cdef PlainSchedule plain
+        cdef bytes headers
+        if read_plain(m.body, m.header_len, &plain):
+            headers = m.body[:m.header_len - LINE_END] + ROLLUP_LINE
+        else:
+            headers = with_rollup(m.body[:m.header_len])
         scan_pub_headers(headers, len(headers), &h)
         errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.raise_if(h.rollup.n == 0)    # the block is invalid
         self.stream.ingest_with_other_headers(m, headers)
 
     def note_schedule(self, bytes headers, uint64_t seq) -> None:
         """Apply the headers of message `seq`, just stored, which is a schedule or ends one."""
+        cdef PlainSchedule plain
+        if self.stream.limits.features & SCHEDULES and read_plain(headers, len(headers), &plain):
+            self.scheduling.note(seq, plain.at_ns)
+            if self.scheduling.due.next_due() >= plain.at_ns:   # otherwise the timer is set to an earlier one
+                self.scheduling.arm()
+            return
         subject = ended_by(headers)
         if subject and self.stream.limits.features & ALLOW_ROLLUP:
             self.stream.evictions.note_rollup(subject, b"sub", seq)

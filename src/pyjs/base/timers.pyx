@@ -1,0 +1,77 @@
+"""Deadlines: one heap of (time, callback), cancelled lazily and swept when most are cancelled.
+
+Knows nothing of the callbacks. A node has one heap, whose `next_deadline_ns` arms one timer of the event loop.
+Compiled: each turn asks twice for the next deadline (benchmarks/: reqrep, and reqrep over a route).
+"""
+
+from heapq import heapify, heappop, heappush
+
+cdef enum:
+    SWEEP_MIN = 64      # a heap with fewer deadlines is not swept
+
+
+cdef class Timer:
+    """One pending deadline, which fires once unless it is cancelled."""
+
+    def __cinit__(self, Timers timers not None, deadline_ns, callback, owner):
+        self.timers = timers
+        self.deadline_ns = deadline_ns
+        self.callback = callback
+        self.owner = owner
+
+    def cancel(self) -> None:
+        """Cancel the deadline; the reference to the owner is dropped at once."""
+        if self.callback is not None:
+            self.callback = self.owner = None
+            self.timers.note_cancelled()
+
+
+cdef class Timers:
+    """A heap of deadlines."""
+
+    def __cinit__(self):
+        self.heap = []
+
+    def __len__(self) -> int:
+        """Return the number of deadlines in the heap, cancelled ones included."""
+        return len(self.heap)
+
+    def at(self, deadline_ns, callback, owner=None) -> Timer:
+        """Call `callback` in the first turn at or after `deadline_ns`; if it fails, `owner` is repaired."""
+        cdef Timer timer = Timer(self, deadline_ns, callback, owner)
+        heappush(self.heap, (deadline_ns, self.order, timer))
+        self.order += 1
+        return timer
+
+    cdef int note_cancelled(self) except -1:
+        """Remove cancelled deadlines if they are more than half of the heap, so that its memory shrinks."""
+        self.cancelled += 1
+        if self.cancelled >= SWEEP_MIN and 2 * self.cancelled > len(self.heap):
+            self.heap = [item for item in self.heap if (<Timer> item[2]).callback is not None]
+            heapify(self.heap)
+            self.cancelled = 0
+        return 0
+
+    cpdef next_deadline_ns(self):
+        """Return the earliest live deadline, or None if there is none."""
+        while self.heap and (<Timer> (<tuple> self.heap[0])[2]).callback is None:
+            heappop(self.heap)
+            self.cancelled -= 1
+        return (<tuple> self.heap[0])[0] if self.heap else None
+
+    cdef bint is_due(self, now_ns) except -1:
+        """Return whether a deadline, perhaps a cancelled one, has passed at `now_ns`."""
+        return len(self.heap) > 0 and (<tuple> self.heap[0])[0] <= now_ns
+
+    cpdef due(self, now_ns):
+        """Return the earliest deadline if it has passed at `now_ns`; `pop` removes it."""
+        deadline_ns = self.next_deadline_ns()
+        return (<tuple> self.heap[0])[2] if deadline_ns is not None and deadline_ns <= now_ns else None
+
+    cpdef pop(self):
+        """Remove the deadline that `due` returned, and drop its owner; return its callback for the caller to call."""
+        cdef Timer timer = heappop(self.heap)[2]
+        callback, timer.callback = timer.callback, None
+        timer.owner = None
+        assert callback is not None
+        return callback
