@@ -75,6 +75,7 @@ class Listing:
     fail_on_data_loss: bool = True
 
     columns = ("seq", "ts_ns", "subject", "data")  # of the messages that are needed
+    has_bodies = True
 
     @property
     def wants_content(self) -> bool:
