@@ -70,7 +70,7 @@ class TablePlanner(Planner):
 
     def names(self) -> list[str]:
         """Return the streams with messages. Raises StreamMissing."""
-        return [name for name, state in self._named_states().items() if state.messages]
+        return [name for name, state in self.states().items() if state.messages]
 
     def _states_of(self, names: Iterable[str]) -> dict[str, StreamState]:
         found = super()._states_of(names)
