@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyjs_spark.datasource.sessions import activate
 from pyjs_spark.errors import DataLoss, OptionError, SparkError
-from pyjs_spark.lake import files
+from pyjs_spark.lake import archive, files
 from pyjs_spark.lake.archive import File
 from pyjs_spark.lake.archive_job import table
 from pyjs_spark.lake.jobs import Job, JobKind, Outcome, Session
@@ -27,6 +27,7 @@ from pyjs_spark.lake.replay.pipeline import Batch, Replay
 from pyjs_spark.lake.replay.rows import Limits
 from pyjs_spark.lake.tables.parquet import rows_in
 from pyjs_spark.nats.client import connected
+from pyjs_spark.options.values import SEQ_MAX
 from pyjs_spark.read import lookup
 from pyjs_spark.write.columns import RowPlan
 
@@ -97,11 +98,10 @@ def rows_of(found: Replay, batch: Batch) -> int:
 
 
 def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
-    lacks = replay.gap(held, at, end)
-    if lacks is not None:
+    for low, high in archive.missing(at, end, [(file.low, file.high) for file in held], SEQ_MAX):
         raise DataLoss(
-            f"source {found.source}: the archive of {found.stream} lacks messages {lacks[0]} to {lacks[1] - 1}; run "
-            f"the archive again, or replay what lies after with first_seq={lacks[1]} and another id"
+            f"source {found.source}: the archive of {found.stream} lacks messages {low} to {high - 1}; run "
+            f"the archive again, or replay what lies after with first_seq={high} and another id"
         )
 
 
