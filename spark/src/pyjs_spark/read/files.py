@@ -27,7 +27,7 @@ from pyjs_spark.decode.entries import (
     Decoding,
 )
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
-from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report, check_range
+from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report
 from pyjs_spark.store import snapshot
 from pyjs_spark.store.api import info_of, snapshot_of
 from pyjs_spark.store.contents import Contents
@@ -51,7 +51,6 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order; see pull.read_range()."""
     report = report or Report()
-    check_range(what)
     if what.low >= what.high:
         return
     losses = Losses(what, report)

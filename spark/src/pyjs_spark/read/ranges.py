@@ -56,6 +56,13 @@ class ReadRange:
     keeps_all: bool = True  # False: messages leave its beginning by design (buckets), which is not a loss
     has_bodies: bool = True  # False: the server leaves payloads out; not with the columns data and size
 
+    def __post_init__(self) -> None:
+        """Refuse a range whose sequences do not fit into a column. Raises SeqTooLarge."""
+        if self.high - 1 > SEQ_MAX:
+            raise SeqTooLarge(
+                f"stream {self.stream}: sequence {self.high - 1} is above 2^63-1, the largest that Spark holds"
+            )
+
 
 @dataclass
 class Report:
@@ -142,14 +149,6 @@ class Losses:
                 "Set failOnDataLoss=false to go on without them"
             )
         self._report.lost += high - low
-
-
-def check_range(what: ReadRange) -> None:
-    """Refuse a range whose sequences do not fit into a column."""
-    if what.high - 1 > SEQ_MAX:
-        raise SeqTooLarge(
-            f"stream {what.stream}: sequence {what.high - 1} is above 2^63-1, the largest that Spark holds"
-        )
 
 
 class Patience:
