@@ -27,7 +27,7 @@ from pyjs_spark.read.latest import read_latest
 from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import Span, StreamState
 from pyjs_spark.read.planner import Planner
-from pyjs_spark.read.ranges import ReadRange
+from pyjs_spark.read.ranges import ReadRange, range_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,9 +130,8 @@ class LatestReader(DataSourceReader):
         options, query = self._options, self._query
         names = TablePlanner(options, api_of(options)).names()
         subjects = kv.filters(options.keys) if options.buckets else objects.filters(options.objects)
-        how = {"columns": query.columns, "has_bodies": query.has_bodies, "mode": options.read_mode}
-        how |= {"fail_on_data_loss": options.fail_on_data_loss, **options.transport()}
-        return [InputPartition(ReadRange(name, 1, 1, subjects, **how)) for name in names]
+        whole = [range_of(options, Span(name, 1, 1, ""), query.columns, subjects) for name in names]
+        return [InputPartition(replace(what, has_bodies=query.has_bodies)) for what in whole]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one bucket, in a worker."""

@@ -23,8 +23,9 @@ from pyjs_spark.errors import DataLoss, OptionError
 from pyjs_spark.lake.files import file_system, sync
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.options.reading import Options
+from pyjs_spark.read import ranges
 from pyjs_spark.read.lookup import api_of
-from pyjs_spark.read.plan import StreamState
+from pyjs_spark.read.plan import Span, StreamState
 from pyjs_spark.read.planner import Planner
 from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.times import EPOCH
@@ -97,29 +98,20 @@ def states(root: str, options: Options) -> list[StreamState]:
 
 def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_file: int) -> list[ReadRange]:
     """Return the ranges that the next run writes; changes nothing. Raises as `archive` does."""
-    ranges: list[ReadRange] = []
+    found: list[ReadRange] = []
     for holding in holdings:
         state = holding.state
         _check_same(root, holding, options)
         _check_lost(holding, options)
         for low, high in missing(state.first_seq, state.end, holding.covered, rows_per_file):
-            ranges.append(range_of(options, state.name, low, high, state.created))
-    return ranges
+            found.append(range_of(options, state.name, low, high, state.created))
+    return found
 
 
 def range_of(options: Options, stream: str, low: int, high: int, created: str) -> ReadRange:
     """Return the range that a task reads."""
-    return ReadRange(
-        stream=stream,
-        low=low,
-        high=high,
-        subjects=options.subjects,
-        created=created,
-        columns=columns(options.include_headers),
-        headers=options.include_headers,
-        fail_on_data_loss=options.fail_on_data_loss,
-        **options.transport(),
-    )
+    span = Span(stream, low, high, created)
+    return ranges.range_of(options, span, columns(options.include_headers), options.subjects)
 
 
 def columns(headers: str) -> tuple[str, ...]:
