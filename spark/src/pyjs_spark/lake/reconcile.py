@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SHOWN = 100
 COLUMNS = "seq bigint, ts_ns bigint"
+LACKING, OTHER = "held_ns IS NULL", "held_ns <> there_ns"  # conditions on what differs
 
 
 @dataclass
@@ -167,17 +168,19 @@ def _compare(spark: SparkSession, job: Job, holding: Holding, paths: list[str], 
     there = there.where(covered).cache()
     found.checked = there.count()
     differing = frames.compared(held, there).cache()
-    _count(differing, "held_ns IS NULL", found, "missing")
-    _count(differing, "held_ns <> there_ns", found, "replaced")
-    found.removed_since = differing.where(f"there_ns IS NULL AND seq < {high}").count()
+    counts = differing.selectExpr(
+        f"count_if({LACKING})", f"count_if({OTHER})", f"count_if(there_ns IS NULL AND seq < {high})"
+    ).first()
+    assert counts is not None
+    found.missing, found.replaced, found.removed_since = counts
+    found.missing_seqs = _first(differing.where(LACKING)) if found.missing else []
+    found.replaced_seqs = _first(differing.where(OTHER)) if found.replaced else []
     differing.unpersist()
     there.unpersist()
 
 
-def _count(differing: DataFrame, condition: str, found: Reconciled, name: str) -> None:
-    rows = differing.where(condition)
-    setattr(found, name, rows.count())
-    setattr(found, f"{name}_seqs", [row.seq for row in rows.orderBy("seq").limit(SHOWN).collect()])
+def _first(differing: DataFrame) -> list[int]:
+    return [row.seq for row in differing.orderBy("seq").limit(SHOWN).collect()]
 
 
 def shown(found: Reconciled) -> dict[str, Any]:
