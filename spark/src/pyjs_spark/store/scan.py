@@ -28,6 +28,7 @@ from pyjs_spark.decode.entries import (
     MESSAGE,
     RECORD,
     RECORD_SIZE_MIN,
+    UNFINISHED,
     check_of,
     hash_of,
     is_sendable,
@@ -56,7 +57,6 @@ FOOTER = 4
 META = 5
 IS_EXTENDED = 1  # flags of a record
 IS_ERASED = 2
-IS_UNFINISHED = 4  # the next record belongs to the same batch
 FLAGS_ALL = 7
 RECORD_SIZE_MAX = 134_217_728
 GAP_MAX = 2_097_152  # sequences of one segment without a message; more are damage
@@ -278,7 +278,7 @@ class _Scan:
     # -- columns of records ------------------------------------------------------------------------------------------
 
     def _take(self, at: int, head: Head) -> None:
-        if head.kind != KIND_MESSAGE or not head.flags & IS_UNFINISHED:
+        if head.kind != KIND_MESSAGE or not head.flags & UNFINISHED:
             self.batch_at = 0
         elif not self.batch_at:
             self.batch_at = at
