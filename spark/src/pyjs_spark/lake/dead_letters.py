@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import frames
 from pyjs_spark.lake.files import file_system, write_text
-from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
+from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session, explained
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read import lookup
@@ -125,12 +125,8 @@ def _lines(said: Mapping[str, Any], target: str) -> list[str]:
 
 
 def _explain(job: Job) -> Outcome:
-    spans = spans_of(job.options)
-    said = [{"stream": span.stream, "low": span.low, "high": span.high} for span in spans]
-    lines = [f"{span.stream}: sequences {span.low} to {span.high - 1}" for span in spans]
-    return Outcome(
-        [*lines, f"report to {job['target'] or 'stdout'}"], {"streams": said, "target": job["target"]}
-    )
+    target = job["target"]
+    return explained(spans_of(job.options), f"report to {target or 'stdout'}", target=target)
 
 
 KIND = JobKind(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark.errors import OptionError
 from pyjs_spark.exits import FOUND, LOST
 from pyjs_spark.lake import frames
-from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
+from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session, explained
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read.plan import Span
@@ -260,10 +260,8 @@ def _figures(part: Found) -> str:
 
 
 def _explain(job: Job) -> Outcome:
-    spans, names = spans_of(job.options), sorted(checks_of(job))
-    lines = [f"{span.stream}: sequences {span.low} to {span.high - 1}" for span in spans]
-    said = [{"stream": span.stream, "low": span.low, "high": span.high} for span in spans]
-    return Outcome([*lines, f"checks: {', '.join(names)}"], {"streams": said, "checks": names})
+    names = sorted(checks_of(job))
+    return explained(spans_of(job.options), f"checks: {', '.join(names)}", checks=names)
 
 
 KIND = JobKind(
