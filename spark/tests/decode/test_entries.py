@@ -18,7 +18,7 @@ from pyjs_spark.decode import (
     entries,  # the pure one needs pyarrow
     hashing,  # the pure one needs pyarrow
 )
-from pyjs_spark.decode.entries import ALONE, DAMAGED, FULL, TAKEN, WRONG, Decoding
+from pyjs_spark.decode.entries import ALONE, CHAINED, DAMAGED, FULL, TAKEN, WRONG, Decoding
 from pyjs_spark_fast import entries as _entries
 
 MakeDecoder = Callable[..., Decoding]
@@ -72,6 +72,22 @@ def test_records_become_columns(make: MakeDecoder, check: bool) -> None:
     assert decoder.size == sum(len(m.subject + m.headers + m.payload) for m in THREE)
     assert rows_of(decoder) == expected(THREE)
     assert decoder.rows == 0
+
+
+@pytest.mark.parametrize("check", [ALONE, CHAINED])
+def test_records_of_an_atomic_batch_are_checked_as_others_are(make: MakeDecoder, check: int) -> None:
+    decoder = make()
+    messages = [Stored(1), Stored(2, flags=4), Stored(3, flags=4, is_extended=True), Stored(4)]
+
+    assert decoder.add(*_placed(messages), check) == 4
+    assert rows_of(decoder) == expected(messages)
+    strange = [Stored(1), Stored(2, flags=2)]  # overwritten, as its entry does not say
+    assert make().add(*_placed(strange), check) == 1
+
+
+def _placed(messages: list[Stored]) -> tuple[bytes, int, bytes, int]:
+    table, data = piece(messages)
+    return table, 0, data, 0
 
 
 def test_pieces_add_up_to_one_batch(make: MakeDecoder) -> None:

@@ -176,6 +176,8 @@ class Trial:
             assert self._driver.wait(2 * START_S) == 0, self.log()
         finally:
             self.end()
+        self._raw.close()  # it answered no PING meanwhile
+        self._raw = RawClient(self._server.port, timeout_s=60.0)
 
     def end(self) -> None:
         """Kill what is left of the queries."""

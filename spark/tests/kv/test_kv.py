@@ -425,7 +425,7 @@ def test_subjects_that_came_are_remembered_by_hashes() -> None:
     assert kept(seen.unseen(batch("a", "b"), is_new=True)) == ["a", "b"]
     assert kept(seen.unseen(batch("c"), is_new=True)) == ["c"]
     assert kept(seen.unseen(batch("b", "d", "d", "a", "e"), is_new=False)) == ["d", "e"]
-    assert kept(seen.unseen(batch("e", "f"), is_new=True)) == ["f"]
+    assert kept(seen.unseen(batch("e", "f"), is_new=False)) == ["f"]
 
 
 # -- streaming ------------------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_progress_that_was_forgotten_starts_over(
     write(options, tmp_path, "parquet")
     found = replace(make("parquet"), id=filler.name)
     client = Client(found.options.connect)
-    Progress(client, found.options, found.id).make_bucket(1)
+    Progress(client, found.options, found.id).keys.make_bucket(1)
     key = f"$KV.{found.options.progress_bucket}.{filler.name}.replay"
     ledger = replay_ledger.write(client, found, replay_run.plan(found).ledger)
     replay_ledger.write(client, found, replace(ledger, batch=1, high=4))

@@ -13,6 +13,8 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.options.reading import TABLE, check_batch, check_stream, parse_options
 from pyjs_spark.options.tables import OWN
 from pyjs_spark.options.values import Position
+from pyjs_spark.read.plan import Span
+from pyjs_spark.read.ranges import range_of
 from pyjs_spark.store.place import StoreDirectory
 
 
@@ -242,9 +244,9 @@ def test_a_streaming_read_of_a_path_is_refused() -> None:
 
 
 def test_rows_of_a_batch_are_those_of_the_way_unless_told() -> None:
-    assert not {"batch_rows", "bulk_batch_rows"} & parse_options({"stream": "S"}).transport().keys()
-    told = parse_options({"stream": "S", "arrowBatchRows": "5"})
-    assert (told.transport()["batch_rows"], told.transport()["bulk_batch_rows"]) == (5, 5)
+    for more, expected in (({}, (10_000, 65_536)), ({"arrowBatchRows": "5"}, (5, 5))):
+        what = range_of(parse_options({"stream": "S", **more}), Span("S", 1, 2, ""), ("seq",), ())
+        assert (what.batch_rows, what.bulk_batch_rows) == expected
 
 
 def test_an_api_prefix_loses_the_dot_at_its_end() -> None:

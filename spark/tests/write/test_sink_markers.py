@@ -15,7 +15,7 @@ from pyjs_spark.datasource import sink
 from pyjs_spark.errors import ReplayDiffers
 from pyjs_spark.nats import buckets
 from pyjs_spark.nats.client import Client
-from pyjs_spark.write import marker
+from pyjs_spark.write import keys, marker
 
 
 def test_a_task_of_a_new_batch_reads_no_markers_of_others(out: Out, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_a_batch_below_the_newest_is_refused_by_a_partition_that_is_new(out: Out
 def test_a_bucket_that_another_task_makes_while_this_one_looks_is_read_again(
     out: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked = marker.stream_info
+    looked = keys.stream_info
     made: list[str] = []
 
     def late(client: Client, stream: str) -> Any:
@@ -80,7 +80,7 @@ def test_a_bucket_that_another_task_makes_while_this_one_looks_is_read_again(
             out.filler.raw.api(f"STREAM.CREATE.{stream}", **buckets.kv_config("rivals"))
         return looked(client, stream)
 
-    monkeypatch.setattr(marker, "stream_info", late)
+    monkeypatch.setattr(keys, "stream_info", late)
 
     out.stream_writer(progressBucket="rivals").write(iter([out.batch(out.rows(0, 2))]))
 

@@ -34,7 +34,7 @@ from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.write import (
     delivery,  # only where pyspark is
-    marker,  # only where pyspark is
+    keys,  # only where pyspark is
     publish,  # only where pyspark is
     recovery,  # only where pyspark is
 )
@@ -293,7 +293,7 @@ def test_what_was_stored_before_a_server_gave_a_silent_connection_up_is_not_sent
 
     try:
         out.writer(delivery="atLeastOnce").write(slow())
-        assert clients[0].connections == 2  # else this proves nothing
+        assert clients[0].connections >= 2  # else this proves nothing
         filler.raw = RawClient(process.port)  # the first one answers no PING
         assert out.payloads() == [b"%d" % n for n in range(20)]
     finally:
@@ -551,7 +551,7 @@ def test_a_bucket_that_cannot_be_made_is_told(out: Out) -> None:
 def test_a_bucket_that_another_makes_at_the_same_time_is_used(
     out: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked = marker.stream_info
+    looked = keys.stream_info
     states: list[Any] = [None]  # what the first look tells
 
     def late(client: Client, stream: str) -> Any:
@@ -562,7 +562,7 @@ def test_a_bucket_that_another_makes_at_the_same_time_is_used(
             return states.pop()
         return looked(client, stream)
 
-    monkeypatch.setattr(marker, "stream_info", late)
+    monkeypatch.setattr(keys, "stream_info", late)
     out.stream_writer(progressBucket="rival").write(iter([out.batch(out.rows(0, 2))]))
 
     assert out.markers(bucket="rival")["0"]["rows"] == 2

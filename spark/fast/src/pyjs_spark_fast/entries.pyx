@@ -102,6 +102,7 @@ def walk(data, Py_ssize_t at, uint64_t chain, uint64_t next_seq, uint64_t gaps_m
 
 cdef enum:
     EXTENDED_FLAG = 1  # of a record
+    UNFINISHED_FLAG = 4  # the next record belongs to the same atomic batch
 
 
 cdef bint is_whole(const char* p, Py_ssize_t length, uint64_t before) noexcept nogil:
@@ -139,7 +140,7 @@ cdef bint is_of(const char* p, Entry* entry, Py_ssize_t length, int check) noexc
     memcpy(&head, p, HEAD_SIZE)
     if head.length != length or head.kind != KIND_MESSAGE or head.seq != entry.seq or head.ts != entry.ts:
         return False
-    if head.flags != (EXTENDED_FLAG if entry.flags & EXTENDED else 0):
+    if head.flags & ~UNFINISHED_FLAG != (EXTENDED_FLAG if entry.flags & EXTENDED else 0):
         return False
     if head.subject_len != entry.subject_len or head.header_len != entry.header_len:
         return False

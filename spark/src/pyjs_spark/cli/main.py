@@ -9,6 +9,7 @@ of job are in its module of `lake`. Spark is started only if the command has wor
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import time
@@ -21,7 +22,6 @@ from typing import NoReturn
 from pyjs_spark.cli import config, submit
 from pyjs_spark.cli.config import KINDS
 from pyjs_spark.cli.own_spark import own_spark
-from pyjs_spark.cli.say import PROGRAM, fail, print_json
 from pyjs_spark.datasource import sessions
 from pyjs_spark.errors import OptionError, SparkError
 from pyjs_spark.exits import FAILED, INTERRUPTED, LOST, REFUSED, TERMINATED, UNREACHABLE
@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "run the pipeline of a file",
     **OF_FILES,
 }
+PROGRAM = "pyjs-pipeline"
 EVERY = "1m"  # how often --continuous looks
 
 
@@ -59,12 +60,18 @@ def main(argv: list[str] | None = None) -> int:
             _check_command(given)
             return _act(_parser().parse_args(given))
     except SparkError as error:
-        return fail(str(error), CODES.get(type(error).__name__, FAILED))
+        return _fail(str(error), CODES.get(type(error).__name__, FAILED))
     except OSError as error:
-        return fail(str(error), FAILED)
+        return _fail(str(error), FAILED)
     except KeyboardInterrupt as error:
         code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-        return fail("interrupted; what is written stays, the next run goes on after it", code)
+        return _fail("interrupted; what is written stays, the next run goes on after it", code)
+
+
+def _fail(text: str, code: int) -> int:
+    """Print an error as one line on stderr; return the exit code."""
+    print(f"{PROGRAM}: {' '.join(text.split())}", file=sys.stderr)
+    return code
 
 
 class Terminated(KeyboardInterrupt):
@@ -124,11 +131,8 @@ def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
 
 
 def _show(outcome: Outcome, said: argparse.Namespace) -> int:
-    if said.json:
-        print_json(outcome.said)
-    else:
-        print("\n".join(outcome.lines))
-    return fail(outcome.trouble, outcome.code) if outcome.code else 0
+    print(json.dumps(outcome.said) if said.json else "\n".join(outcome.lines))
+    return _fail(outcome.trouble, outcome.code) if outcome.code else 0
 
 
 # -- the command line -----------------------------------------------------------------------------------------------

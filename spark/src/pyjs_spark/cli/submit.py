@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import shlex
 import shutil
@@ -20,7 +21,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pyjs_spark.cli.say import print_json
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.jobs import MASTER, Job
 
@@ -118,7 +118,5 @@ def _print(
     line(master, "", "", (), {})  # reports errors before anything is written
     path, application = package(folder)
     words = line(master, path, app or application, argv, spark)
-    if said.json:
-        return print_json({"command": words})
-    print(shlex.join(words))
+    print(json.dumps({"command": words}) if said.json else shlex.join(words))
     return 0

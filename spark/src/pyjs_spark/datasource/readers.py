@@ -14,11 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -34,7 +30,7 @@ from pyjs_spark.read import offsets
 from pyjs_spark.read.plan import Span
 from pyjs_spark.read.planner import Planner
 from pyjs_spark.read.pushdown import Bounds, push
-from pyjs_spark.read.ranges import LOG, ReadRange, Report
+from pyjs_spark.read.ranges import LOG, ReadRange, Report, range_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,19 +78,7 @@ class RangeReader:
 
     def range_of(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
         """Return the range to read for one span, with the options of this read."""
-        options = self.options
-        return ReadRange(
-            stream=span.stream,
-            low=span.low,
-            high=span.high,
-            subjects=subjects,
-            created=span.created,
-            columns=self.projection.columns,
-            headers=options.include_headers,
-            mode=options.read_mode,
-            fail_on_data_loss=options.fail_on_data_loss,
-            **options.transport(),
-        )
+        return range_of(self.options, span, self.projection.columns, subjects)
 
 
 class JetStreamReader(DataSourceReader):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
@@ -72,11 +73,10 @@ class PartitionWriter:
     def write(self, batches: Iterator[pa.RecordBatch], sink_id: str, batch: int, part: int) -> Committed:
         """Write one partition on a connection of its own."""
         place = SinkPart(sink_id, batch, part, self.run)
-        delivery = patiently(self.options.retries, lambda: begin(self.options, self.plan, place))
-        try:
+        with closing(
+            patiently(self.options.retries, lambda: begin(self.options, self.plan, place))
+        ) as delivery:
             return Committed(*astuple(delivery.write(batches)))
-        finally:
-            delivery.close()
 
     def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log results that a user may not expect."""
@@ -121,11 +121,8 @@ class JetStreamWriter(DataSourceArrowWriter):
         if not self._is_unnamed:
             return
         try:
-            client = Client(options.connect)
-            try:
+            with closing(Client(options.connect)) as client:
                 Progress(client, options, options.sink_id).forget()
-            finally:
-                client.close()
         except SparkError as error:  # the messages are stored; what stays is a key of some bytes
             LOG.warning("the progress of %s stays in the bucket: %s", options.sink_id, error)
 

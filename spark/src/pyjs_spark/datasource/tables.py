@@ -27,7 +27,7 @@ from pyjs_spark.read.latest import read_latest
 from pyjs_spark.read.lookup import api_of
 from pyjs_spark.read.plan import Span, StreamState
 from pyjs_spark.read.planner import Planner
-from pyjs_spark.read.ranges import ReadRange
+from pyjs_spark.read.ranges import ReadRange, range_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,11 +41,14 @@ def ddl(options: Options) -> str:
 
 def reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> DataSourceReader:
     """Return the reader of a batch."""
+    has_deletes = bool(options.include_deletes)
     if options.object_store:
-        return ObjectReader(options, pick(fields, objects.TYPES, objects.NULLABLE))
+        projection = pick(fields, objects.TYPES, objects.NULLABLE)
+        how = (has_deletes, options.max_object_size, options.fail_on_data_loss)
+        return LatestReader(options, objects.Listing(options.object_store, projection, *how))
     if options.include_history:
         return JetStreamReader(*_every_revision(options, fields, parallelism))
-    return LatestReader(options, pick(fields, kv.TYPES, kv.NULLABLE))
+    return LatestReader(options, kv.Entries(pick(fields, kv.TYPES, kv.NULLABLE), has_deletes))
 
 
 def stream_reader(options: Options, fields: Sequence[SparkField], parallelism: int) -> DataSourceStreamReader:
@@ -67,7 +70,7 @@ class TablePlanner(Planner):
 
     def names(self) -> list[str]:
         """Return the streams with messages. Raises StreamMissing."""
-        return [name for name, state in self._named_states().items() if state.messages]
+        return [name for name, state in self.states().items() if state.messages]
 
     def _states_of(self, names: Iterable[str]) -> dict[str, StreamState]:
         found = super()._states_of(names)
@@ -112,61 +115,31 @@ class EntryRanges(RangeReader):
         return self._entries.rows(bucket, self.messages(partition.value))
 
 
-class LatestRanges(EntryRanges):
-    """Whole buckets, read as the latest value of each key."""
-
-    def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
-        """Read the last message of each key."""
-        return read_latest(connected(self.options.connect), what)
+# -- the latest of each key or object -----------------------------------------------------------------------------
 
 
 class LatestReader(DataSourceReader):
-    """A batch with the latest value of each key."""
+    """A batch with the latest value of each key of buckets, or of each object of a store."""
 
-    def __init__(self, options: Options, projection: Projection) -> None:
-        self._reading = LatestRanges(options, projection, has_deletes=bool(options.include_deletes))
+    def __init__(self, options: Options, query: kv.Entries | objects.Listing) -> None:
+        self._options = options
+        self._query = query
 
     def partitions(self) -> list[InputPartition]:
         """Return a task for each bucket."""
-        options = self._reading.options
+        options, query = self._options, self._query
         names = TablePlanner(options, api_of(options)).names()
-        spans = [Span(name, 1, 1, "") for name in names]  # the whole bucket is read
-        return self._reading.ranges(spans, kv.filters(options.keys))
+        subjects = kv.filters(options.keys) if options.buckets else objects.filters(options.objects)
+        whole = [range_of(options, Span(name, 1, 1, ""), query.columns, subjects) for name in names]
+        return [InputPartition(replace(what, has_bodies=query.has_bodies)) for what in whole]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one bucket, in a worker."""
-        return self._reading.rows(partition)
-
-
-# -- object stores --------------------------------------------------------------------------------------------------
-
-
-class ObjectReader(DataSourceReader):
-    """A batch with one row for each object of a store."""
-
-    def __init__(self, options: Options, projection: Projection) -> None:
-        self._options = options
-        self._listing = objects.Listing(
-            options.object_store,
-            projection,
-            bool(options.include_deletes),
-            options.max_object_size,
-            options.fail_on_data_loss,
-        )
-
-    def partitions(self) -> list[InputPartition]:
-        """Return one task, or none if there is nothing to read."""
-        options = self._options
-        ranges = RangeReader(options, self._listing.projection)
-        found = [
-            ranges.range_of(Span(name, 1, 1, ""), objects.filters(options.objects))
-            for name in TablePlanner(options, api_of(options)).names()
-        ]
-        return [InputPartition(replace(what, columns=self._listing.columns)) for what in found]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the store, in a worker."""
-        if partition.value is None:
+        what = partition.value
+        if what is None:
             return iter(())
         client = connected(self._options.connect)
-        return self._listing.rows(client, partition.value, read_latest(client, partition.value))
+        found = read_latest(client, what)
+        if isinstance(self._query, objects.Listing):
+            return self._query.rows(client, what, found)
+        return self._query.rows(what.stream.removeprefix(buckets.KV_PREFIX), found)

@@ -62,6 +62,7 @@ CHECK_AT = HEAD_SIZE - 4
 CHECKSUM_SIZE = 8
 RECORD_SIZE_MIN = HEAD_SIZE + CHECKSUM_SIZE
 KIND_MESSAGE = 1
+UNFINISHED = 4  # flag of a record: the next one belongs to the same atomic batch
 CHAINED, ALONE = 1, 2  # checks of a decoder; 0: none
 UNSENDABLE = frozenset(b" \t\r\n")  # bytes that no subject has
 IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that no entry has
@@ -268,6 +269,7 @@ def _checked(view: memoryview, found: Any, at: Any, count: int, check: int) -> i
         length = RECORD_SIZE_MIN + extra + subject_len + size
         expected = (length, KIND_MESSAGE, bool(extra), subject_len, seq, ts, header_len)
         *head, own_check = RECORD.unpack_from(view, place)
+        head[2] &= ~UNFINISHED
         if tuple(head) != expected:
             return number
         if check == CHAINED and not is_whole(view, place, length):

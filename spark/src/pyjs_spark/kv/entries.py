@@ -21,7 +21,6 @@ from pyjs_spark.decode.schema import Projection, typed_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OPERATIONS = ("PUT", "DEL", "PURGE")
 TYPES = {
     "bucket": "string",
     "key": "string",

@@ -75,6 +75,7 @@ class Listing:
     fail_on_data_loss: bool = True
 
     columns = ("seq", "ts_ns", "subject", "data")  # of the messages that are needed
+    has_bodies = True
 
     @property
     def wants_content(self) -> bool:
@@ -98,9 +99,6 @@ class Listing:
                 if size >= BATCH_SIZE_MAX or len(waiting) >= what.batch_rows:
                     yield self._batch(waiting, schema)
                     waiting, size = [], 0
-            if waiting and not self.wants_content:
-                yield self._batch(waiting, schema)
-                waiting = []
         if waiting:
             yield self._batch(waiting, schema)
 

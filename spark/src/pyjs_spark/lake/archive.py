@@ -19,13 +19,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
+from pyjs_spark.errors import DataLoss, OptionError
 from pyjs_spark.lake.files import file_system, sync
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.options.reading import Options
-from pyjs_spark.read import lookup
+from pyjs_spark.read import ranges
 from pyjs_spark.read.lookup import api_of
-from pyjs_spark.read.plan import StreamState
+from pyjs_spark.read.plan import Span, StreamState
+from pyjs_spark.read.planner import Planner
 from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.times import EPOCH
 
@@ -92,44 +93,25 @@ def states(root: str, options: Options) -> list[StreamState]:
     system, base = file_system(root)
     if system.get_file_info(base).is_file:
         raise OptionError(f"folder {root}: this is a file; name a folder, which need not be there yet")
-    api = api_of(options)
-    names = lookup.stream_names(api, options.streams)
-    if not names:
-        raise StreamMissing(f"option stream={','.join(options.streams)}: no stream has such a name")
-    found = []
-    for name in names:
-        state = lookup.stream_state(api, name)
-        if state is None:
-            raise lookup.missing(api, name)
-        found.append(state)
-    return found
+    return list(Planner(options, api_of(options)).states().values())
 
 
 def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_file: int) -> list[ReadRange]:
     """Return the ranges that the next run writes; changes nothing. Raises as `archive` does."""
-    ranges: list[ReadRange] = []
+    found: list[ReadRange] = []
     for holding in holdings:
         state = holding.state
         _check_same(root, holding, options)
         _check_lost(holding, options)
         for low, high in missing(state.first_seq, state.end, holding.covered, rows_per_file):
-            ranges.append(range_of(options, state.name, low, high, state.created))
-    return ranges
+            found.append(range_of(options, state.name, low, high, state.created))
+    return found
 
 
 def range_of(options: Options, stream: str, low: int, high: int, created: str) -> ReadRange:
     """Return the range that a task reads."""
-    return ReadRange(
-        stream=stream,
-        low=low,
-        high=high,
-        subjects=options.subjects,
-        created=created,
-        columns=columns(options.include_headers),
-        headers=options.include_headers,
-        fail_on_data_loss=options.fail_on_data_loss,
-        **options.transport(),
-    )
+    span = Span(stream, low, high, created)
+    return ranges.range_of(options, span, columns(options.include_headers), options.subjects)
 
 
 def columns(headers: str) -> tuple[str, ...]:

@@ -36,8 +36,7 @@ from pyjs_spark.lake import archive, frames
 from pyjs_spark.lake.archive import quoted
 from pyjs_spark.lake.files import file_system, uri, write_text
 from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
-from pyjs_spark.lake.reconcile import footer
-from pyjs_spark.lake.tables.parquet import FILE, file_name
+from pyjs_spark.lake.tables.parquet import FILE, file_name, rows_in
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read import lookup
@@ -210,7 +209,7 @@ def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
     rows = sum(_checked(path, files[0]) for path in files)
     part = write_one(spark.read.parquet(*(uri("", str(path)) for path in files)), target.parent)
     try:
-        assert footer("", str(part))[0] == rows
+        assert pq_rows(part) == rows
         os.replace(part, target)
     finally:
         shutil.rmtree(part.parent)
@@ -239,11 +238,9 @@ def _checked(path: Path, first: Path) -> int:
     match = FILE.fullmatch(path.name)
     assert match is not None
     try:
-        rows, low, last = footer("", str(path))
+        rows = rows_in(None, str(path), int(match[1]), int(match[2]) + 1)
     except ValueError as error:
         raise SparkError(f"{path}: {error}; {AGAIN}") from None
-    if low < int(match[1]) or last > int(match[2]) or rows > last - low + 1:
-        raise SparkError(f"{path}: sequences {low} to {last} pass what its name says; {AGAIN}")
     if not pq.read_schema(path).equals(pq.read_schema(first)):
         raise SparkError(f"{path}: its columns are not those of {first.name}; both stay as they are")
     return rows

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake import frames
 from pyjs_spark.lake.files import file_system, write_text
-from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
+from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session, explained
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read import lookup
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 MESSAGES = (
     "stream string, seq bigint, ts timestamp, subject string, headers map<string,array<string>>, data binary"
 )
+ADVISORIES = "seq bigint, ts timestamp, data binary"
 GROUPS_MAX = 10_000
 SHOWN = 20  # groups for people
 SUBJECTS = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.> and $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>"
 
 
-def letters_of(spark: SparkSession, job: Job) -> DataFrame:
-    """Return the dead letters that the options of a job select, with their messages."""
+def letters_of(spark: SparkSession, job: Job, advisories: DataFrame) -> DataFrame:
+    """Return the dead letters that advisories tell of, with their messages."""
     from pyspark.sql import functions as f
 
-    advisories = job.read(spark)
     ends = (
         frames.dead_letters(advisories)
         .groupBy("stream")
@@ -83,9 +83,10 @@ def _run(job: Job, session: Session) -> Outcome:
     if target.endswith(".json"):
         file_system(target)
     with session() as spark:
-        letters = letters_of(spark, job).cache()
+        advisories = job.read(spark, ADVISORIES).cache()
+        letters = letters_of(spark, job, advisories).cache()
         said = _said(letters, job["samples"])
-        said["others"] = job.read(spark, "seq bigint").count() - said["letters"]
+        said["others"] = advisories.count() - said["letters"]
         if said["others"] and not said["letters"]:
             raise OptionError(
                 f"stream {','.join(job.options.streams)}: none of {said['others']} messages tells of a dead letter; "
@@ -94,6 +95,7 @@ def _run(job: Job, session: Session) -> Outcome:
         if target.endswith(".parquet"):
             letters.write.mode("overwrite").parquet(target)
         letters.unpersist()
+        advisories.unpersist()
     if target.endswith(".json"):
         folder, _, name = target.rpartition("/")
         write_text(folder or ("/" if target.startswith("/") else "."), name, json.dumps(said, indent=1))
@@ -123,12 +125,8 @@ def _lines(said: Mapping[str, Any], target: str) -> list[str]:
 
 
 def _explain(job: Job) -> Outcome:
-    spans = spans_of(job.options)
-    said = [{"stream": span.stream, "low": span.low, "high": span.high} for span in spans]
-    lines = [f"{span.stream}: sequences {span.low} to {span.high - 1}" for span in spans]
-    return Outcome(
-        [*lines, f"report to {job['target'] or 'stdout'}"], {"streams": said, "target": job["target"]}
-    )
+    target = job["target"]
+    return explained(spans_of(job.options), f"report to {target or 'stdout'}", target=target)
 
 
 KIND = JobKind(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from pyjs_spark.lake.watch import Watch
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.options.reading import parse_options
+from pyjs_spark.read.plan import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -134,6 +135,13 @@ class Session:
     def __call__(self) -> AbstractContextManager[SparkSession]:
         """Start a Spark session that stops at the end of the `with` block."""
         return self.open()
+
+
+def explained(spans: Sequence[Span], more: str, **said: object) -> Outcome:
+    """Return the outcome of `explain`: the ranges that a job reads, and one line more."""
+    lines = [f"{span.stream}: sequences {span.low} to {span.high - 1}" for span in spans]
+    streams = [{"stream": span.stream, "low": span.low, "high": span.high} for span in spans]
+    return Outcome([*lines, more], {"streams": streams, **said})
 
 
 def read_options(said: Said, options: Mapping[str, str]) -> tuple[dict[str, str], Any]:

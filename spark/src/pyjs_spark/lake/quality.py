@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyjs_spark.errors import OptionError
 from pyjs_spark.exits import FOUND, LOST
 from pyjs_spark.lake import frames
-from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
+from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session, explained
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read.plan import Span
@@ -98,8 +98,7 @@ class Faults:
 
 def check(spark: SparkSession, job: Job, spans: list[Span]) -> list[Found]:
     """Return the findings for each stream."""
-    names = checks_of(job)
-    messages = job.read(spark, TIMES)
+    messages = job.read(spark, TIMES).persist()  # read once for all that need no more than this
     counts = {row.stream: row for row in messages.groupBy("stream").agg(*_counts()).collect()}
     found = [
         {
@@ -110,11 +109,14 @@ def check(spark: SparkSession, job: Job, spans: list[Span]) -> list[Found]:
         }
         for span in spans
     ]
-    for name in names:
+    for name in checks_of(job):
         if name == "gaps":
             _gaps(messages, spans, counts, found)
+        elif name == "times":
+            _times(messages, found)
         elif name != "archive":
             CHECKS[name](spark, job, found)
+    messages.unpersist()
     return found
 
 
@@ -138,8 +140,8 @@ def _gaps(messages: DataFrame, spans: list[Span], counts: Mapping[str, Row], fou
         }
 
 
-def _times(spark: SparkSession, job: Job, found: list[Found]) -> None:
-    faults = Faults(frames.backwards(job.read(spark, TIMES)), "seq", SAMPLES, largest="max(back_ns)")
+def _times(messages: DataFrame, found: list[Found]) -> None:
+    faults = Faults(frames.backwards(messages), "seq", SAMPLES, largest="max(back_ns)")
     for said in found:
         name = said["stream"]
         said["times"] = {
@@ -162,7 +164,7 @@ def _lateness(spark: SparkSession, job: Job, found: list[Found]) -> None:
 
     where = job["event_time"]
     column = HEADERS if where.startswith("header:") else "data binary"
-    events = frames.event_times(job.read(spark, f"{TIMES}, {column}"), where)
+    events = frames.event_times(job.read(spark, f"{TIMES}, {column}"), where).persist()
     told = events.where("event_ns IS NOT NULL")
     late_s = f.expr(LATE)
     figures = events.groupBy("stream").agg(
@@ -186,6 +188,7 @@ def _lateness(spark: SparkSession, job: Job, found: list[Found]) -> None:
             "out_of_order": unordered.figure(name),
             "samples": [row.seq for row in late.of(name)],
         }
+    events.unpersist()
 
 
 def _payloads(spark: SparkSession, job: Job, found: list[Found]) -> None:
@@ -201,7 +204,7 @@ def _payloads(spark: SparkSession, job: Job, found: list[Found]) -> None:
         }
 
 
-CHECKS = {"times": _times, "duplicates": _duplicates, "lateness": _lateness, "payloads": _payloads}
+CHECKS = {"duplicates": _duplicates, "lateness": _lateness, "payloads": _payloads}
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -257,10 +260,8 @@ def _figures(part: Found) -> str:
 
 
 def _explain(job: Job) -> Outcome:
-    spans, names = spans_of(job.options), sorted(checks_of(job))
-    lines = [f"{span.stream}: sequences {span.low} to {span.high - 1}" for span in spans]
-    said = [{"stream": span.stream, "low": span.low, "high": span.high} for span in spans]
-    return Outcome([*lines, f"checks: {', '.join(names)}"], {"streams": said, "checks": names})
+    names = sorted(checks_of(job))
+    return explained(spans_of(job.options), f"checks: {', '.join(names)}", checks=names)
 
 
 KIND = JobKind(

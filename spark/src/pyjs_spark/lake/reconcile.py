@@ -18,7 +18,7 @@ from pyjs_spark.lake.archive import File, Holding, progress
 from pyjs_spark.lake.files import file_system, uri
 from pyjs_spark.lake.jobs import Job
 from pyjs_spark.lake.lakes import Lake
-from pyjs_spark.lake.tables.parquet import ParquetArchive
+from pyjs_spark.lake.tables.parquet import ParquetArchive, rows_in
 from pyjs_spark.options.reading import Options
 from pyjs_spark.options.values import Position
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SHOWN = 100
 COLUMNS = "seq bigint, ts_ns bigint"
+LACKING, OTHER = "held_ns IS NULL", "held_ns <> there_ns"  # conditions on what differs
 
 
 @dataclass
@@ -141,17 +142,11 @@ def _doubled(files: list[File]) -> list[tuple[int, int]]:
 def _is_damaged(root: str, file: File, found: Reconciled) -> bool:
     """Return whether a file is unreadable, or its sequences differ from its name; count its rows."""
     try:
-        rows, low, last = footer(root, file.path)
-        why = ""
-    except ValueError as error:
-        rows, low, last, why = 0, file.low, file.low, str(error)
-    if not why and (low < file.low or last >= file.high):
-        why = f"sequences {low} to {last} pass what its name says"
-    if why:
-        found.damaged.append({"path": file.path, "why": why})
-    else:
-        found.rows += rows
-    return bool(why)
+        found.rows += rows_in(file_system(root)[0], file.path, file.low, file.high)
+    except ValueError as why:
+        found.damaged.append({"path": file.path, "why": str(why)})
+        return True
+    return False
 
 
 def _compare(spark: SparkSession, job: Job, holding: Holding, paths: list[str], found: Reconciled) -> None:
@@ -173,32 +168,19 @@ def _compare(spark: SparkSession, job: Job, holding: Holding, paths: list[str], 
     there = there.where(covered).cache()
     found.checked = there.count()
     differing = frames.compared(held, there).cache()
-    _count(differing, "held_ns IS NULL", found, "missing")
-    _count(differing, "held_ns <> there_ns", found, "replaced")
-    found.removed_since = differing.where(f"there_ns IS NULL AND seq < {high}").count()
+    counts = differing.selectExpr(
+        f"count_if({LACKING})", f"count_if({OTHER})", f"count_if(there_ns IS NULL AND seq < {high})"
+    ).first()
+    assert counts is not None
+    found.missing, found.replaced, found.removed_since = counts
+    found.missing_seqs = _first(differing.where(LACKING)) if found.missing else []
+    found.replaced_seqs = _first(differing.where(OTHER)) if found.replaced else []
     differing.unpersist()
     there.unpersist()
 
 
-def _count(differing: DataFrame, condition: str, found: Reconciled, name: str) -> None:
-    rows = differing.where(condition)
-    setattr(found, name, rows.count())
-    setattr(found, f"{name}_seqs", [row.seq for row in rows.orderBy("seq").limit(SHOWN).collect()])
-
-
-def footer(root: str, path: str) -> tuple[int, int, int]:
-    """Return the rows of a Parquet file, and its least and its greatest sequence. Raises ValueError."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    system, _ = file_system(root)
-    try:
-        said = pq.read_metadata(path, filesystem=system)
-        seq = said.schema.names.index("seq")
-        stats = [said.row_group(number).column(seq).statistics for number in range(said.num_row_groups)]
-        return said.num_rows, min(each.min for each in stats), max(each.max for each in stats)
-    except (pa.ArrowException, OSError, ValueError, AttributeError) as error:
-        raise ValueError(f"cannot be read: {' '.join(str(error).split())[:200]}") from None
+def _first(differing: DataFrame) -> list[int]:
+    return [row.seq for row in differing.orderBy("seq").limit(SHOWN).collect()]
 
 
 def shown(found: Reconciled) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Watch:
         self._samples.append((at_s, self._rows))
         while len(self._samples) > 2 and self._samples[1][0] < at_s - RATE_OVER_S:
             self._samples.popleft()
-        rate = self._mean_rate() if state != "running" else self._rate()
+        rate = self._rate(self._samples[0] if state == "running" else (0.0, 0))
         status = {
             "pipeline": self._pipeline,
             "state": state,
@@ -130,17 +130,10 @@ class Watch:
         if self._trouble is not None:
             raise self._trouble
 
-    def _rate(self) -> float:
-        """Return the rows per second over the last ten seconds, or over a shorter run."""
-        (before_s, before), (last_s, last) = self._samples[0], self._samples[-1]
-        return _per_second(last - before, last_s - before_s)
-
-    def _mean_rate(self) -> float:
-        return _per_second(self._rows, self._samples[-1][0])
-
-
-def _per_second(count: int, seconds: float) -> float:
-    return count / seconds if seconds > 0 else 0.0
+    def _rate(self, begun: tuple[float, int]) -> float:
+        """Return the rows per second since a sample."""
+        (before_s, before), (last_s, last) = begun, self._samples[-1]
+        return (last - before) / (last_s - before_s) if last_s > before_s else 0.0
 
 
 def _text(at: datetime) -> str:

@@ -10,11 +10,12 @@ import socket
 import ssl
 import time
 
-from pyjs_spark.errors import BadCredentials, ConnectionLost
+from pyjs_spark.errors import BadCredentials, ConnectionLost, ProtocolError
 from pyjs_spark.nats.settings import Address, ConnectSettings
 
 BUFFER_SIZE = 256 * 1024
 LARGE = 64 * 1024  # missing bytes from which on the read waits for all of them
+LINE_MAX = 1 << 20
 LEAST_MAX = 512 * 1024  # of these: the kernel must have room for them
 
 
@@ -60,6 +61,23 @@ class ByteStream:
             if not self._receive(view, missing, deadline_s):
                 return False
         return True
+
+    def line_end(self, deadline_s: float) -> int:
+        """Wait for the end of a line, and return its place; -1 if the deadline comes first.
+
+        Raises:
+            ConnectionLost: the other side is gone.
+            ProtocolError: it sends a line without end.
+        """
+        while (end := self.data.find(b"\r\n", self.start, self.end)) < 0:
+            have = self.end - self.start
+            if have > LINE_MAX:
+                raise ProtocolError(
+                    f"{self.address}: a protocol line of more than {LINE_MAX} bytes; is the port right?"
+                )
+            if not self.fill(have + 1, deadline_s):
+                return -1
+        return end
 
     def fill_whole(self, need: int, silence_s: float) -> bool:
         """Do the same, but wait as long as bytes come; return False after `silence_s` without any."""

@@ -33,11 +33,11 @@ from pyjs_spark.errors import (
     ServerUnreachable,
     SparkError,
 )
+from pyjs_spark.nats.byte_stream import LINE_MAX
 from pyjs_spark.nats.login import log_in
 from pyjs_spark.nats.settings import Address, ConnectSettings, parse_address
 
 REQUEST_SID = 1
-LINE_MAX = 1 << 20
 SHOWN = 200  # characters of a text of the server in an error
 DIGITS_MAX = 9  # of a size: no server accepts such a message
 PAYLOAD_MAX = 64 << 20  # bytes of a message, unless the server accepts more
@@ -133,8 +133,9 @@ class Client:
         self._stream.send(b"PING\r\n")
         deadline_s = time.monotonic() + timeout_s
         while self._pongs < wanted:
-            if not self._more_frames(deadline_s):
+            if (end := self._stream.line_end(deadline_s)) < 0:
                 raise ConnectionLost(f"{self.address}: no answer to a PING in {timeout_s:g} s")
+            self._frame(end)
 
     def new_inbox(self) -> bytes:
         """Return a subject that nobody else listens on."""
@@ -229,14 +230,14 @@ class Client:
             elif decoder.state != OTHER:
                 return None
             else:
-                message = self._frame()
+                message = self._frame(stream.line_end(deadline_s))
                 if message is not None and message.sid == decoder.sid:
                     return message
 
     def next_message(self, deadline_s: float) -> Reply | None:
         """Return the next message of any subscription, or None at the deadline."""
-        while self._has_line(deadline_s):
-            message = self._frame()
+        while (end := self._stream.line_end(deadline_s)) >= 0:
+            message = self._frame(end)
             if message is not None:
                 return message
         return None
@@ -251,12 +252,11 @@ class Client:
             NoResponders: the message is a status that says so.
         """
         stream, mark = self._stream, b"%d" % sid
-        while self._has_line(deadline_s):
-            end = stream.data.find(b"\r\n", stream.start, stream.end)
+        while (end := stream.line_end(deadline_s)) >= 0:
             words = bytes(stream.data[stream.start : end]).split()
             if len(words) in (4, 5) and words[0].upper() == b"MSG" and words[2] == mark:
                 return words[1], self._view(words, end + 2 - stream.start)
-            message = self._frame()
+            message = self._frame(end)
             if message is not None and message.sid == sid and message.status == NOBODY:
                 raise NoResponders(f"{self.address}: nobody answers on {message.subject.decode()}")
         return None
@@ -310,27 +310,9 @@ class Client:
         self._last_sid = REQUEST_SID
         return True
 
-    def _more_frames(self, deadline_s: float) -> bool:
-        if not self._has_line(deadline_s):
-            return False
-        self._frame()
-        return True
-
-    def _has_line(self, deadline_s: float) -> bool:
-        """Wait for the whole line of the next frame."""
+    def _frame(self, end: int) -> Reply | None:
+        """Read one frame whose line has arrived and ends at `end`; return it if it is a message."""
         stream = self._stream
-        while stream.data.find(b"\r\n", stream.start, stream.end) < 0:
-            have = stream.end - stream.start
-            if have > LINE_MAX:
-                raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
-            if not stream.fill(have + 1, deadline_s):
-                return False
-        return True
-
-    def _frame(self) -> Reply | None:
-        """Read one frame whose line has arrived; return it if it is a message."""
-        stream = self._stream
-        end = stream.data.find(b"\r\n", stream.start, stream.end)
         line = bytes(stream.data[stream.start : end])
         words = line.split()
         verb = words[0].upper() if words else b""

@@ -13,7 +13,6 @@ from pyjs_spark.nats.byte_stream import ByteStream
 from pyjs_spark.nats.settings import Address, ConnectSettings, resolve_secret
 
 Info = dict[str, Any]
-LINE_MAX = 1 << 20
 
 
 def log_in(address: Address, settings: ConnectSettings) -> tuple[ByteStream, Info]:
@@ -106,12 +105,9 @@ def _asked(nonce: str, option: str) -> str:
 
 def _line(stream: ByteStream, deadline_s: float) -> bytes:
     """Return the next line without its end."""
-    while (end := stream.data.find(b"\r\n", stream.start, stream.end)) < 0:
-        have = stream.end - stream.start
-        if have > LINE_MAX:
-            raise ProtocolError("it sends a line without end; is the port right?")
-        if not stream.fill(have + 1, deadline_s):
-            raise ConnectionLost("it took the connection and then said nothing; does it expect TLS first?")
+    end = stream.line_end(deadline_s)
+    if end < 0:
+        raise ConnectionLost("it took the connection and then said nothing; does it expect TLS first?")
     line = bytes(stream.data[stream.start : end])
     stream.start = end + 2
     return line

@@ -116,17 +116,6 @@ class Options:
         """The store directory to read, or None to read from a server."""
         return StoreDirectory(self.path, self.account, self.key_file) if self.path is not None else None
 
-    def transport(self) -> dict[str, Any]:
-        """Return the fields of a ReadRange for connection and portion sizes, the same for each kind of read."""
-        rows = self.arrow_batch_rows
-        return {
-            "place": self.place,
-            "fetch_batch": self.fetch_batch,
-            "fetch_expires_s": self.fetch_expires_s,
-            "idle_timeout_s": self.idle_timeout_s,
-            **({} if rows is None else {"batch_rows": rows, "bulk_batch_rows": rows}),
-        }
-
 
 def _servers(value: str) -> tuple[str, ...]:
     servers = values.words(value)

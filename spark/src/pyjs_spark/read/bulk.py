@@ -35,14 +35,7 @@ from pyjs_spark.errors import ApiError, BulkRefused, ConnectionLost, ProtocolErr
 from pyjs_spark.nats.client import Client
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
 from pyjs_spark.read.lookup import STREAM_NOT_FOUND
-from pyjs_spark.read.ranges import (
-    BATCH_SIZE_MAX,
-    Losses,
-    Patience,
-    ReadRange,
-    Report,
-    check_range,
-)
+from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report
 
 if fast.IS_THERE:
     from pyjs_spark_fast.entries import Decoder
@@ -110,7 +103,6 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
         BulkRefused: the server does not offer it, or not for this stream.
     """
     report = report or Report()
-    check_range(what)
     if what.low >= what.high:
         return
     if not is_offered(client):

@@ -26,14 +26,7 @@ from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.stored import Stored, stored
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
 from pyjs_spark.read.lookup import NO_MESSAGE, stream_info
-from pyjs_spark.read.ranges import (
-    BATCH_SIZE_MAX,
-    Losses,
-    Patience,
-    ReadRange,
-    Report,
-    check_range,
-)
+from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report
 from pyjs_spark.subjects import is_match
 from pyjs_spark.times import parse_rfc3339
 
@@ -49,7 +42,6 @@ LATER = 503  # the code of an error that is worth another attempt
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order; see pull.read_range()."""
     report = report or Report()
-    check_range(what)
     read = _Read(client, what, report)
     maker = BatchMaker(what)
     rows = Rows(decoded_columns(what.columns), what.headers)

@@ -27,12 +27,12 @@ from pyjs_spark.decode.entries import (
     Decoding,
 )
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
-from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report, check_range
+from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report
 from pyjs_spark.store import snapshot
 from pyjs_spark.store.api import info_of, snapshot_of
 from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.directory import damaged_store
-from pyjs_spark.store.image import HeldImage, Image, Unusable, open_image
+from pyjs_spark.store.image import Image, Unusable, open_image
 from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark.store.purge import matching
 from pyjs_spark.store.snapshot import Snapshot
@@ -51,7 +51,6 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order; see pull.read_range()."""
     report = report or Report()
-    check_range(what)
     if what.low >= what.high:
         return
     losses = Losses(what, report)
@@ -117,12 +116,9 @@ class _Read:
 
     def _from_image(self, image: Image, number: int, is_doubted: bool) -> Generator[None, None, bool]:
         """Decode the wanted part of an open segment; return whether all of it was valid."""
-        image = HeldImage(image) if is_doubted else image
         contents = snapshot.contents_of(self._found.stream, image, number, is_doubted)
         self._check_erased(contents, image.path)
-        rows = self._wanted(contents, image)
-        # A scan has checked its records.
-        return (yield from self._rows(rows, image, check=not is_doubted))
+        return (yield from self._rows(self._wanted(contents, image), image))
 
     def _removed(self, segment: Contents) -> None:
         """Take note of a segment that is gone since the read began: its messages were removed, or are lost."""
@@ -147,21 +143,22 @@ class _Read:
             return rows
         return rows[matching(contents, rows, image, self._chosen)]
 
-    def _rows(self, rows: Any, image: Image, check: bool) -> Generator[None, None, bool]:
+    def _rows(self, rows: Any, image: Image) -> Generator[None, None, bool]:
         """Decode these entries; return whether all of them checked out."""
         if not self._needs_records:
-            return (yield from self._piece(rows, None, 0, False))
+            return (yield from self._piece(rows, None, 0))
         for piece in pieces(rows):
             data = image.read(piece.base, piece.size)
-            if not (yield from self._piece(rows[piece.first : piece.end], data, piece.base, check)):
+            if not (yield from self._piece(rows[piece.first : piece.end], data, piece.base)):
                 return False
         return True
 
-    def _piece(self, rows: Any, data: bytes | None, base: int, check: bool) -> Generator[None, None, bool]:
+    def _piece(self, rows: Any, data: bytes | None, base: int) -> Generator[None, None, bool]:
         """Decode the entries of one piece; return whether all of them checked out."""
         table, at = np.ascontiguousarray(rows).view(np.uint8), 0
+        check = CHAINED if data is not None else 0
         while at < len(rows):
-            at = self.decoder.add(table, at, data, base, CHAINED if check else 0)
+            at = self.decoder.add(table, at, data, base, check)
             if self.decoder.state == FULL:
                 yield None
             elif self.decoder.state != TAKEN:

@@ -19,9 +19,10 @@ import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyjs_spark.decode.wire import SEQ_MAX
 from pyjs_spark.errors import ApiError, ReadStalled, StreamMissing
@@ -185,40 +186,23 @@ def _missing(stream: str) -> StreamMissing:
 
 
 class Seen:
-    """Hashes of the subjects that came, 8 bytes each, and the test whether one of a few came before."""
+    """Hashes of the subjects that came, 8 bytes each."""
 
     def __init__(self) -> None:
-        self._hashes = array("q")  # of subjects that needed no test
-        self._sorted: Any = None  # the same as a sorted numpy array, made when the first test comes
-        self._more: set[int] = set()  # of subjects that were tested
+        self._hashes = array("q")
 
     @property
     def is_empty(self) -> bool:
         """Return whether nothing came yet."""
-        return not self._hashes and not self._more
+        return not self._hashes
 
     def unseen(self, batch: pa.RecordBatch, *, is_new: bool) -> pa.RecordBatch:
         """Return the rows whose subjects came never before; `is_new`: all of them, as is known."""
         hashes = [hash(subject) for subject in batch.column("subject").to_pylist()]
-        if is_new and self._sorted is None:
-            self._hashes.extend(hashes)
-            return batch
-        return batch.filter(pa.array([self._is_unseen(each) for each in self._tested(hashes)], pa.bool_()))
-
-    def _tested(self, hashes: list[int]) -> Iterator[int | None]:
-        """Yield each hash, None in place of one that stands among those without a test."""
-        import numpy as np
-
-        if self._sorted is None:
-            self._sorted = np.sort(np.frombuffer(self._hashes, np.int64))
-        asked = np.array(hashes, np.int64)
-        left = np.searchsorted(self._sorted, asked)
-        right = np.searchsorted(self._sorted, asked, side="right")
-        for each, is_known in zip(hashes, (left < right).tolist(), strict=True):
-            yield None if is_known else each
-
-    def _is_unseen(self, each: int | None) -> bool:
-        if each is None or each in self._more:
-            return False
-        self._more.add(each)
-        return True
+        if not is_new:
+            known = pa.array(np.array(self._hashes))
+            came = set(known.filter(pc.is_in(known, value_set=pa.array(hashes, pa.int64()))).to_pylist())
+            first = {each: row for row, each in reversed(list(enumerate(hashes))) if each not in came}
+            batch, hashes = batch.take(pa.array(sorted(first.values()), pa.int64())), list(first)
+        self._hashes.extend(hashes)
+        return batch

@@ -72,7 +72,7 @@ class Planner:
         """Return the ranges of a batch read. Raises StreamMissing, OptionError, DataLoss."""
         if bounds.is_empty:
             return []
-        states = self._named_states()
+        states = self.states()
         if bounds.streams is not None:
             states = {name: state for name, state in states.items() if name in bounds.streams}
         spans = [span for state in states.values() if (span := self._bounded(state, bounds)) is not None]
@@ -147,7 +147,7 @@ class Planner:
                 f"option {option} lies in the future: a query would begin now, with what comes until "
                 f"{format_rfc3339(start_ns)}; leave it out, or give a time that has been"
             )
-        states = self._named_states()
+        states = self.states()
         return {
             name: StreamOffset(self._first(state, LATEST, self.options.subjects), state.created)
             for name, state in states.items()
@@ -255,7 +255,7 @@ class Planner:
             self._told.add(line)
             LOG.warning("%s; going on, as failOnDataLoss=false says", line)
 
-    def _named_states(self) -> dict[str, StreamState]:
+    def states(self) -> dict[str, StreamState]:
         """Return the states of all streams that the options name; each name and pattern must find one."""
         states = self._states()
         self._check_there(states)

@@ -43,15 +43,7 @@ from pyjs_spark.errors import (
 from pyjs_spark.nats.client import Client, Reply
 from pyjs_spark.read import direct, lookup
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
-from pyjs_spark.read.ranges import (
-    BATCH_SIZE_MAX,
-    LOG,
-    Losses,
-    Patience,
-    ReadRange,
-    Report,
-    check_range,
-)
+from pyjs_spark.read.ranges import BATCH_SIZE_MAX, LOG, Losses, Patience, ReadRange, Report
 
 if fast.IS_THERE:
     from pyjs_spark_fast.wire import Decoder
@@ -79,7 +71,6 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
         ReadStalled, ServerUnreachable and other SparkErrors: the server makes no progress.
     """
     report = report or Report()
-    check_range(what)
     if what.low >= what.high:
         return
     info = Patience(client, report).stream_info(what.stream)

@@ -26,11 +26,14 @@ from pyjs_spark.errors import (
 )
 from pyjs_spark.nats import retry
 from pyjs_spark.nats.client import Client
+from pyjs_spark.options.reading import Options
 from pyjs_spark.read.lookup import stream_info
+from pyjs_spark.read.plan import Span
 from pyjs_spark.store.place import StoreDirectory
 
 LOG = logging.getLogger("pyjs_spark")
 BATCH_SIZE_MAX = 32 << 20  # bytes of subjects, headers and payloads in one batch
+BATCH_ROWS, BULK_BATCH_ROWS = 10_000, 65_536
 FAILURES_MAX = 6  # in a row, without a message between them: about 17 s
 
 
@@ -47,14 +50,42 @@ class ReadRange:
     headers: str = "map"  # map, raw or false
     mode: str = "auto"  # the option readMode
     place: StoreDirectory | None = None  # a store directory, read without a server
-    batch_rows: int = 10_000  # by a consumer or direct get
-    bulk_batch_rows: int = 65_536  # where rows are decoded from whole ranges
+    batch_rows: int = BATCH_ROWS  # by a consumer or direct get
+    bulk_batch_rows: int = BULK_BATCH_ROWS  # where rows are decoded from whole ranges
     fetch_batch: int = 10_000
     fetch_expires_s: float = 5.0
     idle_timeout_s: float = 30.0
     fail_on_data_loss: bool = True
     keeps_all: bool = True  # False: messages leave its beginning by design (buckets), which is not a loss
     has_bodies: bool = True  # False: the server leaves payloads out; not with the columns data and size
+
+    def __post_init__(self) -> None:
+        """Refuse a range whose sequences do not fit into a column. Raises SeqTooLarge."""
+        if self.high - 1 > SEQ_MAX:
+            raise SeqTooLarge(
+                f"stream {self.stream}: sequence {self.high - 1} is above 2^63-1, the largest that Spark holds"
+            )
+
+
+def range_of(options: Options, span: Span, columns: tuple[str, ...], subjects: tuple[str, ...]) -> ReadRange:
+    """Return the task that reads some columns of a span, as the options say."""
+    return ReadRange(
+        stream=span.stream,
+        low=span.low,
+        high=span.high,
+        subjects=subjects,
+        created=span.created,
+        columns=columns,
+        headers=options.include_headers,
+        mode=options.read_mode,
+        place=options.place,
+        batch_rows=options.arrow_batch_rows or BATCH_ROWS,
+        bulk_batch_rows=options.arrow_batch_rows or BULK_BATCH_ROWS,
+        fetch_batch=options.fetch_batch,
+        fetch_expires_s=options.fetch_expires_s,
+        idle_timeout_s=options.idle_timeout_s,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
 
 
 @dataclass
@@ -142,14 +173,6 @@ class Losses:
                 "Set failOnDataLoss=false to go on without them"
             )
         self._report.lost += high - low
-
-
-def check_range(what: ReadRange) -> None:
-    """Refuse a range whose sequences do not fit into a column."""
-    if what.high - 1 > SEQ_MAX:
-        raise SeqTooLarge(
-            f"stream {what.stream}: sequence {what.high - 1} is above 2^63-1, the largest that Spark holds"
-        )
 
 
 class Patience:

@@ -52,10 +52,7 @@ class StoreApi:
         for _ in range(snapshot.TRIES):
             try:
                 return first_since(self._snapshot(name), at_ns)
-            except (
-                FileNotFoundError,
-                Unusable,
-            ):  # changed since it was listed; a snapshot refuses damaged files
+            except (FileNotFoundError, Unusable):  # changed since it was listed: a snapshot refuses damage
                 continue
         return first_since(self._snapshot(name), at_ns)
 

@@ -3,7 +3,7 @@
     file = header (64)  [META record]  body        with flags in the header; otherwise the file is the image
     body = image mark zeros*  |  table chunk* table table_at        encrypted if the flags name a cipher
 
-Bytes that the disk cannot read are returned as zeros, so readers of records find damage. Knows nothing of records.
+Knows nothing of records.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -110,11 +110,7 @@ class Image:
 
     def read(self, at: int, size: int) -> bytes:
         """Return up to `size` bytes of the image from `at`; fewer only at its end."""
-        return read_around(self._fd, at, max(0, min(size, self.size - at)))
-
-    def refresh(self) -> None:
-        """Update the size of the file."""
-        self.size = os.fstat(self._fd).st_size
+        return read_around(self._fd, self.path, at, max(0, min(size, self.size - at)))
 
     def close(self) -> None:
         """Close the file."""
@@ -135,7 +131,7 @@ class VeiledImage(Image):
     def read(self, at: int, size: int) -> bytes:
         """Return up to `size` bytes of the image from `at`, decrypted."""
         assert self.header is not None
-        data = read_around(self._fd, self.shift + at, max(0, min(size, self.size - at)))
+        data = read_around(self._fd, self.path, self.shift + at, max(0, min(size, self.size - at)))
         return self._key.decrypted(self.header.cipher, self.header.nonce, data, at)
 
     def _find_end(self) -> int:
@@ -143,11 +139,11 @@ class VeiledImage(Image):
         size = end = max(os.fstat(self._fd).st_size, self.shift)
         while end > self.shift:
             begin = max(end - CHUNK_SIZE, self.shift)
-            piece = read_around(self._fd, begin, end - begin).rstrip(b"\0")
+            piece = read_around(self._fd, self.path, begin, end - begin).rstrip(b"\0")
             end = begin + len(piece)
             if piece:
                 break
-        self.marked = end > self.shift and read_around(self._fd, end - 1, 1) == MARK
+        self.marked = end > self.shift and read_around(self._fd, self.path, end - 1, 1) == MARK
         if self.marked:
             return end - 1
         sector = min(-(-end // SECTOR_SIZE) * SECTOR_SIZE, size)  # a write that is cut short ends with one
@@ -186,7 +182,7 @@ class PackedImage(Image):
     def _body(self, at: int, size: int) -> bytes:
         header = self.header
         assert header is not None
-        data = read_around(self._fd, header.body_at + at, size)
+        data = read_around(self._fd, self.path, header.body_at + at, size)
         return self._key.decrypted(header.cipher, header.nonce, data, at) if self._key else data
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, list[tuple[int, int]]] | None:
@@ -227,25 +223,6 @@ class PackedImage(Image):
         raise self.damage(number * CHUNK_SIZE, "a compressed chunk")
 
 
-class HeldImage(Image):
-    """A copy of another image, which a running server no longer changes."""
-
-    def __init__(self, image: Image) -> None:
-        self._data = image.read(0, image.size)
-        self.path, self.unit = image.path, image.unit
-        self.size = len(self._data)
-        self.header = image.header
-        self.shift = image.shift
-        self.marked = image.marked
-
-    def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`; fewer only at its end."""
-        return self._data[at : at + max(0, size)]
-
-    def close(self) -> None:
-        """Do nothing: the other image has the file."""
-
-
 def unzipped(packed: bytes, size: int) -> bytes | None:
     """Return a chunk of `size` bytes, or None if it is damaged."""
     cramjam = needed("cramjam", "compressed segments")
@@ -275,7 +252,7 @@ def open_image(path: str, key: StreamKey | None) -> Image:
 
 
 def _image(fd: int, path: str, key: StreamKey | None) -> Image:
-    head = read_around(fd, 0, min(HEADER_SIZE, os.fstat(fd).st_size))
+    head = read_around(fd, path, 0, min(HEADER_SIZE, os.fstat(fd).st_size))
     header = header_in(head)
     if header is not None and (header.version != VERSION or not _is_known(header)):
         raise unknown_format(header, path)
@@ -301,8 +278,8 @@ def _key_for(header: Header, path: str, key: StreamKey | None) -> StreamKey | No
     return key
 
 
-def read_around(fd: int, at: int, size: int) -> bytes:
-    """Return bytes of a file, with zeros for those that the disk cannot read or that are after the end."""
+def read_around(fd: int, path: str, at: int, size: int) -> bytes:
+    """Return bytes of a file, with zeros for those after its end. Raises Unusable: the disk cannot read them."""
     try:
         data = os.pread(fd, size, at)
         while 0 < len(data) < size:  # a signal, or more than one call may return
@@ -310,16 +287,8 @@ def read_around(fd: int, at: int, size: int) -> bytes:
             if not more:
                 break
             data += more
-        return data if len(data) == size else data + bytes(size - len(data))
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-    step = PAGE_SIZE - at % PAGE_SIZE
-    if size <= step:
-        return bytes(size)
-    pages = [read_around(fd, at, step)]
-    pages += [
-        read_around(fd, page, min(PAGE_SIZE, at + size - page))
-        for page in range(at + step, at + size, PAGE_SIZE)
-    ]
-    return b"".join(pages)
+        raise Unusable(f"{path} is damaged: the disk cannot read bytes {at} to {at + size - 1}") from None
+    return data + bytes(size - len(data))

@@ -8,7 +8,6 @@ Source: docs/storage-format.md, "Index files".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,41 +32,11 @@ HEADER = struct.Struct("<8sIIQIIQQQQqqQIIIIIIIIQ")
 MAGIC = b"PYJSIDX\n"
 VERSION = 1
 OUTER_SIZE = 32  # of the header of an encrypted file
-SUBJECT = np.dtype(
-    [
-        ("count", "<u4"),
-        ("first", "<u4"),
-        ("last", "<u4"),
-        ("name_at", "<u4"),
-        ("name_size", "<u4"),
-        ("spare", "<u4"),
-    ]
-)
+SUBJECT = np.dtype([(name, "<u4") for name in ("count", "first", "last", "name_at", "name_size", "spare")])
 SUBJECT_SIZE = 24
 KIND_STATE, KIND_DELETES, KIND_FOOTER, KIND_META = 2, 3, 4, 5
 FOOTER_SIZE = RECORD_SIZE_MIN + 48
 REMOVED_SEQ = (1 << 63) - 1  # without the bit that marks an overwritten message
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The positions and sizes of the parts, from the header."""
-
-    entries: int
-    subjects: int
-    removals: int
-    names_size: int
-
-    @property
-    def size(self) -> int:
-        return (
-            HEADER.size
-            + self.entries * ENTRY_SIZE
-            + self.subjects * SUBJECT_SIZE
-            + self.removals * 8
-            + -(-self.names_size // 8) * 8
-            + 8
-        )
 
 
 def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
@@ -81,12 +50,12 @@ def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
         plain
     )
     first_ts, last_ts, size, entry_size, entries, _, _, subject_size, subjects, names_size, removals, _ = rest
-    parts = _Parts(entries, subjects, removals, names_size)
     if version != VERSION or flags or (entry_size, subject_size) != (ENTRY_SIZE, SUBJECT_SIZE):
         return None
-    if len(plain) != parts.size:
+    fixed_size = HEADER.size + entries * ENTRY_SIZE + subjects * SUBJECT_SIZE + removals * 8
+    if len(plain) != fixed_size + -(-names_size // 8) * 8 + 8:
         return None
-    rows, names, removed = _parts_in(plain, parts)
+    rows, names, removed = _parts_in(plain, entries, subjects, removals)
     if len(rows) and int(rows["subject_id"].max()) >= len(names):
         return None
     if not all(is_sendable(name) for name in names):
@@ -116,11 +85,8 @@ def fits(index: Contents, image: Image) -> bool:
     header = header_in(image.read(0, HEADER_SIZE))
     if header is None or not HEADER_SIZE <= index.end <= image.size:
         return False
-    if (header.base_seq, header.number, header.incarnation) != (
-        index.base_seq,
-        index.number,
-        index.incarnation,
-    ):
+    said = (index.base_seq, index.number, index.incarnation)
+    if said != (header.base_seq, header.number, header.incarnation):
         return False
     at = max(index.end - FOOTER_SIZE - 8, 0)
     tail = image.read(at, index.end - at)
@@ -169,23 +135,20 @@ def _is_footer(tail: bytes, entries: int) -> bool:
     return int.from_bytes(tail[8 + RECORD.size + 16 : 8 + RECORD.size + 24], "little") == entries
 
 
-def _parts_in(plain: bytes, parts: _Parts) -> tuple[Any, list[bytes], Any]:
+def _parts_in(plain: bytes, entries: int, subjects: int, removals: int) -> tuple[Any, list[bytes], Any]:
     """Return entries of messages, subjects and removals."""
     at = HEADER.size
-    rows: Any = np.frombuffer(plain, ENTRY, parts.entries, at)
-    at += parts.entries * ENTRY_SIZE
-    subjects: Any = np.frombuffer(plain, SUBJECT, parts.subjects, at)
-    at += parts.subjects * SUBJECT_SIZE
-    removals: Any = np.frombuffer(plain, "<u8", parts.removals, at)
-    at += parts.removals * 8
-    places = zip(subjects["name_at"].tolist(), subjects["name_size"].tolist(), strict=True)
+    rows: Any = np.frombuffer(plain, ENTRY, entries, at)
+    at += entries * ENTRY_SIZE
+    known: Any = np.frombuffer(plain, SUBJECT, subjects, at)
+    at += subjects * SUBJECT_SIZE
+    removed: Any = np.frombuffer(plain, "<u8", removals, at)
+    at += removals * 8
+    places = zip(known["name_at"].tolist(), known["name_size"].tolist(), strict=True)
     names = [plain[at + begin : at + begin + size] for begin, size in places]
     is_message = rows["flags"] & MESSAGE != 0
-    return (
-        rows if is_message.all() else rows[is_message],
-        names,
-        removals & np.uint64(REMOVED_SEQ),
-    )
+    rows = rows if is_message.all() else rows[is_message]
+    return rows, names, removed & np.uint64(REMOVED_SEQ)
 
 
 def _decrypted(data: bytes, key: StreamKey | None) -> bytes:

@@ -4,7 +4,7 @@ Every record is checked. After an invalid record, the rest of the file is either
 cut short and never acknowledged, or damage. It is damage if it contains a whole record, or ends where a write
 cannot have stopped.
 
-`walk`, compiled where possible, handles runs of usual messages; the others are examined here.
+`walk` of the compiled decoders handles runs of usual messages; the others, and without it all, are examined here.
 
 Source: docs/storage-format.md, "Reading back".
 """
@@ -28,6 +28,7 @@ from pyjs_spark.decode.entries import (
     MESSAGE,
     RECORD,
     RECORD_SIZE_MIN,
+    UNFINISHED,
     check_of,
     hash_of,
     is_sendable,
@@ -48,13 +49,7 @@ from pyjs_spark.store.image import (
 if fast.IS_THERE:
     from pyjs_spark_fast.entries import walk
 else:
-
-    def walk(  # type: ignore[misc]
-        data: bytes, at: int, chain: int, next_seq: int, gaps_max: int
-    ) -> tuple[int, int, bytes]:
-        """Read usual messages from `at` on, up to the first unusual record; see pyjs_spark_fast/entries.pyx."""
-        return walked(data, at, chain, next_seq, gaps_max)
-
+    walk = None  # type: ignore[assignment]
 
 STATE = 2
 DELETES = 3
@@ -62,7 +57,6 @@ FOOTER = 4
 META = 5
 IS_EXTENDED = 1  # flags of a record
 IS_ERASED = 2
-IS_UNFINISHED = 4  # the next record belongs to the same batch
 FLAGS_ALL = 7
 RECORD_SIZE_MAX = 134_217_728
 GAP_MAX = 2_097_152  # sequences of one segment without a message; more are damage
@@ -166,6 +160,9 @@ class _Scan:
     # -- records ----------------------------------------------------------------------------------------------------
 
     def _walk(self, at: int) -> int:
+        """Read usual messages from `at` on, up to the first other record; return its place."""
+        if walk is None:
+            return at
         gaps = GAP_MAX - (self._next_seq - self._header.base_seq - self._messages)
         gaps = min(gaps, SEQ_MAX - self._next_seq)
         end, self._chain, rows = walk(self._data, at, self._chain, self._next_seq, max(gaps, 0))
@@ -281,7 +278,7 @@ class _Scan:
     # -- columns of records ------------------------------------------------------------------------------------------
 
     def _take(self, at: int, head: Head) -> None:
-        if head.kind != KIND_MESSAGE or not head.flags & IS_UNFINISHED:
+        if head.kind != KIND_MESSAGE or not head.flags & UNFINISHED:
             self.batch_at = 0
         elif not self.batch_at:
             self.batch_at = at
@@ -317,29 +314,3 @@ class _Scan:
         self._rows.append(ROW.pack(head.seq, head.ts, at, *lengths, flags, NO_SUBJECT, 0))
         self._messages += 1
         self._last_ts = head.ts
-
-
-def walked(data: bytes, at: int, chain: int, next_seq: int, gaps_max: int) -> tuple[int, int, bytes]:
-    """Do the same as `walk`, in plain Python."""
-    view, size, rows = memoryview(data), len(data), []
-    while size - at >= RECORD_SIZE_MIN:
-        length, kind, flags, subject_len, seq, ts, header_len, _ = RECORD.unpack_from(data, at)
-        fixed = RECORD_SIZE_MIN + (16 if flags & IS_EXTENDED else 0)
-        if kind != KIND_MESSAGE or flags > IS_EXTENDED or length > size - at:
-            break
-        if fixed + subject_len + header_len > length or not next_seq <= seq <= next_seq + gaps_max:
-            break
-        if int.from_bytes(data[at - CHECKSUM_SIZE : at], "little") != chain or not is_whole(view, at, length):
-            break
-        begin = at + fixed - CHECKSUM_SIZE
-        if not is_sendable(data[begin : begin + subject_len]):
-            break
-        gaps_max -= seq - next_seq
-        next_seq = seq + 1
-        kept = MESSAGE | (EXTENDED if flags else 0)
-        rows.append(
-            ROW.pack(seq, ts, at, length - fixed - subject_len, header_len, subject_len, kept, NO_SUBJECT, 0)
-        )
-        at += length
-        chain = int.from_bytes(data[at - CHECKSUM_SIZE : at], "little")
-    return at, chain, b"".join(rows)

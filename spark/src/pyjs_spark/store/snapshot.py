@@ -148,11 +148,9 @@ class Snapshot:
     def _add_absent(self, number: int) -> None:
         """Add the index file of a missing segment."""
         known = _index_of(self.stream, number)
-        if (
-            known is None
-            or known.incarnation != self.stream.metadata.created_ns
-            or known.base_seq <= self.last_seq
-        ):
+        if known is None or known.incarnation != self.stream.metadata.created_ns:
+            return
+        if known.base_seq <= self.last_seq:
             return
         self._hear(known)
         self._absent.append((known.base_seq, known.next_seq, _path(self.stream, number)))
@@ -258,11 +256,8 @@ def _read(stream: StreamPlace, number: int) -> _Segment:
 
 
 def _is_cut_off(found: Contents, known: Contents) -> bool:
-    is_same = (found.base_seq, found.number, found.incarnation) == (
-        known.base_seq,
-        known.number,
-        known.incarnation,
-    )
+    said = (known.base_seq, known.number, known.incarnation)
+    is_same = said == (found.base_seq, found.number, found.incarnation)
     return is_same and not found.is_sealed and found.end < known.end  # it may have held removals alone
 
 

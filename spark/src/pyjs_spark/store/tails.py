@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 
 from pyjs_spark.decode.hashing import xxh64
 from pyjs_spark.store.envelope import CHECKSUM_SIZE, HEADER, MAGIC, VERSION
@@ -17,7 +18,6 @@ from pyjs_spark.store.packages import needed
 TAILS = 6
 Signature = tuple[int, int]
 Tails = dict[str, tuple[int, bytes]]
-_known: dict[str, tuple[Signature, Tails]] = {}  # the file read last
 
 
 def tails_signature(messages: str) -> Signature:
@@ -45,20 +45,16 @@ def _tail_of(messages: str) -> tuple[int, bytes] | None:
     signature = tails_signature(messages)
     if signature == (0, 0):
         return None
-    path = _path_of(messages)
-    known = _known.get(path)
-    if known is None or known[0] != signature:
-        _known.clear()
-        known = _known[path] = (signature, _read(path))
-    return known[1].get(messages.split("/")[-2])
+    return _read(_path_of(messages), signature).get(messages.split("/")[-2])
 
 
 def _path_of(messages: str) -> str:
     return f"{messages.rsplit('/', 3)[0]}/tails"
 
 
-def _read(path: str) -> Tails:
-    """Return the whole records of the file."""
+@lru_cache(maxsize=1)
+def _read(path: str, signature: Signature) -> Tails:
+    """Return the whole records of the file as it was with this signature."""
     try:
         with open(path, "rb") as file:
             return {name: tail for body in _bodies(file.read()) for name, tail in _entries(body)}

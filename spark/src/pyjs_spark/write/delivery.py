@@ -250,7 +250,7 @@ class Delivery:
         frame = frame_rows(head[0], 0, 1, self._framing, head[1])
         self._subject = bytes(frame.data).split(b" ", 2)[1].decode()
         if mine is None and self._newest is None:
-            progress.make_bucket(self._target.replicas)
+            progress.keys.make_bucket(self._target.replicas)
         before = self._before()
         marker = progress.write(place.part, self._begun())
         replay = self._replay(marker, before, mine)

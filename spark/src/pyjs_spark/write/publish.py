@@ -13,7 +13,8 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pyjs_spark import fast
@@ -97,11 +98,9 @@ class Publisher:
         self._acks.add(frames.numbers)
         self._under_way.append(frames)
         self._size += len(frames.data)
-        try:
+        with self._enduring():
             self._listen()
             self._client.send(frames.data)
-        except LOST as error:
-            self._again(error)
 
     def flush(self) -> None:
         """Wait for all acknowledgements. Raises as publish() does."""
@@ -116,18 +115,12 @@ class Publisher:
         """Read acknowledgements until at most `target` are missing."""
         acks = self._acks
         while acks.waiting > target:
-            before = acks.waiting
             acks.enough = target
-            try:
+            with self._enduring():
                 if acks.waiting <= len(self._refused):
                     self._send_refused()
                 else:
                     self._hear()
-            except LOST as error:
-                self._progress(before)
-                self._again(error)
-            else:
-                self._progress(before)
         while self._under_way and not self._is_waiting(self._under_way[0]):
             done = self._under_way.popleft()
             self._size -= len(done.data)
@@ -137,15 +130,25 @@ class Publisher:
         """Handle input received while rows were slow: a server closes a connection with unanswered PINGs."""
         if time.monotonic() < self._heard_at_s + CATCH_UP_S:
             return
-        before, self._acks.enough = self._acks.waiting, 0
-        try:
+        self._acks.enough = 0
+        with self._enduring():
             while (answer := self._client.pump(self._acks, time.monotonic() + GLANCE_S)) is not None:
                 self._answered(answer)
-            self._progress(before)
-        except LOST as error:
-            self._progress(before)
-            self._again(error)
         self._heard_at_s = time.monotonic()
+
+    @contextmanager
+    def _enduring(self) -> Iterator[None]:
+        """Forget failures when acknowledgements came; after a lost connection publish again."""
+        before = self._acks.waiting
+        lost: SparkError | None = None
+        try:
+            yield
+        except LOST as error:
+            lost = error
+        if self._acks.waiting < before:
+            self._failures = 0
+        if lost is not None:
+            self._again(lost)
 
     def _hear(self) -> None:
         before, wait_s = self._acks.waiting, self._options.ack_timeout_s
@@ -157,10 +160,6 @@ class Publisher:
             raise ConnectionLost(
                 f"{self._client.address}: no acknowledgement for {wait_s:g} s (option ackTimeout)"
             )
-
-    def _progress(self, before: int) -> None:
-        if self._acks.waiting < before:
-            self._failures = 0
 
     def _is_waiting(self, frames: Frames) -> bool:
         return any(self._acks.is_waiting(number) for number in reversed(frames.numbers))

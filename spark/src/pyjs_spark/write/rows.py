@@ -24,6 +24,8 @@ from pyjs_spark.options.writing import FROM_HEADERS, SinkOptions, subject_fault
 from pyjs_spark.subjects import is_match
 from pyjs_spark.write.columns import RowPlan
 
+HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
+TEXTS = pa.map_(pa.string(), pa.string())
 NAME = re.compile(r"[!-9;-~]+")  # of a header
 MADE = "pyjs:"  # the start of an id that a sink has created
 LEFT_OUT = re.compile(r"(?i)nats-(?:expected|batch)-.*|pyjs-sink")
@@ -131,21 +133,15 @@ class RowReader:
 
     def _header_map(self, column: pa.MapArray, first: int) -> pa.MapArray:
         """Return the headers as a map of lists, all of it checked."""
-        is_part = column.offset or column.offsets[-1].as_py() != len(column.keys)
-        if is_part or column.null_count:
-            column = column.take(pa.array(range(len(column)), pa.int64()))  # null rows without entries
-        names = _plain(column.keys)
+        column = _with_lists(column)
+        names, lists = column.keys, column.items
         self._check_names(column, names, first)
-        lists = column.items
-        if not pa.types.is_list(lists.type) and not pa.types.is_large_list(lists.type):
-            lists = _listed(lists)
         row_of = _owner(column.offsets)
         if lists.null_count:
             at = pc.index(pc.is_null(lists), True).as_py()
             raise self._refuse(
                 first + row_of(at), f"the header {_shown(names[at].as_py())} is null; leave it out"
             )
-        lists = _plain_lists(lists)
         lengths = pc.list_value_length(lists)
         if len(lists) and pc.min(lengths).as_py() == 0:
             at = pc.index(lengths, 0).as_py()
@@ -156,7 +152,7 @@ class RowReader:
             at = pc.index(pc.is_null(values), True).as_py()
             raise self._refuse(first + row_of(entry_of(at)), "a value of a header is null; leave it out")
         self._check_values(values, lambda at: row_of(entry_of(at)), "a value of a header", first)
-        return pa.MapArray.from_arrays(column.offsets, names, lists)
+        return column
 
     def _check_names(self, column: pa.MapArray, names: pa.Array, first: int) -> None:
         for name in pc.unique(names).to_pylist():
@@ -262,21 +258,16 @@ def _plain(array: pa.Array) -> pa.Array:
     return array.cast(pa.string() if is_text else pa.binary())
 
 
-def _plain_lists(lists: pa.Array) -> pa.ListArray:
-    if pa.types.is_list(lists.type) and not lists.offset and pa.types.is_string(lists.type.value_type):
-        return lists
-    wanted = pa.list_(pa.string())
-    return lists.cast(wanted).take(pa.array(range(len(lists)), pa.int64()))
-
-
-def _listed(values: pa.Array) -> pa.ListArray:
-    """Return each value as a list of its own; a null stays null."""
-    values = _plain(values)
-    if values.null_count:
-        return pa.array(
-            [None if each is None else [each] for each in values.to_pylist()], pa.list_(pa.string())
-        )
-    return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
+def _with_lists(column: pa.MapArray) -> pa.MapArray:
+    """Return maps of lists, whose entries begin with those of the first row; null rows have none."""
+    kind = column.type.item_type
+    is_listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    plain = column.cast(HEADERS if is_listed else TEXTS).take(pa.array(range(len(column)), pa.int64()))
+    if is_listed:
+        return plain
+    each = pa.array(range(len(plain.items) + 1), pa.int32())
+    lists = pa.ListArray.from_arrays(each, plain.items, mask=pc.is_null(plain.items))
+    return pa.MapArray.from_arrays(plain.offsets, plain.keys, lists)
 
 
 def _owner(offsets: pa.Array) -> Callable[[int], int]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from spark.tests.conftest import Filler, required
+from spark.tests.support.archived import archive_here
 from tests.conformance.harness.process import ServerProcess
 
 from pyjs_spark.errors import DataLoss, OptionError
-from pyjs_spark.lake import lakes
 from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.lake.replay import ledger as replay_ledger
 from pyjs_spark.lake.replay import pipeline as replay
@@ -32,12 +32,12 @@ Run = Callable[..., list[Replayed]]
 
 
 @pytest.fixture
-def lake(server: ServerProcess, filler: Filler, spark: SparkSession, tmp_path: Path) -> Callable[[], str]:
+def lake(server: ServerProcess, filler: Filler, tmp_path: Path) -> Callable[[], str]:
     """Archive the test's stream."""
 
     def write() -> str:
         options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
-        lakes.archive(spark, Lake(str(tmp_path / "lake")), options, rows_per_file=5)
+        archive_here(tmp_path / "lake", options)
         return str(tmp_path / "lake")
 
     return write
@@ -265,7 +265,6 @@ def test_tables_are_replayed_as_files_are(
     run: Run,
     server: ServerProcess,
     filler: Filler,
-    spark: SparkSession,
     again: str,
     tmp_path: Path,
     kind: str,
@@ -274,14 +273,14 @@ def test_tables_are_replayed_as_files_are(
         pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
     filler.create()
     options = parse_options({"stream": filler.name, "servers": f"nats://127.0.0.1:{server.port}"})
-    lake, to = lakes.Lake(str(tmp_path / "lake"), kind), f"{filler.name.lower()}.> -> again.>"
+    lake, to = Lake(str(tmp_path / "lake"), kind), f"{filler.name.lower()}.> -> again.>"
     filler.fill(12)
     filler.delete(*range(6, 11))  # a file that is not there
-    lakes.archive(spark, lake, options, rows_per_file=5)
+    archive_here(lake, options)
 
     first = run(to, format=kind)
     filler.fill(3)
-    lakes.archive(spark, lake, options, rows_per_file=5)
+    archive_here(lake, options)
     second = run(to, format=kind)
 
     assert [(each.low, each.high, each.rows) for each in (*first, *second)] == [(1, 13, 7), (13, 16, 3)]

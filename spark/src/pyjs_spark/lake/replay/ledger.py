@@ -9,21 +9,17 @@ write names the revision that it has read, so of two concurrent runs of one repl
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from pyjs_spark import strict_json
-from pyjs_spark.errors import ApiError, DataLoss, OptionError, ReplayDiffers, StreamMissing, WriterReplaced
+from pyjs_spark.errors import DataLoss, OptionError, WriterReplaced
 from pyjs_spark.lake.replay.pipeline import Replay
-from pyjs_spark.nats import buckets
 from pyjs_spark.nats.client import Client
-from pyjs_spark.read import lookup
 
-ABSENT = (lookup.NO_MESSAGE, lookup.STREAM_NOT_FOUND)
-WRONG_LAST_SEQ = 10071
+if TYPE_CHECKING:
+    from pyjs_spark.write.keys import Keys
+
 BEGUN, DONE = "begun", "done"
 
 
@@ -66,45 +62,31 @@ def read(client: Client, found: Replay, created: str) -> Ledger:
 
     `created` is the creation time of the stream.
     """
-    bucket, fresh = found.options.progress_bucket, Ledger(found.definition(), created)
-    try:
-        said = client.api(f"STREAM.MSG.GET.{buckets.kv_stream(bucket)}", {"last_by_subj": _key(found)})[
-            "message"
-        ]
-    except ApiError as error:
-        if error.err_code in ABSENT:
-            return fresh
-        raise
-    data = base64.b64decode(said.get("data") or b"")
-    if not data:  # deleted
-        return replace(fresh, revision=int(said["seq"]))
-    value = strict_json.loads(data)
-    if value.pop("v", None) != 1:
-        raise ReplayDiffers(f"{_key(found)} was written by another version of this package: {data!r:.100}")
-    return Ledger(**value, revision=int(said["seq"]))
+    key, fresh = _key(found), Ledger(found.definition(), created)
+    said = _keys(client, found).read_patiently(key).get(key)
+    if said is None:
+        return fresh
+    return replace(fresh if said.value is None else Ledger(**said.value), revision=said.revision)
 
 
 def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
     """Replace a ledger at its revision. Raises WriterReplaced."""
-    value = {
-        "v": 1, "definition": ledger.definition, "created": ledger.created, "batch": ledger.batch,
-        "low": ledger.low, "high": ledger.high, "state": ledger.state,
-    }  # fmt: skip
-    from pyjs_spark.write.publish import publish_one
-
-    headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % ledger.revision
-    said = publish_one(client, _key(found), json.dumps(value).encode(), headers, found.options.retries)
-    if said.err_code == WRONG_LAST_SEQ:
-        last = read(client, found, ledger.created)
-        if replace(last, revision=ledger.revision) == ledger:
-            return last  # our own write, whose answer was lost
-        raise WriterReplaced(
-            f"id={found.id}: another run of this replay goes on at the same time; this one ends"
-        )
-    if said.code:
-        raise StreamMissing(f"progressBucket {found.options.progress_bucket}: {said.text} (code {said.code})")
-    return replace(ledger, revision=said.seq)
+    value = asdict(ledger)
+    del value["revision"]
+    revision = _keys(client, found).write(_key(found), value, ledger.revision)
+    if revision is not None:
+        return replace(ledger, revision=revision)
+    last = read(client, found, ledger.created)
+    if replace(last, revision=ledger.revision) == ledger:
+        return last  # our own write, whose answer was lost
+    raise WriterReplaced(f"id={found.id}: another run of this replay goes on at the same time; this one ends")
 
 
 def _key(found: Replay) -> str:
-    return f"$KV.{found.options.progress_bucket}.{found.id}.replay"
+    return f"{found.id}.replay"
+
+
+def _keys(client: Client, found: Replay) -> Keys:
+    from pyjs_spark.write.keys import Keys  # needs pyarrow
+
+    return Keys(client, found.options)

@@ -41,6 +41,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyjs_spark.errors import OptionError
+from pyjs_spark.lake import archive
 from pyjs_spark.lake.archive import File
 from pyjs_spark.lake.archive_job import FORMAT, lake_of
 from pyjs_spark.lake.jobs import Key, Said, values_of
@@ -182,28 +183,10 @@ def batches(replay: Replay, files: list[File], at: int, until: int | None = None
     `until` is the end of a batch that an earlier run began; it is the first one, and is repeated as a whole.
     """
     end = min(max((file.high for file in files), default=at), replay.last_seq + 1)
-    cuts: list[tuple[int, int]] = []
-    if until is not None:
-        cuts.append((at, until))
-        at = until
-    size = replay.rows_per_batch
-    while at < end:
-        cut = min(end, (at - 1) // size * size + size + 1)
-        cuts.append((at, cut))
-        at = cut
+    begun = [] if until is None else [(at, until)]
+    cuts = [*begun, *archive.missing(until or at, end, (), replay.rows_per_batch)]
     return [Batch(low, high, _within(files, low, high)) for low, high in cuts]
 
 
 def _within(files: list[File], low: int, high: int) -> tuple[File, ...]:
     return tuple(file for file in files if file.size and file.low < high and file.high > low)
-
-
-def gap(files: list[File], at: int, end: int) -> tuple[int, int] | None:
-    """Return the first [low, high) from `at` to `end` that no file covers, None if there is none."""
-    for file in sorted(files, key=lambda each: each.low):
-        if file.low > at:
-            return at, min(file.low, end)
-        at = max(at, file.high)
-        if at >= end:
-            return None
-    return None

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyjs_spark.datasource.sessions import activate
 from pyjs_spark.errors import DataLoss, OptionError, SparkError
-from pyjs_spark.lake import files
+from pyjs_spark.lake import archive, files
 from pyjs_spark.lake.archive import File
 from pyjs_spark.lake.archive_job import table
 from pyjs_spark.lake.jobs import Job, JobKind, Outcome, Session
@@ -25,7 +25,9 @@ from pyjs_spark.lake.replay import source as replay_source
 from pyjs_spark.lake.replay.ledger import BEGUN, DONE, Ledger
 from pyjs_spark.lake.replay.pipeline import Batch, Replay
 from pyjs_spark.lake.replay.rows import Limits
+from pyjs_spark.lake.tables.parquet import rows_in
 from pyjs_spark.nats.client import connected
+from pyjs_spark.options.values import SEQ_MAX
 from pyjs_spark.read import lookup
 from pyjs_spark.write.columns import RowPlan
 
@@ -86,31 +88,20 @@ def rows_of(found: Replay, batch: Batch) -> int:
     system, _ = files.file_system(found.source)
     total = 0
     for file in batch.files:
-        rows = _rows_in(system, file.path)
+        try:
+            rows = rows_in(system, file.path, file.low, file.high)
+        except ValueError as error:
+            raise SparkError(f"{file.path}: {error}; with quality you see what else is damaged") from None
         part = min(file.high, batch.high) - max(file.low, batch.low)
         total += -(-rows * part // (file.high - file.low))
     return total
 
 
-def _rows_in(system: Any, path: str) -> int:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return int(pq.read_metadata(path, filesystem=system).num_rows)
-    except (pa.ArrowException, OSError) as error:
-        text = " ".join(str(error).split())
-        raise SparkError(
-            f"{path}: cannot be read: {text}; with quality you see what else is damaged"
-        ) from None
-
-
 def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
-    lacks = replay.gap(held, at, end)
-    if lacks is not None:
+    for low, high in archive.missing(at, end, [(file.low, file.high) for file in held], SEQ_MAX):
         raise DataLoss(
-            f"source {found.source}: the archive of {found.stream} lacks messages {lacks[0]} to {lacks[1] - 1}; run "
-            f"the archive again, or replay what lies after with first_seq={lacks[1]} and another id"
+            f"source {found.source}: the archive of {found.stream} lacks messages {low} to {high - 1}; run "
+            f"the archive again, or replay what lies after with first_seq={high} and another id"
         )
 
 
@@ -131,7 +122,7 @@ def run(
 
     activate(spark)
     spark.dataSource.register(ReplaySource)
-    _progress(found).make_bucket(1)
+    _progress(found).keys.make_bucket(1)
     ledger, done = planned.ledger, []
     for batch in planned.batches:
         number = ledger.batch if ledger.state == BEGUN else ledger.batch + 1

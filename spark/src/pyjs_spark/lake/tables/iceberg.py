@@ -19,7 +19,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from pyjs_spark.decode.schema import spark_type
+from pyjs_spark.decode.schema import arrow_schema
 from pyjs_spark.errors import OptionError
 from pyjs_spark.lake.archive import TableFile, columns
 from pyjs_spark.lake.files import file_system
@@ -50,20 +50,19 @@ class IcebergArchive(Table):
 
     def create(self, record: TableProperties) -> None:
         """Create the table, and the catalog if it is the default file."""
-        from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.transforms import DayTransform
 
         catalog = self._catalog(is_made=True)
         catalog.create_namespace_if_not_exists(self._name[:-1])
-        schema = _schema(record.headers)
-        day = PartitionField(schema.find_field("ts").field_id, 1000, DayTransform(), "date")
-        catalog.create_table(
-            self._name,
-            schema,
-            location=self.folder,
-            partition_spec=PartitionSpec(day),
-            properties={**record.properties(), NEXT: str(record.next)},
-        )
+        schema = arrow_schema(columns(record.headers), record.headers)
+        properties = {**record.properties(), NEXT: str(record.next)}
+        with (
+            catalog.create_table_transaction(
+                self._name, schema, location=self.folder, properties=properties
+            ) as made,
+            made.update_spec() as spec,
+        ):
+            spec.add_field("ts", DayTransform(), "date")
 
     def end_of(self, table: Any) -> int:
         """Return the sequence after the last one in the table."""
@@ -137,22 +136,3 @@ def check_own_catalog(root: str) -> None:
         raise OptionError(
             f"format=iceberg: the target {root} is no folder that can hold a catalog; name one in [catalog] of a file"
         )
-
-
-def _schema(headers: str) -> Any:
-    from pyiceberg import types as of
-    from pyiceberg.schema import Schema
-
-    strings = of.ListType(101, of.StringType(), element_required=False)
-    types = {
-        "bigint": of.LongType(),
-        "timestamp": of.TimestamptzType(),
-        "string": of.StringType(),
-        "binary": of.BinaryType(),
-        "map<string,array<string>>": of.MapType(102, of.StringType(), 103, strings, value_required=False),
-    }
-    fields = [
-        of.NestedField(number, name, types[spark_type(name, headers)])
-        for number, name in enumerate(columns(headers), start=1)
-    ]
-    return Schema(*fields)

@@ -115,6 +115,23 @@ class ParquetArchive:
         return f"{self._folder}/{folder}/{file_name(low, high)}"
 
 
+def rows_in(system: Any, path: str, low: int, high: int) -> int:
+    """Return the rows of a Parquet file by its footer. Raises ValueError: damaged, or not all are of [low, high)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        said = pq.read_metadata(path, filesystem=system)
+        seq = said.schema.names.index("seq")
+        stats = [said.row_group(number).column(seq).statistics for number in range(said.num_row_groups)]
+        least, last = min(each.min for each in stats), max(each.max for each in stats)
+    except (pa.ArrowException, OSError, ValueError, AttributeError) as error:
+        raise ValueError(f"cannot be read: {' '.join(str(error).split())[:200]}") from None
+    if least < low or last >= high or said.num_rows > last - least + 1:
+        raise ValueError(f"sequences {least} to {last} pass what its name says")
+    return int(said.num_rows)
+
+
 def file_name(low: int, high: int) -> str:
     """Return the name of the file that covers [low, high)."""
     return f"seq={low:019}-{high - 1:019}.parquet"

@@ -1,0 +1,149 @@
+"""Keys of the progress bucket: JSON values, each replaced only at the revision that was read.
+
+    bucket   pyjs-sinks (option progressBucket): the stream KV_pyjs-sinks, created by the first write that needs it
+
+Of two writers that read the same revision only one succeeds. A write whose answer was lost is repeated, and then
+conflicts with itself; the caller compares the value to find out.
+
+Markers are not in the target, where its consumers would see them. Theirs is an ordinary bucket: progress
+can be read with `nats kv get pyjs-sinks <key>`, and reset with `nats kv del`.
+
+Source: ADR-8 (key-value buckets), ADR-31 (multi_last).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyjs_spark import strict_json
+from pyjs_spark.errors import ApiError, NoResponders, PublishFailed, ReplayDiffers, SparkError
+from pyjs_spark.nats import buckets
+from pyjs_spark.nats.client import NOBODY, Client
+from pyjs_spark.nats.stored import Stored, stored
+from pyjs_spark.options.writing import SinkOptions
+from pyjs_spark.read import pull
+from pyjs_spark.read.direct import END_OF_BATCH, NOT_FOUND
+from pyjs_spark.read.lookup import stream_info
+from pyjs_spark.read.ranges import ReadRange
+from pyjs_spark.write.publish import WRONG_LAST_SEQ, patiently, publish_one
+
+VERSION = 1
+KEYS_MAX = 1024  # the most that a server returns in one answer
+TOO_MANY = 413
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """The newest value of a key."""
+
+    value: Mapping[str, Any] | None  # None: the key was deleted
+    revision: int
+    ts_ns: int  # when it was written
+
+
+class Keys:
+    """The keys of a progress bucket."""
+
+    def __init__(self, client: Client, options: SinkOptions) -> None:
+        self._client = client
+        self._bucket = options.progress_bucket
+        self._stream = buckets.kv_stream(self._bucket)
+        self._prefix = f"$KV.{self._bucket}."
+        self._retries = options.retries
+
+    def read(self, *keys: str) -> dict[str, KeyValue]:
+        """Return the values of some keys or patterns; a key that was never written has none."""
+        found = {}
+        for message in self._last([self._prefix + key for key in keys]):
+            key = message.subject.decode().removeprefix(self._prefix)
+            value = _value(key, message.payload) if message.payload else None
+            found[key] = KeyValue(value, message.seq, message.ts_ns)
+        return found
+
+    def read_patiently(self, *keys: str) -> dict[str, KeyValue]:
+        """Do the same, again after temporary failures."""
+        return patiently(self._retries, lambda: self.read(*keys), self._client)
+
+    def write(self, key: str, value: Mapping[str, Any], revision: int) -> int | None:
+        """Replace the value at a revision (0: there is no such key); return the new one, None after a conflict."""
+        payload = json.dumps({"v": VERSION, **value}).encode()
+        headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % revision
+        said = publish_one(self._client, self._prefix + key, payload, headers, self._retries)
+        if said.err_code == WRONG_LAST_SEQ:
+            return None
+        if said.code:
+            raise PublishFailed(
+                f"progressBucket {self._bucket}: {said.text} (code {said.code}, err_code {said.err_code})"
+            )
+        return said.seq
+
+    def forget(self, pattern: str) -> None:
+        """Remove all keys that match."""
+        if stream_info(self._client, self._stream) is not None:
+            self._client.api(f"STREAM.PURGE.{self._stream}", {"filter": self._prefix + pattern})
+
+    def make_bucket(self, replicas: int) -> None:
+        """Create the bucket if it does not exist."""
+        patiently(self._retries, lambda: self._make_bucket(replicas), self._client)
+
+    def _make_bucket(self, replicas: int) -> None:
+        if stream_info(self._client, self._stream) is not None:
+            return
+        config = buckets.kv_config(
+            self._bucket, description="progress of pyjs_spark sinks", num_replicas=replicas
+        )
+        try:
+            self._client.api(f"STREAM.CREATE.{self._stream}", config)
+        except ApiError as error:
+            if stream_info(self._client, self._stream) is not None:
+                return  # another task created it, with its own number of replicas
+            raise PublishFailed(
+                f"progressBucket {self._bucket}: the bucket, in which a sink keeps its progress, is not there and "
+                f"cannot be made: {error}. Make it (nats kv add {self._bucket}), or set delivery=atLeastOnce"
+            ) from error
+
+    def _last(self, subjects: list[str]) -> list[Stored]:
+        """Return the last messages of some subjects."""
+        request = {"multi_last": subjects, "batch": KEYS_MAX}
+        subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._stream}"
+        wait_s = self._client.settings.timeout_s
+        *some, end = self._client.request_many(subject, json.dumps(request).encode(), KEYS_MAX, wait_s)
+        if end.status == END_OF_BATCH:
+            return [stored(answer) for answer in some]
+        if end.status == NOT_FOUND:
+            return []
+        return self._read_long_way(subjects, end.status, end.description)
+
+    def _read_long_way(self, subjects: list[str], status: int, why: str) -> list[Stored]:
+        """Read more keys than fit in one answer, in portions; or find out that the bucket is missing."""
+        info = stream_info(self._client, self._stream)
+        if info is None:
+            return []
+        if status == NOBODY and info["config"].get("allow_direct"):  # another task has created it since
+            raise NoResponders(f"{self._client.address}: the bucket {self._bucket} answered not yet")
+        if status != TOO_MANY and info["config"].get("allow_direct"):
+            raise SparkError(f"{self._client.address}: the bucket {self._bucket} answered {status} {why}")
+        what = ReadRange(
+            self._stream,
+            max(1, int(info["state"]["first_seq"])),
+            int(info["state"]["last_seq"]) + 1,
+            tuple(subjects),
+            columns=("seq", "ts_ns", "subject", "data"),
+            fail_on_data_loss=False,  # a rewritten key moves to another sequence
+        )
+        return [
+            Stored(row["seq"], row["ts_ns"], row["subject"].encode(), b"", row["data"])
+            for batch in pull.read_range(self._client, what)
+            for row in batch.to_pylist()
+        ]
+
+
+def _value(key: str, payload: bytes) -> dict[str, Any]:
+    """Return the value of a key without its version. Raises ReplayDiffers: it cannot be read."""
+    value = strict_json.an_object(payload)
+    if value.pop("v", None) != VERSION:
+        raise ReplayDiffers(f"{key} was written by another version of this package: {payload!r:.100}")
+    return value
