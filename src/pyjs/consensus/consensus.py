@@ -2,13 +2,14 @@
 
 A turn, in the order of its effects:
 
-1. what became durable is reported to the engine, and the frames that waited for it leave;
-2. the engine hands out what its groups have ready: frames leave, writes go into the log by one write, a sync begins;
+1. durable writes are reported to the engine, and the frames that waited for them are sent;
+2. the ready output of the engine's groups is taken: frames are sent, changes are written to the log at once, a sync
+   begins;
 3. committed entries are applied, some in each turn, in fair order over the groups;
-4. reads whose index has been applied are answered, full logs are cut, snapshots go on.
+4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
-A group whose machine raises stops here; one whose engine panics is closed and named. If the log fails, the whole node
-takes no part any more: it sends nothing, so that nothing it cannot keep is counted on.
+A group whose machine raises stops on this node; one whose engine panics is closed and logged. If the log fails, the
+node takes part in no group any more and sends nothing, so that no other node relies on a promise that it cannot keep.
 
 Knows no sockets, disks and clocks: the log and the peers are seams, the time is that of the node's turn. Long because
 everything that calls the engine is here.
@@ -71,7 +72,7 @@ READ_NS = 10 * NS_PER_S  # after which an unanswered read is forgotten
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What a configuration may change."""
+    """The options of consensus."""
 
     sync_interval_ns: int = 0  # 0: always
     election_ticks: int = 20
@@ -81,7 +82,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class PartialWrite:
-    """A part of what the engine wants to have written of a group."""
+    """A part of the changes of a group that the engine wants to be written."""
 
     group: int
     hard: tuple[int, int, int] | None = None
@@ -155,9 +156,9 @@ class Consensus:
     ) -> None:
         """Open a group: a new one with `conf` (empty: it waits for a snapshot), or the one that the log has.
 
-        The machine of a stored group gets `install` with the state of the log's start, then the entries after it.
-        `incarnation` is higher than that of any replica of the group that was here before: where the log does not
-        know (`lost_unknown`), the caller must.
+        The machine of a stored group gets `install` with the state at the start of the log, then the entries after
+        it. `incarnation` must be higher than that of every earlier replica of the group on this node; the caller must
+        ensure this if the log cannot (`lost_unknown`).
         """
         assert group not in self._members
         stored = self._log.groups.get(group)
@@ -181,7 +182,7 @@ class Consensus:
         self._mark()
 
     def _begin(self, member: Member) -> None:
-        """Give a group to the engine, with what is written of it."""
+        """Open a group in the engine with its stored state and entries."""
         stored = self._log.groups[member.group]
         term, vote, commit = stored.hard
         entries = list(self._log.entries(member.group))
@@ -215,7 +216,7 @@ class Consensus:
             self._engine.close(group)
 
     def _reopen(self, member: Member) -> None:
-        """Begin again with what is written, as after a restart."""
+        """Open a group again from the log, as after a restart."""
         with suppress(UnknownGroup):
             self._engine.close(member.group)
         self._snapshots.finish(member.group)
@@ -245,7 +246,7 @@ class Consensus:
         self._mark()
 
     def stop(self) -> None:
-        """Take part no more; everything written stays."""
+        """Take part in no group any more; the log stays."""
         if self.condition is Condition.RUNNING:
             self._end(Condition.STOPPED, "Server Shutdown")
 
@@ -254,7 +255,7 @@ class Consensus:
     def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
         """Propose an entry; return False if this node does not lead the group.
 
-        The machine gets `proposal` back with the entry, or by `dropped`.
+        The machine gets `proposal` back with the entry, or in a call of `dropped`.
         """
         member = self._members.get(group)
         if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
@@ -271,8 +272,8 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when everything that was committed before this call has been applied here.
 
-        Returns False if no leader is known, or nothing is applied here any more. `done` is never called if the
-        leader changes meanwhile.
+        Returns False if no leader is known, or the group has stopped here. `done` is never called if the leader
+        changes meanwhile.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
@@ -286,7 +287,7 @@ class Consensus:
         return True
 
     def transfer(self, group: int, node: int) -> None:
-        """Hand the lead over to the replica on another node.
+        """Transfer the leadership to the replica on another node.
 
         Raises:
             Refused: this node does not lead, or there is no voter on that node.
@@ -297,7 +298,7 @@ class Consensus:
         self._mark()
 
     def change(self, group: int, changes: Sequence[tuple[int, int]]) -> None:
-        """Propose changes of the membership: (Change, peer), several of them by joint consensus.
+        """Propose changes of the membership as (Change, peer); several changes use joint consensus.
 
         Raises:
             Refused: this node does not lead, or another change is under way.
@@ -306,25 +307,25 @@ class Consensus:
         self._mark()
 
     def campaign(self, group: int) -> None:
-        """Stand for election now.
+        """Start an election now, as a candidate.
 
         Raises:
-            Refused: what this node has is not durable yet.
+            Refused: the state of this node is not durable yet.
         """
         self._engine.campaign(group)
         self._mark()
 
     def status(self, group: int) -> GroupStatus:
-        """Return a group as it is now."""
+        """Return the current status of a group."""
         return status_of(self._members[group], self._engine.status(group))
 
     # -- other nodes -------------------------------------------------------------------------------------------
 
     def receive(self, node: int, data: bytes) -> None:
-        """Take a batch from another node.
+        """Handle a batch from another node.
 
         Raises:
-            BadBatch: nothing of it was taken.
+            BadBatch: the batch is damaged, and no part of it was used.
         """
         if self.condition is not Condition.RUNNING:
             return
@@ -342,7 +343,7 @@ class Consensus:
         self._mark()
 
     def node_silent(self, node: int) -> None:
-        """Note that a node does not answer, or that the connection to it has ended: its groups elect at once."""
+        """Handle a silent node or the end of its connection: groups that it leads elect a new leader at once."""
         self._silent.add(node)
         self._engine.node_silent(node)
         self._snapshots.lost(node)
@@ -357,7 +358,7 @@ class Consensus:
     # -- the turn ----------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do the work that is ready; the rest waits for the next turn."""
+        """Do the ready work; the rest waits for the next turn."""
         self._queued = False
         if self.condition is not Condition.RUNNING:
             return
@@ -374,7 +375,7 @@ class Consensus:
             self._queue()
 
     def _agree(self) -> None:
-        """Report what is durable, and take what the engine has, until it has nothing more for now."""
+        """Report durable writes to the engine and take its output, until there is no more for now."""
         self._report_durable()
         installs = self._stage_installs()
         for _ in range(ROUNDS):
@@ -398,7 +399,7 @@ class Consensus:
         self._find_lost()
 
     def _stage(self, writes: Sequence[Write]) -> bool:
-        """Give the log what it must write; return whether a vote or a term is among it."""
+        """Stage the writes in the log; return whether they include a vote or a term."""
         has_vote = False
         for write in writes:
             group, hard, entries = write.group, write.hard, write.entries
@@ -434,7 +435,7 @@ class Consensus:
             self._durability.wrote()
 
     def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
-        """Note what the engine has found."""
+        """Handle the output of the engine: roles, committed entries, reads."""
         for group, term, role, leader in ready.roles:
             member = self._members.get(group)
             if member is None:  # closed in this turn
@@ -485,7 +486,7 @@ class Consensus:
             self._queue()
 
     def _apply_some(self) -> None:
-        """Apply committed entries: a share of a turn, in fair order over the groups."""
+        """Apply committed entries within a share of the turn, in fair order over the groups."""
         count, size = APPLIES, APPLY_SIZE
         while self._backlog and count > 0 and size > 0:
             member = self._backlog.popleft()
@@ -509,7 +510,7 @@ class Consensus:
                 self._full[member.group] = None
 
     def _go_on(self) -> None:
-        """Let snapshots and full logs go on, one each."""
+        """Continue the snapshots, and compact full logs."""
         snapshots = self._snapshots
         while snapshots.ended:
             group, peer, done = snapshots.ended.pop()
@@ -531,7 +532,7 @@ class Consensus:
     # -- snapshots and the start of the log --------------------------------------------------------------------
 
     def _snapshot(self, member: Member) -> bytes | None:
-        """Return descriptor and data of the state after the last applied entry."""
+        """Return descriptor and data of the state after the last applied entry, or None if there is none now."""
         if member.state is not State.RUNNING:
             return None
         try:
@@ -542,7 +543,7 @@ class Consensus:
         return None if data is None else descriptor.describe(data, member.applied_time_ns) + data
 
     def _offer(self, member: Member) -> None:
-        """Offer the state to replicas whose entries are gone; the engine asks again if that is not possible now."""
+        """Offer the state to replicas whose next entries were compacted; if that fails now, the engine asks again."""
         state = self._snapshot(member)
         if state is None:
             return
@@ -551,7 +552,7 @@ class Consensus:
             self._snapshots.offer(member.group, member.applied, state[descriptor.SIZE :], self._turn.now)
 
     def _cut(self, member: Member) -> None:
-        """Move the start of a full log to what has been applied, unless another replica soon needs what is there."""
+        """Compact a full log up to the last applied entry, unless another replica soon needs these entries."""
         member.compact_at = member.log_size + self._log_size_max // 4
         stored = self._log.groups[member.group]
         is_urgent = member.group in self._log.crowding()
@@ -574,7 +575,7 @@ class Consensus:
         member.compact_at = self._log_size_max
 
     def _is_behind(self, member: Member) -> bool:
-        """Whether a replica that answers needs entries before the new start; for a while the log waits for it."""
+        """Whether a replica that answers still needs the entries to compact; the log waits for it up to a size."""
         if member.role != Role.LEADER or member.log_size > PATIENCE * self._log_size_max:
             return False
         matched = self._engine.status(member.group).matched
@@ -592,14 +593,14 @@ class Consensus:
             self._give_up(group)
 
     def _give_up(self, group: int) -> None:
-        """Begin again with the log from before a snapshot that does not come."""
+        """Reopen a group without the snapshot that did not arrive."""
         member = self._members.get(group)
         if member is not None and self._snapshots.finish(group) is not None:
             self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
             self._queue()
 
     def _stage_installs(self) -> list[Due]:
-        """Write complete snapshots into the log; return what waits for that."""
+        """Write complete snapshots to the log; return the work that waits for that."""
         dues = []
         for group in self._snapshots.take_whole():
             member = self._members[group]
@@ -622,7 +623,7 @@ class Consensus:
         return dues
 
     def _installed(self, member: Member, index: int) -> None:
-        """Take over a snapshot that is durable."""
+        """Use a snapshot that is durable."""
         incoming = self._snapshots.finish_whole(member.group, index)
         if incoming is None:
             return  # the group began again, with it; or a newer one is on its way
@@ -636,14 +637,14 @@ class Consensus:
     # -- faults ------------------------------------------------------------------------------------------------
 
     def _guard(self, member: Member, call: Callable[[], object]) -> None:
-        """Call a machine; a fault stops its group here."""
+        """Call a method of a machine; an exception stops the group here."""
         try:
             call()
         except Exception as error:
             self._stop_member(member, error)
 
     def _stop_member(self, member: Member, error: Exception) -> None:
-        """Apply nothing more to a group whose machine has failed: it is behind, never different."""
+        """Stop applying entries to a group whose machine has failed: it may lag behind, but never differ."""
         self._host.faults.report("apply", f"a replica: {member} stops here", error, self._turn.now)
         try:
             member.stop()
@@ -653,7 +654,7 @@ class Consensus:
             self._hand_over(member)
 
     def _hand_over(self, member: Member) -> None:
-        """Let another replica lead: the one that has most of the log, or the next one if it does not."""
+        """Transfer the leadership to the replica with the longest log, or to the next one if that fails."""
         tries, at_ns = self._unfit.get(member.group, (0, 0))
         if self._turn.now < at_ns:
             return
@@ -668,7 +669,7 @@ class Consensus:
                 self._queue()
 
     def _hand_over_again(self) -> None:
-        """Ask the next replicas to lead what is still led without a machine."""
+        """Request again the transfer of groups that are still led here without a machine."""
         for group in list(self._unfit):
             member = self._members.get(group)
             if member is not None and _is_unfit(member):
@@ -677,7 +678,7 @@ class Consensus:
                 del self._unfit[group]
 
     def _find_lost(self) -> None:
-        """Close groups that have panicked or whose entries cannot be sent, and name them once."""
+        """Close groups that have panicked, or whose entries cannot be sent, and log each once."""
         damaged = self._outbox.damaged
         while damaged:
             group, error = damaged.popitem()
@@ -692,7 +693,7 @@ class Consensus:
         self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
-        """Close a group whose state can no longer be trusted; nothing of this turn is acknowledged for it."""
+        """Close a group whose state is not reliable any more; no write of this turn is acknowledged for it."""
         self._host.log.error(
             f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
         )
@@ -702,7 +703,7 @@ class Consensus:
         self._forget(member.group)
 
     def _fail(self, cause: str) -> None:
-        """Take part no more, since promises could be broken."""
+        """Take part in no group any more, since this node might break promises."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"
@@ -730,7 +731,7 @@ class Consensus:
     # -- time --------------------------------------------------------------------------------------------------
 
     def _mark(self) -> None:
-        """Ask for a turn; the groups may be awake now."""
+        """Request a turn, and tick faster again, since groups may have work."""
         self._queue()
         if self._timer is None or self._rests:
             self._ticked_ns = self._turn.now
@@ -750,7 +751,7 @@ class Consensus:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
     def _tend_log(self) -> None:
-        """Let the log have its next file, and use old ones again."""
+        """Create the next file of the log in advance, and let groups in old files be compacted."""
         try:
             self._durability.look_ahead()
             if self._rests and self._durability.is_idle and not self._is_staged:
@@ -760,7 +761,7 @@ class Consensus:
         self._full.update(dict.fromkeys(self._log.crowding()))
 
     def _tick(self) -> None:
-        """Let time pass for groups that are awake; all others are looked after from time to time."""
+        """Advance the time of the groups: often if they have work, otherwise rarely."""
         self._timer = None
         now_ns = self._turn.now
         late = max(1, (now_ns - self._ticked_ns) // TICK_NS)
@@ -785,11 +786,11 @@ class Consensus:
 
 
 def _is_unfit(member: Member) -> bool:
-    """Whether a group leads here whose machine applies nothing."""
+    """Whether this node leads a group whose machine has stopped."""
     return member.state is State.STOPPED and member.role == Role.LEADER
 
 
 def _conf_of(stored: Membership) -> Conf:
-    """Return a membership as the engine has it."""
+    """Return a membership in the form of the engine."""
     voters, learners, outgoing, next_learners, auto_leave = stored
     return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)
