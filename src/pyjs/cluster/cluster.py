@@ -98,7 +98,7 @@ class Cluster:
                 route.close("Route Removed")
 
     def take_dials(self) -> list[Dial]:
-        """Return the addresses to connect to now; the shell reports each by `open_route` or `dial_failed`."""
+        """Return the addresses to connect to now; the caller reports each by `open_route` or `dial_failed`."""
         return self._mesh.take_dials()
 
     def dial_failed(self, dial: Dial, cause: str) -> None:
@@ -127,7 +127,7 @@ class Cluster:
         return server_id in self.routes
 
     def is_told(self, server_id: str) -> bool:
-        """Return whether another server has reported a route to that one."""
+        """Return whether another server has reported that it has a route to `server_id`."""
         return any(server_id in told for told in self._told.values())
 
     def me(self, route: Route) -> PeerInfo:
@@ -253,7 +253,7 @@ class Cluster:
     def _main_of(self, route: Route, info: PeerInfo) -> Route | None:
         """Return the route that a connection for heartbeats or bulk belongs to.
 
-        None: it has ended, or has one for bulk already, whose messages would be lost.
+        Returns None if the route has ended, or already has a connection for bulk, whose messages would be lost.
         """
         main = self.routes.get(info.server_id)
         if main is None or main.info is None or (_purpose(route, info) == BULK and main.aside is not None):
@@ -432,10 +432,10 @@ class Cluster:
             route.send_info(text)
 
     def batch_came(self, route: Route, body: bytes) -> None:
-        """Give a batch to the replicated groups.
+        """Pass a batch to the replicated groups.
 
         Raises:
-            BadHello: it is damaged, or came on a connection for something else.
+            BadHello: it is damaged, or the connection has another purpose.
         """
         if self.replication is None:
             raise BadHello("a batch of replicated groups, which this server does not have")

@@ -176,7 +176,7 @@ def read_sender(text: bytes) -> Sender:
     """Return the client of another worker from JSON.
 
     Raises:
-        BadHello: it is no object.
+        BadHello: it is not a JSON object.
     """
     try:
         fields = orjson.loads(text)

@@ -11,7 +11,7 @@ cdef enum:
     PUBLISHERS = 64             # classes of publishers; those of one class go aside together
 
 cdef inline size_t class_of(Msg* m) noexcept nogil:
-    """Return the class of the publisher: sessions are far apart in memory."""
+    """Return the class of the publisher, from its address: sessions are far apart in memory."""
     return (<size_t> m.origin >> 10) % PUBLISHERS
 
 cdef class RouteWriter:
