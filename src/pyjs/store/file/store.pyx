@@ -82,7 +82,7 @@ cdef class FileStore(StreamStore):
         self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser).steps()
 
     cdef int take_mark(self, EntryMark mark) except -1:
-        """Continue after the entry of the last mark that was found; None: no entry was applied."""
+        """Continue after the entry of the last mark; None means that no entry was applied."""
         if mark is not None:
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
             self.writer.mark = mark
@@ -90,11 +90,11 @@ cdef class FileStore(StreamStore):
         return 0
 
     def headers_steps(self, int64_t from_ns):
-        """Return (sequence, time, headers) of the messages since `from_ns`, also of removed ones, in steps."""
+        """Return (sequence, time, headers) of the messages since `from_ns`, including removed ones, in steps."""
         return (yield from headers_steps(self.files, from_ns))
 
     def replicate(self) -> None:
-        """Record marks from now on: the stream of this open store becomes a replica, and has applied no entry."""
+        """Write marks from now on: the stream of this open store becomes a replica that has applied no entry yet."""
         self.writer.entries = ALL_MARKED
         self.writer.begin_segment()     # in it a mark precedes the first message
 

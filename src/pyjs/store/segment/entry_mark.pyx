@@ -1,11 +1,11 @@
-"""Marks: which entry of its log a replicated stream has applied, recorded with the effects.
+"""Marks: the last entry of its log that a replicated stream has applied, recorded together with its effects.
 
-A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, then the last message id.
-It says that the effects of every entry up to it are in the records before it. Entries are applied again after a
-crash, so a start must not keep a part of one: `cut_steps` removes everything behind the last mark.
+A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, then the last message id. A
+mark states that the effects of all entries up to it are in the records before it. Entries after it are applied again
+after a crash, so a start must not keep part of one: `cut_steps` removes all records after the last mark.
 
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
-where a mark covers everything.
+after a mark that covers all of its records.
 
 Knows segment files, and nothing of stores. Compiled because it belongs to the write of each batch
 (benchmarks/replica.py). Source: docs/storage-format.md, "Replicated streams".
@@ -50,10 +50,10 @@ def read_mark(bytes state not None) -> EntryMark:
 
 
 def cut_steps(SegmentFiles files not None):
-    """Remove what is behind the last mark; return the mark, or None if there is none. Each step reads a segment.
+    """Remove all records after the last mark; return the mark, or None. Each step reads a segment.
 
     Raises, at any step:
-        OSError, UnknownFormat, Locked, CorruptRecord: the last segment cannot be read, so nothing is known.
+        OSError, UnknownFormat, Locked, CorruptRecord: the last segment cannot be read, so the last mark is unknown.
     """
     names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
                    key=lambda name: int(name[:-4]), reverse=True)
@@ -73,7 +73,7 @@ def cut_steps(SegmentFiles files not None):
 
 
 def _read(SegmentFiles files, path, number):
-    """Return contents, body of the STATE record with the last mark or b"", and where to cut or None if not at all."""
+    """Return the contents, the STATE record of the last mark (or b""), and the offset to cut at (or None)."""
     cdef SegmentContents c
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
         image = open_image(files.disk, path, fd, files.key)
