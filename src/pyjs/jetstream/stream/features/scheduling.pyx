@@ -70,14 +70,14 @@ cdef class Scheduling:
             self.stream.turn.go_on(sweep_steps(self.due, self.stream))
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept:
-        """Note the next firing of a schedule that has fired or could not fire."""
+        """Add the next firing of a schedule that has fired or could not fire."""
         if self.learning:
             self.learned[seq] = at_ns
             return
         self.due.note_again(seq, max(at_ns, 1))
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
-        """Note a message of a recovered stream: a schedule, its end, or one with the time of its next firing."""
+        """Add a message of a recovered stream: a schedule, its end, or one with the time of its next firing."""
         cdef bytes subject = ended_by(headers)
         cdef uint64_t last = self.stream.store.catalogue.last_seq_of(subject, len(subject)) if subject else 0
         if 0 < last < seq:                  # the server was killed between the end of a schedule and its removal
