@@ -1,4 +1,4 @@
-"""One kind of work of a turn: a little is done in order of arrival, much in fair order up to a share of the turn.
+"""One kind of work of a turn: a few items run in order of arrival, more in fair order up to a share of the turn.
 
 A share is a number of items and a time by the clock of the node; only the number limits the work if that clock stands
 still, as in tests. An item is never interrupted, so each must be small. At least one item runs per turn.

@@ -6,10 +6,10 @@ or a turn ran. Input during a spin earns three credits, a fruitless spin costs o
 four; without credit the loop sleeps at once. A spin is tried again after some short waits, and after each fruitless
 trial less often.
 
-If other programs need the core, a spin takes it from the very client that it waits for: three servers of a cluster on
-two cores that all spin answer half as many requests. The kernel preempts such spins. It also preempts one where the
-client that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a
-trial: the loop spins for some turns, sleeps at once for as many, and then goes on for a while in the faster way.
+If other programs need the core, a spin can take it from the client that it waits for: three servers of a cluster that
+spin on two cores answer half as many requests. The kernel preempts such spins. It also preempts one where the client
+that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a trial:
+the loop spins for some turns, sleeps at once for as many, and then goes on for a while in the faster way.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
 Compiled: checks and turns are what a client that waits for each answer pays for.

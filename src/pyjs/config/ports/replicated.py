@@ -1,6 +1,6 @@
-"""What JetStream needs of the configuration of a server in a cluster.
+"""The rules for JetStream in the configuration of a server in a cluster.
 
-Stated here and tested; the block `cluster` refuses JetStream as a whole until streams are replicated.
+Tested, but not used yet: the block `cluster` refuses JetStream until streams are replicated.
 
 Source: nats-server 2.15.1 refuses to start with the same causes, tests/unit/config/ports/test_replicated.py.
 """
@@ -32,8 +32,8 @@ def check_replicated(options: Options, at: Callable[[str], Place]) -> list[Probl
 
 
 def expected_servers(options: Options, own_routes: int) -> int:
-    """Return how many servers the routes name, this one among them.
+    """Return the number of servers that the routes name, including this one.
 
-    `own_routes` of the addresses lead to this server itself: all servers may have the same list.
+    `own_routes` of the addresses lead to this server itself, since all servers may have the same list.
     """
     return 1 + len(set(options.cluster.routes)) - own_routes

@@ -181,7 +181,7 @@ class Login:
         return f" - Token {quoted('[REDACTED]')}" if options.auth_token else ""
 
     def _take_token(self, user: User) -> None:
-        """Arrange that the session closes when its user's token expires."""
+        """Close the session when its user's token expires."""
         session, token = self._session, user.token
         if self._expiry is not None:
             self._expiry.cancel()

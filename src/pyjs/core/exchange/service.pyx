@@ -5,7 +5,7 @@ header Nats-Request-Info, which identifies the client. If there is no receiver, 
 an import.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every request
-across accounts (benchmarks/: request/reply across a service import).
+across accounts passes here (benchmarks/: request/reply across a service import).
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
