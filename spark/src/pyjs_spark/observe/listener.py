@@ -34,7 +34,7 @@ class Reporter(Protocol):
         """Receive the end of a batch."""
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Receive the end of a query; `error` is "" if it was stopped or had read everything."""
+        """Receive the end of a query; `error` is "" if the query was stopped or has read everything."""
 
 
 class QueryListener(StreamingQueryListener):
@@ -82,10 +82,10 @@ def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
 
 
 def measured(messages: DataFrame) -> DataFrame:
-    """Return messages of the format `jetstream`, and have Spark observe their bytes and their newest `ts`.
+    """Return messages of the format `jetstream`, with Spark observing their bytes and their newest `ts`.
 
     Call it directly after `load()`: rows that an earlier filter removes are not counted. Spark counts in its own
-    operators (`DataFrame.observe`), in a batch as well as in a streaming query.
+    operators (`DataFrame.observe`), in batches and in streaming queries.
     """
     from pyspark.sql import functions as fn
 

@@ -1,8 +1,8 @@
 """Messages of one range of sequences from the files of a store directory, as Arrow batches.
 
-A segment at a time: its entries tell which messages are there and wanted, and pieces of about a megabyte are read and
-decoded, each record checked. Where one does not check out its whole segment is read by its records: an index file
-that says something else counts for nothing, and damage ends the read.
+Segments are read one at a time. The entries show which messages exist and are wanted; their records are read in
+pieces of about a megabyte, checked and decoded. If a record is invalid, the contents of the whole segment are
+determined from its records: an index file that differs is ignored, and damage ends the read.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Read:
         self._is_deleted = False  # the stream, since the read began
 
     def batches(self) -> Iterator[None]:
-        """Yield whenever the decoder has a batch to be taken."""
+        """Yield each time the decoder has a batch to take."""
         what = self._what
         for segment in self._found.segments:
             if self._is_deleted:
@@ -125,7 +125,7 @@ class _Read:
         return (yield from self._rows(rows, image, check=not is_doubted))
 
     def _removed(self, segment: Contents) -> None:
-        """Take note of a segment that is gone since the read began: its messages were removed, or are lost."""
+        """Handle a segment that has disappeared since the read began: its messages were removed, or are lost."""
         low = max(segment.base_seq, self.decoder.last_seq + 1)
         again = snapshot_of(self._place, self._what.stream)
         created_ns = self._found.stream.metadata.created_ns
@@ -148,7 +148,7 @@ class _Read:
         return rows[matching(contents, rows, image, self._chosen)]
 
     def _rows(self, rows: Any, image: Image, check: bool) -> Generator[None, None, bool]:
-        """Decode these entries; return whether all of them checked out."""
+        """Decode these entries; return whether all of their records were valid."""
         if not self._needs_records:
             return (yield from self._piece(rows, None, 0, False))
         for piece in pieces(rows):
@@ -158,7 +158,7 @@ class _Read:
         return True
 
     def _piece(self, rows: Any, data: bytes | None, base: int, check: bool) -> Generator[None, None, bool]:
-        """Decode the entries of one piece; return whether all of them checked out."""
+        """Decode the entries of one piece; return whether all of their records were valid."""
         table, at = np.ascontiguousarray(rows).view(np.uint8), 0
         while at < len(rows):
             at = self.decoder.add(table, at, data, base, CHAINED if check else 0)
@@ -169,7 +169,7 @@ class _Read:
         return True
 
     def _check_erased(self, contents: Contents, path: str) -> None:
-        """Refuse messages that are overwritten although nothing says that they were removed. Raises BadStore."""
+        """Refuse messages that were overwritten without a recorded removal. Raises BadStore."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
         doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
         # One that was removed just now.

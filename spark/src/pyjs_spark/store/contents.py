@@ -37,5 +37,5 @@ class Contents:
 
 
 def no_entries() -> Any:
-    """Return an empty array of entries."""
+    """Return an empty array for entries."""
     return np.zeros(0, ENTRY)

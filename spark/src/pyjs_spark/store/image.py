@@ -3,7 +3,8 @@
     file = header (64)  [META record]  body        with flags in the header; otherwise the file is the image
     body = image mark zeros*  |  table chunk* table table_at        encrypted if the flags name a cipher
 
-Bytes that the disk cannot read are returned as zeros, so readers of records find damage. Knows nothing of records.
+Unreadable bytes of the disk are returned as zeros, so that readers of records find the damage. Knows nothing of
+records.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -105,7 +106,7 @@ class Image:
         self.size = os.fstat(fd).st_size
 
     def damage(self, at: int, what: str) -> Unusable:
-        """Return the error for damage at a place of the image."""
+        """Return the error for damage at an offset of the image."""
         return Unusable(f"{self.path} is damaged at {self.unit} {self.shift + at}: {what}")
 
     def read(self, at: int, size: int) -> bytes:
@@ -121,7 +122,7 @@ class Image:
         os.close(self._fd)
 
 
-class VeiledImage(Image):
+class EncryptedImage(Image):
     """The image of an encrypted file."""
 
     def __init__(self, fd: int, path: str, header: Header, key: StreamKey) -> None:
@@ -139,7 +140,7 @@ class VeiledImage(Image):
         return self._key.decrypted(self.header.cipher, self.header.nonce, data, at)
 
     def _find_end(self) -> int:
-        """Return the place of the mark; without one the last write is incomplete or damaged."""
+        """Return the offset of the mark; without a mark the last write is incomplete or damaged."""
         size = end = max(os.fstat(self._fd).st_size, self.shift)
         while end > self.shift:
             begin = max(end - CHUNK_SIZE, self.shift)
@@ -177,7 +178,7 @@ class PackedImage(Image):
         self._places = [(at, size, checksum) for at, (size, checksum) in zip(begins, rows, strict=False)]
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`, unpacked."""
+        """Return up to `size` bytes of the image from `at`, decompressed."""
         end = max(at, min(at + size, self.size))
         first = at // CHUNK_SIZE
         chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
@@ -228,7 +229,7 @@ class PackedImage(Image):
 
 
 class HeldImage(Image):
-    """A copy of another image, which a running server no longer changes."""
+    """A copy of another image, which does not change while a server is running."""
 
     def __init__(self, image: Image) -> None:
         self._data = image.read(0, image.size)
@@ -243,7 +244,7 @@ class HeldImage(Image):
         return self._data[at : at + max(0, size)]
 
     def close(self) -> None:
-        """Do nothing: the other image has the file."""
+        """Do nothing: the original image closes the file."""
 
 
 def unzipped(packed: bytes, size: int) -> bytes | None:
@@ -285,7 +286,7 @@ def _image(fd: int, path: str, key: StreamKey | None) -> Image:
     if header.codec:
         return PackedImage(fd, path, header, stream_key)
     assert stream_key is not None
-    return VeiledImage(fd, path, header, stream_key)
+    return EncryptedImage(fd, path, header, stream_key)
 
 
 def _is_known(header: Header) -> bool:
@@ -302,7 +303,7 @@ def _key_for(header: Header, path: str, key: StreamKey | None) -> StreamKey | No
 
 
 def read_around(fd: int, at: int, size: int) -> bytes:
-    """Return bytes of a file, with zeros for those that the disk cannot read or that are after the end."""
+    """Return bytes of a file, with zeros for unreadable bytes and for those after the end."""
     try:
         data = os.pread(fd, size, at)
         while 0 < len(data) < size:  # a signal, or more than one call may return

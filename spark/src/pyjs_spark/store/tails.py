@@ -21,7 +21,7 @@ _known: dict[str, tuple[Signature, Tails]] = {}  # the file read last
 
 
 def tails_signature(messages: str) -> Signature:
-    """Return a value that changes with the file of the account to which the directory `messages` belongs."""
+    """Return a value that changes whenever the account's common file does; `messages` is one of its directories."""
     try:
         found = os.stat(_path_of(messages))
     except OSError:
@@ -58,7 +58,7 @@ def _path_of(messages: str) -> str:
 
 
 def _read(path: str) -> Tails:
-    """Return the whole records of the file."""
+    """Return the intact records of the file."""
     try:
         with open(path, "rb") as file:
             return {name: tail for body in _bodies(file.read()) for name, tail in _entries(body)}
@@ -67,7 +67,7 @@ def _read(path: str) -> Tails:
 
 
 def _bodies(data: bytes) -> Iterator[bytes]:
-    """Yield the bodies of whole envelopes."""
+    """Yield the bodies of complete envelopes."""
     at = 0
     while at >= 0 and len(data) - at >= HEADER.size + CHECKSUM_SIZE:
         magic, version, kind, flags, *_, size, _, _ = HEADER.unpack_from(data, at)

@@ -9,16 +9,15 @@
     key      <sinkId>.batch
     value    JSON: {"v": 1, "batch": 7, "run": "...", "stream": "OUT"}
 
-The second key names the run of the query that began the newest batch. A task of that run reads only its own marker
-and this key, however many partitions there are; a task of another run reads all markers, since partitions may have
-been different then.
+The second key names the run of the query that began the newest batch. A task of that run reads only this key and the
+marker of its partition; a task of another run reads all markers, since the partitions may have been different.
 
 `begun` is written before the first row of a batch, with the stream's last sequence at that time: messages of the
 batch come after it. `done` is written after the last acknowledgement. Every write names the revision
 that it has read, so of two attempts at the same rows only one succeeds.
 
-Markers are not in the target, where its consumers would see them. Theirs is an ordinary bucket: progress
-can be read with `nats kv get pyjs-sinks <key>`, and reset with `nats kv del`.
+Markers are not in the target stream, since its consumers would receive them. They are in an ordinary bucket: `nats kv
+get pyjs-sinks <key>` shows the progress, and `nats kv del` resets it.
 
 Source: ADR-8 (key-value buckets), ADR-31 (multi_last).
 """
@@ -91,7 +90,7 @@ class BatchMark:
 
 
 def new_attempt() -> str:
-    """Return a name for one attempt at a partition, or for one run."""
+    """Return a unique name for one attempt at a partition, or for one run."""
     return f"{random.getrandbits(64):016x}"
 
 
@@ -196,7 +195,7 @@ class Progress:
             ) from error
 
     def _written_before(self, part: int, marker: Marker) -> Marker:
-        """Return our own marker if the conflict is with it, repeated after a lost answer. Raises WriterReplaced."""
+        """Return the stored marker if this attempt wrote it and only the answer was lost. Raises WriterReplaced."""
         last = patiently(self._retries, self.read, self._client).get(part)
         if last is not None and last.attempt == marker.attempt and last.state == marker.state:
             return last
@@ -216,7 +215,7 @@ class Progress:
         return found
 
     def _value(self, message: Stored) -> dict[str, Any]:
-        """Return the value of a key. Raises ReplayDiffers: it cannot be read."""
+        """Return the value of a key. Raises ReplayDiffers if it is unreadable."""
         value = strict_json.an_object(message.payload)
         if value.pop("v", None) != VERSION:
             key = message.subject.decode()
@@ -224,7 +223,7 @@ class Progress:
         return value
 
     def _read_long_way(self, subjects: tuple[str, ...], status: int, why: str) -> list[Stored]:
-        """Read more keys than fit in one answer, in portions; or find out that the bucket is missing."""
+        """Read more keys than fit in one answer, in portions; also find out whether the bucket is missing."""
         info = stream_info(self._client, self._stream)
         if info is None:
             return []

@@ -85,14 +85,14 @@ class IcebergArchive(Table):
             change.add_files(paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False)
 
     def conflict(self) -> type[Exception]:
-        """Return the library's error for a commit that lost against another one."""
+        """Return the library's error for a commit that conflicts with another one."""
         from pyiceberg.exceptions import CommitFailedException
 
         found: type[Exception] = CommitFailedException
         return found
 
     def loaded(self) -> Any:
-        """Return the library's object of the table, which exists."""
+        """Return the library's object for the existing table."""
         return self._catalog(is_made=False).load_table(self._name)
 
     def _check_unknown(self) -> None:
