@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.cluster.hello import PeerInfo
     from pyjs.cluster.route import Route
 
-PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and what is small
+PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and small ones
 
 
 class Replicas(Protocol):

@@ -28,7 +28,7 @@ cdef enum:
     MANY = 256                  # more subscriptions than this are ended in steps
     STEP = 200                  # subscriptions removed in one step: half a millisecond
     WHOLE_MIN = 65536           # a larger body goes to the transport without a copy; a smaller one is copied
-    SHARED_BY = 3               # from so many receivers on, a publish of that size is copied once for all of them
+    SHARED_BY = 3               # from this number of receivers on, a publish of that size is copied once for all
 
 
 cdef inline bint is_named(Group* g, const char* queue, uint32_t n) noexcept nogil:

@@ -19,7 +19,7 @@ class Share(NamedTuple):
     items: int
     ns: int
     stride: int = 1     # items between two reads of the clock: more than one if an item takes microseconds
-    few: int = 0        # up to so many new items do not queue after the waiting ones, of which one runs all the same
+    few: int = 0        # up to this many new items run before the waiting ones, of which one runs too
 
 
 cdef class Lane:

@@ -26,11 +26,11 @@ from time import monotonic_ns
 cpdef enum:
     SPIN_NS = 50000             # duration of a spin
     SHORT_NS = 150000           # in a wait shorter than this, waking up may have been the larger part
-    CREDIT_MAX = 32             # after so many fruitless spins the loop sleeps at once
+    CREDIT_MAX = 32             # after this many fruitless spins the loop sleeps at once
     CREDIT_PAID = 3             # earned by input during a spin
     WAITS_MAX = 64              # maximum number of short waits before the next trial
     CORE_EVERY = 32             # spins between two checks of the core
-    PREEMPTED_MAX = 8           # as many preemptions in so many spins begin a trial
+    PREEMPTED_MAX = 8           # this many preemptions in as many spins begin a trial
     STAGES = 6                  # of a trial: without spins, with them, and so on
     STAGE = 64                  # turns of a stage
     GAP_NS = 1000000            # a longer time between two turns counts as this much: no client waited

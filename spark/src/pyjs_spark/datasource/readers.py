@@ -60,7 +60,7 @@ class RangeReader:
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
         """Read one range by the options' mode, with the columns and names of messages."""
-        from pyjs_spark.read import modes  # what plans needs none of it
+        from pyjs_spark.read import modes  # not needed for planning
 
         report = Report()
         yield from modes.read_range(self.options.connect, what, report)

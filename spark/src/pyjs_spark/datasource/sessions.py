@@ -44,7 +44,7 @@ EVERYWHERE = {
     "spark.speculation": "false",  # a second reader of the same range is work for nothing
     "spark.sql.python.filterPushdown.enabled": "true",  # for option pushdown
     # Passwords in addresses do not show in plans, in the web page and in event logs; Spark itself hides those in
-    # options of their own.
+    # separate options.
     "spark.sql.redaction.string.regex": r"(?i)(?<=nats://|tls://)[^\s@/,'\"]+(?=@)",
     "spark.sql.session.timeZone": "UTC",
 }

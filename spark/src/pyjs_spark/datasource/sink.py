@@ -126,7 +126,7 @@ class JetStreamWriter(DataSourceArrowWriter):
                 Progress(client, options, options.sink_id).forget()
             finally:
                 client.close()
-        except SparkError as error:  # the messages are stored; what stays is a key of some bytes
+        except SparkError as error:  # the messages are stored; only a small key remains
             LOG.warning("the progress of %s stays in the bucket: %s", options.sink_id, error)
 
 

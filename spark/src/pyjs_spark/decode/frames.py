@@ -50,7 +50,7 @@ class Columns:
     # entry offsets, name offsets, names, list offsets, value offsets, values: as in wire.py
     headers: HeaderCells | None = None
     ids: Cells | None = None
-    own: bytes = b""  # one byte for each row, 1 if it has an id of its own; b"": none has
+    own: bytes = b""  # one byte for each row, 1 if it has its own id; b"": none has
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class PubAck(NamedTuple):
     stream: str
     seq: int
     is_duplicate: bool
-    code: int  # of an error, else 0
+    code: int  # of an error, otherwise 0
     err_code: int
     text: str
 

@@ -206,8 +206,8 @@ class ArchiveProgress:
     next: int  # after the last archived sequence
     lag: int  # sequences that the next run writes
     lost: tuple[tuple[int, int], ...]  # removed before they were archived
-    other: str  # when the archive's stream was created, if the present stream is another one; else ""
-    lost_end: str  # a description, if the stream has less than the archive; else ""
+    other: str  # creation time of the archive's stream, if the present stream is another one; otherwise ""
+    lost_end: str  # a description, if the stream has less than the archive; otherwise ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Options:
     fetch_batch: int = option("fetchBatch", values.count(high=1_000_000), 10_000)
     fetch_expires_s: float = option("fetchExpires", values.seconds, 5.0)
     idle_timeout_s: float = option("idleTimeout", values.seconds, 30.0)
-    # None: 65,536 in bulk and from a path, else 10,000
+    # None: 65,536 in bulk and from a path, otherwise 10,000
     arrow_batch_rows: int | None = option("arrowBatchRows", values.count(high=10_000_000), None)
     pushdown: bool = option("pushdown", values.boolean, False)
     # Names, or patterns with *: a read of key-value buckets.

@@ -166,7 +166,7 @@ class _Read:
         self._connection = 0  # the one with the subscription
         self._asked = 0  # requests so far
         self._is_waiting = False  # for the rest of the answer to the last of them
-        self._chunk: Chunk | None = None  # the one at hand,
+        self._chunk: Chunk | None = None  # the current one,
         self._at = 0  # and its first entry that is not a row yet
         self._kept: deque[bytes] = deque()  # chunks that came and have to wait for the caller
         self._mean = ROW_SIZE
@@ -278,7 +278,7 @@ class _Read:
                 )
             subject, payload = found
             if subject != reply:
-                continue  # of a request that nobody waits for any more
+                continue  # of an abandoned request
             if bytes(payload[:1]) == b"{":
                 self._is_waiting = False
                 raise _error_in(bytes(payload))

@@ -70,7 +70,7 @@ class Gap:
 
     stream: str
     low: int
-    high: int  # exclusive; 0 if nobody knows
+    high: int  # exclusive; 0 if unknown
     why: str
 
     def __str__(self) -> str:

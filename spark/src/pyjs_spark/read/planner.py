@@ -23,9 +23,9 @@ from pyjs_spark.read.pushdown import Bounds
 from pyjs_spark.times import NS_PER_S, format_rfc3339
 
 LOG = logging.getLogger("pyjs_spark")
-SKEW_NS = 60 * NS_PER_S  # by which the clock of whoever chose a time may be ahead
+SKEW_NS = 60 * NS_PER_S  # by which the clock that a given time comes from may be ahead
 SUBJECTS_MAX = 20  # each is a request when the first message with any of them is looked for
-TOLD_MAX = 1000  # lines of the log: a query that goes on for months may lose something every second
+TOLD_MAX = 1000  # lines of the log: a query that runs for months may lose something every second
 ADVICE = (
     "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
     "(max_age, max_bytes, max_msgs) or read more often; after a stream was re-created use a new checkpoint."

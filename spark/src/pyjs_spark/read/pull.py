@@ -63,7 +63,7 @@ INACTIVE_THRESHOLD_NS = 30_000_000_000
 CONSUMER_GONE = (10014, 10059)  # consumer, stream not found
 NO_CONSUMER = (10026, 10138)  # there are too many; filters that overlap, neither in the other
 MESSAGE_SIZE_MAX = 1 << 30  # far above the limit of any server
-OVERHEAD = 1024  # what a server counts of a message besides its bytes, at most: its reply subject
+OVERHEAD = 1024  # bytes that a server counts for a message in addition, at most: its reply subject
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -329,8 +329,8 @@ class PullRead:
         """Return whether the delivery at which the decoder stopped is the end of the range."""
         last_seq = self._decoder.last_seq
         if last_seq >= self._what.high - 1 or self._decoder.pending:
-            return True  # what is still pending lies after the range
-        if self._is_pending():  # the request may still be open: what it delivers meanwhile is not seen
+            return True  # the pending messages are after the range
+        if self._is_pending():  # the request may still be open: its deliveries meanwhile are not seen
             raise Broken(f"the consumer ended after sequence {last_seq}, and the stream has more")
         return True
 

@@ -21,7 +21,7 @@ class Contents:
     end: int  # of the header and records in the image
     chain: int  # checksum of the last record
     is_sealed: bool
-    floor: int  # messages below it are gone, in any segment; 0 if none are
+    floor: int  # messages below it were removed, in any segment; 0 if none were
     first_ts: int
     last_ts: int
     messages: int

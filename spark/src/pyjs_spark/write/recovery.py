@@ -41,10 +41,10 @@ class Found:
     """Rows of one batch that a partition has found in the stream."""
 
     mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> content
-    ids: set[bytes] = field(default_factory=set)  # of rows with an id of their own, of all partitions
+    ids: set[bytes] = field(default_factory=set)  # of rows with their own ids, in all partitions
     # Content of rows of other partitions, of many at most.
     others: Counter[int] = field(default_factory=Counter)
-    missing: int = 0  # sequences of the range whose message is gone
+    missing: int = 0  # sequences of the range without a message
 
     def rows_of(self, frames: Frames) -> list[int]:
         """Return the rows of these publishes that are in the stream, found by id or by place."""

@@ -94,7 +94,7 @@ cdef class ServiceSink(Sink):
         if before != NULL:
             with gil:
                 return self.describe_again(m, e, before, n)
-        if m.origin == NULL:        # of a stream: what its publisher says of itself must not count
+        if m.origin == NULL:        # of a stream: a description sent by its publisher must not count
             return set_info(e, self.own_text, self.own_len)
         info = self.infos.of(m.origin, self.importer.turn.now)
         return -1 if info == NULL else set_info(e, info.text, info.size)

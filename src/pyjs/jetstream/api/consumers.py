@@ -97,7 +97,7 @@ def list_consumers(call: ApiCall) -> Steps:
     everyone = call.stream().consumers
     for name in found[offset : offset + LIST_PAGE]:
         consumer = everyone.get(name)
-        if isinstance(consumer, Consumer):  # else it was deleted between two steps
+        if isinstance(consumer, Consumer):  # otherwise it was deleted between two steps
             page.append(consumer_info(consumer, now_ns, listed=True))
         if len(page) % LIST_STEP == 0:
             yield None

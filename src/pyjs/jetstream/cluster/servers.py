@@ -27,7 +27,7 @@ class Server:
     name: str
     cluster: str
     tags: tuple[str, ...]  # in lower case
-    store: int  # drawn when its store directory was made: another number means that its files are gone
+    store: int  # random number of its store directory: another one means that its files were lost
     version: str  # of its software, for people
     level: int  # the newest version of entries that it applies
     max_memory: int  # bytes for memory streams; -1: no limit

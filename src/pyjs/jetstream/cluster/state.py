@@ -50,7 +50,7 @@ class Outcome(Enum):
 
     DONE = "done"
     EXISTS = "exists"  # the stream to create is there, with the same configuration
-    STALE = "stale"  # it is based on what is no longer so: look again, propose again
+    STALE = "stale"  # the state that it is based on has changed: propose again
     REFUSED = "refused"
 
 

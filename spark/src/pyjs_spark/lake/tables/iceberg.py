@@ -115,7 +115,7 @@ class IcebergArchive(Table):
         said = {name: value for name, value in self.lake.catalog.items() if name not in ("name", "namespace")}
         name = self.lake.catalog.get("name", NAME)
         if said:
-            # A REST catalog takes the name of one of its own warehouses, and would refuse a root.
+            # A REST catalog expects the name of one of its warehouses, and would refuse a root.
             is_rest = said.get("type") == "rest" or said.get("uri", "").startswith("http")
             return load_catalog(name, **({} if is_rest else {"warehouse": self.root}) | said)
         return self._own_catalog(name, is_made)

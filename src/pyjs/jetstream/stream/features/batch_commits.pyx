@@ -32,7 +32,7 @@ cdef uint32_t HEADER_LEN_MAX = HEADERS_SIZE_MAX
 cdef enum:
     CHECKED_STEP = 128          # messages that one step checks
     HELD_MAX = 2097152          # bytes of held publishes, beyond which they do a part of the work
-    HELD_OVERHEAD = 512         # what a held publish counts besides its bytes
+    HELD_OVERHEAD = 512         # bytes that a held publish counts in addition to its own
     STEP_WORK = 8192            # of the input of a turn that a step costs
 
 cdef enum Phase:

@@ -154,7 +154,7 @@ cdef class Scheduling:
         if self.stream.replica is not None:
             return self.propose_some()
         self.stream.mark_dirty()
-        self.stream.makes_room()            # what ended in this turn must not fire
+        self.stream.makes_room()            # schedules that ended in this turn must not fire
         while left:
             at_ns = self.due.next_due()
             seq = self.due.take_due(now_ns)
