@@ -72,6 +72,9 @@ ECHOES = frozenset(
 UNLISTED = {(f"{PREFIX}advisory.v1.stream_batch_abandoned", "reason", "unsupported")}
 
 
+TOLD = 50  # scenarios from one line of progress to the next
+
+
 @pytest.fixture(scope="module")
 def schemas() -> dict[str, Any]:
     """The schemas by type; one skip without them, or one failure if they are required."""
@@ -119,9 +122,14 @@ def test_every_document_of_the_scenarios_is_as_its_schema_says(
     validators = {name: jsonschema.Draft7Validator(schema) for name, schema in schemas.items()}
     scripts = chosen()
     # when
+    found, wrong = [], []
     with ThreadPoolExecutor(4 if REQUIRED else 2) as pool:
-        found = list(zip(scripts, pool.map(documents, scripts), strict=True))
-    wrong = [f"{s.name}: {fault}" for s, each in found for doc in each for fault in faults(validators, doc)]
+        for script, each in zip(scripts, pool.map(documents, scripts), strict=True):
+            found.append((script, each))
+            wrong += [f"{script.name}: {fault}" for doc in each for fault in faults(validators, doc)]
+            if REQUIRED and len(found) % TOLD == 0:
+                with capsys.disabled():
+                    print(f"{len(found)} of {len(scripts)} scenarios, {len(wrong)} faults", flush=True)
     counts = Counter(doc.type.removeprefix(PREFIX) for _, each in found for doc in each)
     # then
     assert wrong == []

@@ -18,7 +18,7 @@ import orjson
 
 from pyjs import __version__
 from pyjs.cluster.headcount import Headcount
-from pyjs.cluster.hello import BULK, CONSENSUS, MESSAGES, PULSE, BadHello, PeerInfo, read_urls
+from pyjs.cluster.hello import BULK, CONSENSUS, MESSAGES, PULSE, BadHello, PeerInfo, read_object, read_urls
 from pyjs.cluster.interest import Interest
 from pyjs.cluster.mesh import Dial, Mesh
 from pyjs.cluster.pulse import Pulse
@@ -447,12 +447,7 @@ class Cluster:
         Raises:
             BadHello: the body is not valid JSON.
         """
-        try:
-            given = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise BadHello(f"the other side's news are no JSON: {error}") from None
-        if not isinstance(given, dict):
-            raise BadHello("the other side's news are no JSON object")
+        given = read_object(body, "the description of the other side")
         urls = read_urls(given.get("connect_urls"))
         peers = given.get("peers") or []
         if not isinstance(peers, list) or len(peers) > PEERS_MAX:
@@ -467,7 +462,7 @@ class Cluster:
     def _learn(self, peer: Any) -> str:
         """Connect to a server learned from a peer, if there is no route yet; return its id."""
         if not isinstance(peer, dict):
-            raise BadHello("one of the other side's peers is no JSON object")
+            raise BadHello("one of the other side's peers is not a JSON object")
         server_id, host, port = peer.get("id"), peer.get("host"), peer.get("port")
         if not isinstance(server_id, str) or not isinstance(host, str) or type(port) is not int:
             raise BadHello("one of the other side's peers has no id, host or port")
