@@ -33,7 +33,7 @@ ADVICE = (
 
 
 class LossCount:
-    """Counts each lost sequence of a query once, by stream; a gap is found again until the query is past it."""
+    """Counts each lost sequence of a query once, by stream, although the same gap is found several times."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
