@@ -88,7 +88,7 @@ class Cluster:
             route.close("Server Shutdown")
 
     def apply_options(self, options: ClusterOptions) -> None:
-        """Apply changed routes and logins; existing routes stay, unless their address is gone."""
+        """Apply changed routes and logins; existing routes stay, unless their address was removed."""
         self.options = options
         for account in self.host.accounts.values():  # a reload may move clients to another one
             self.clients_changed(account)

@@ -6,7 +6,7 @@ A batch, little-endian:
     0       1     version, 1
     1       1     kind, see below
     2       2     0
-    4       4     bytes of the frames (kind 1), else 0
+    4       4     bytes of the frames (kind 1), otherwise 0
     8             the body
 
 | kind | body |

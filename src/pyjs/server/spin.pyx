@@ -9,10 +9,10 @@ trial less often.
 If other programs need the core, a spin can take it from the client that it waits for: three servers of a cluster that
 spin on two cores answer half as many requests. The kernel preempts such spins. It also preempts one where the client
 that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a trial:
-the loop spins for some turns, sleeps at once for as many, and then goes on for a while in the faster way.
+the loop spins for some turns, sleeps at once for as many, and then continues for a while in the faster way.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
-Compiled: checks and turns are what a client that waits for each answer pays for.
+Compiled: a client that waits for each answer pays for the checks and turns.
 """
 
 from libc.stdint cimport int64_t

@@ -94,7 +94,7 @@ class Client:
         raise TypeError("a connection cannot be pickled; send its ConnectSettings and connect there")
 
     def reconnect(self) -> None:
-        """Connect again; earlier subscriptions are gone. Raises ServerUnreachable."""
+        """Connect again; earlier subscriptions are lost. Raises ServerUnreachable."""
         if self._inbox:
             self.close()
         addresses = [parse_address(server) for server in self.settings.servers]

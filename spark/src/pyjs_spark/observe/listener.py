@@ -4,7 +4,7 @@
     from pyjs_spark.observe.lines import LogLines
     attach(spark, LogLines())
 
-Spark calls it in a thread of its own, one event after another, some time after the batch. An error in a reporter is
+Spark calls it in a separate thread, one event after another, some time after the batch. An error in a reporter is
 logged and does not reach the query. It works in a local session and over Spark Connect.
 """
 

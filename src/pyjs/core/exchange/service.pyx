@@ -157,7 +157,7 @@ cdef class ServiceSink(Sink):
                 return 0
 
     cdef void end_traced(self, Pending* p) noexcept nogil:
-        """End a request that is only traced, so nobody answers it."""
+        """End a request that is only traced, so it gets no answer."""
         with gil:
             if self.trace.only:
                 self.calls.end(p, 0)

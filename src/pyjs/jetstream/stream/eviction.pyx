@@ -49,7 +49,7 @@ cdef class Evictions:
         self.rollups.append((seq, b"" if scope.lower() == b"all" else subject))
 
     cdef bint carry_out(self, StreamLimits limits) noexcept nogil:
-        """Carry out what is noted, and the limits of the stream; return whether messages were removed."""
+        """Carry out the noted evictions, and the limits of the stream; return whether messages were removed."""
         cdef uint64_t before = self.store.catalogue.msgs
         if self.pending():
             with gil:
