@@ -391,7 +391,7 @@ class NodeLog:
         self._end.end_doubt()
 
     def witness(self) -> None:
-        """Write a record that proves the last ones durable, unless there is one; call it when the node is idle.
+        """Write a record that proves the last records durable, if none does yet; call it when the node is idle.
 
         Without this record, damage to the last records looks like the end of a log that was never synced.
 
