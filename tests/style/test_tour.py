@@ -133,6 +133,16 @@ TASKS = {  # what somebody new wants to change: words to look for in the left co
     ("TTL",): "jetstream/stream/message_ttl.py",
     ("API request", "field of an answer"): "jetstream/api/account.py",
     ("CONNECT", "password"): "core/auth/login.py",
+    ("slow consumer",): "core/deadlines.py",
+    ("pull request", "expires"): "jetstream/consumer/delivery/pull_requests.pyx",
+    ("reload", "refuses"): "server/reload.py",
+    ("subjects overlap",): "jetstream/manage/streams.py",
+    ("Nats-Expected",): "jetstream/stream/stream.pyx",
+    ("duplicate",): "jetstream/stream/dedupe.pyx",
+    ("full", "disk"): "store/file/condition.pyx",
+    ("limit", "payloads"): "wire/parser.pyx",
+    ("servers hold a stream",): "jetstream/cluster/placement.py",
+    ("elections",): "consensus/consensus.py",
 }
 
 

@@ -19,7 +19,7 @@ class ServerUnreachable(SparkError):
 
 
 class ConnectionLost(SparkError):
-    """A connection ended or went silent; the work may be repeated on a new one."""
+    """A connection ended or became silent; the work may be repeated on a new one."""
 
 
 class AccessDenied(SparkError):
@@ -31,7 +31,7 @@ class BadCredentials(SparkError):
 
 
 class RequestTimeout(SparkError):
-    """Nothing answered a request in time."""
+    """There was no answer to a request in time."""
 
 
 class NoResponders(SparkError):
@@ -104,7 +104,7 @@ class ReplayDiffers(SparkError):
 
 
 class WriterReplaced(SparkError):
-    """Another attempt at the same rows has replaced this one, which must stop."""
+    """Another attempt at the same rows has replaced this one, which must stop writing."""
 
 
 class SparkMissing(SparkError):
@@ -124,16 +124,16 @@ class BulkRefused(SparkError):
 
 
 def is_passing(error: SparkError) -> bool:
-    """Return whether the same request may succeed in a moment."""
+    """Return whether a repetition of the same request may succeed soon."""
     if isinstance(error, ApiError):
         return error.code == 503
     return isinstance(error, ConnectionLost | RequestTimeout | NoResponders | ServerUnreachable)
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return the hint for an unknown name: the closest known one, or else `otherwise`, or all of them.
+    """Return the hint for an unknown name: the most similar known one, otherwise `otherwise`, or all known names.
 
-    A mapping has the names in lower case, and for each the one to show.
+    If `known` is a mapping, its keys are names in lower case, and its values the names to show.
     """
     shown = known if isinstance(known, Mapping) else {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), shown, n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""The choice of decoders: compiled ones if the package pyjs-spark-fast is installed in the version of this one.
+"""The choice of decoders: the compiled ones if the package pyjs-spark-fast of the same version is installed.
 
 A worker may lack this package, or have another version than the driver ships with --py-files; then the decoders in
 plain Python are used.

@@ -1,4 +1,4 @@
-"""Subjects and filters, token by token: how NATS matches. Knows no server and no Arrow."""
+"""Subjects and filters, matched token by token as in NATS. Knows no server and no Arrow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:
-    """Return whether a subject's tokens match a filter's."""
+    """Return whether a subject matches a filter; both are given as tokens."""
     for at, token in enumerate(wanted):
         if token == b">":
             return len(subject) > at
@@ -35,7 +35,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def overlaps(one: str, other: str) -> bool:
-    """Return whether a subject exists that both match."""
+    """Return whether some subject matches both."""
     first, second = one.split("."), other.split(".")
     for a, b in zip(first, second, strict=False):
         if ">" in (a, b):

@@ -1,7 +1,7 @@
 """The package by which Spark finds the format `jetstream` without registration.
 
-Spark imports every installed top-level package named `pyspark_*` and uses its DefaultSource. It does not find one
-that came with --py-files: there `pyjs_spark.register(spark)` is needed.
+Spark imports every installed top-level package named `pyspark_*` and uses its DefaultSource. It does not find a
+package from --py-files, which needs `pyjs_spark.register(spark)`.
 """
 
 from __future__ import annotations

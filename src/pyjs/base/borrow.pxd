@@ -1,18 +1,18 @@
 """Plain pointers into objects that lend their memory: bytes, maps, memoryviews.
 
-In place of typed memoryviews: the C code that these add to each module that names one takes the compiler as long as
-two middle-sized modules, and creates six types whenever the module is loaded.
+Used instead of typed memoryviews: a module that has one compiles as long as two more modules of middle size, and
+creates six types whenever it is loaded.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 cdef inline const char* borrowed(object owner, size_t* size) except? NULL:
-    """Return where the bytes of `owner` begin, and put their number into `size`.
+    """Return a pointer to the bytes of `owner`; set `size` to their number.
 
-    The caller holds `owner` as long as it uses the pointer. Only a bytearray could move its bytes meanwhile: nobody
-    else may know it.
+    The caller must hold `owner` while it uses the pointer. A bytearray may move its bytes when it is resized, so no
+    other code may have a reference to it.
 
     Raises:
-        TypeError: it lends no memory.
+        TypeError: `owner` has no buffer.
         BufferError: its bytes are not in one piece.
     """
     cdef Py_buffer lent

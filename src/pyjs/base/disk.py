@@ -107,7 +107,7 @@ class Disk(Protocol):
     def remove_some(self, path: str, files_max: int) -> int:
         """Remove up to `files_max` files below a directory, then the directory; return the number of removed files.
 
-        If that is less than `files_max`, the directory is gone.
+        If that is less than `files_max`, the directory was removed too.
         """
 
     def remove_tree(self, path: str) -> None:
@@ -337,7 +337,7 @@ class OsDisk(Disk):
     def remove_some(self, path: str, files_max: int) -> int:
         """Remove up to `files_max` files below a directory, then the directory; return the number of removed files.
 
-        If that is less than `files_max`, the directory is gone.
+        If that is less than `files_max`, the directory was removed too.
         """
         removed = 0
         with os.scandir(path) as entries:

@@ -19,7 +19,7 @@ from pyjs.base.bounds import JSON_DEPTH_MAX
 cdef enum:
     VALUES_DEPTH = 8            # maximum depth of containers around a value that is built
     DEPTH_MAX = 10000           # JSON_DEPTH_MAX
-    SMALL_DIGITS = 18           # a number with at most so many digits fits in 64 bits
+    SMALL_DIGITS = 18           # a number with at most this many digits fits in 64 bits
     DIGITS_MAX = 20             # a number with more digits does not fit
 
 assert DEPTH_MAX == JSON_DEPTH_MAX

@@ -18,7 +18,7 @@ import orjson
 
 from pyjs import __version__
 from pyjs.cluster.headcount import Headcount
-from pyjs.cluster.hello import BULK, CONSENSUS, MESSAGES, PULSE, BadHello, PeerInfo, read_urls
+from pyjs.cluster.hello import BULK, CONSENSUS, MESSAGES, PULSE, BadHello, PeerInfo, read_object, read_urls
 from pyjs.cluster.interest import Interest
 from pyjs.cluster.mesh import Dial, Mesh
 from pyjs.cluster.pulse import Pulse
@@ -88,7 +88,7 @@ class Cluster:
             route.close("Server Shutdown")
 
     def apply_options(self, options: ClusterOptions) -> None:
-        """Apply changed routes and logins; existing routes stay, unless their address is gone."""
+        """Apply changed routes and logins; existing routes stay, unless their address was removed."""
         self.options = options
         for account in self.host.accounts.values():  # a reload may move clients to another one
             self.clients_changed(account)
@@ -98,7 +98,7 @@ class Cluster:
                 route.close("Route Removed")
 
     def take_dials(self) -> list[Dial]:
-        """Return the addresses to connect to now; the shell reports each by `open_route` or `dial_failed`."""
+        """Return the addresses to connect to now; the caller reports each by `open_route` or `dial_failed`."""
         return self._mesh.take_dials()
 
     def dial_failed(self, dial: Dial, cause: str) -> None:
@@ -131,7 +131,7 @@ class Cluster:
         return server_id in self.routes
 
     def is_told(self, server_id: str) -> bool:
-        """Return whether another server has reported a route to that one."""
+        """Return whether another server has reported that it has a route to `server_id`."""
         return any(server_id in told for told in self._told.values())
 
     def me(self, route: Route) -> PeerInfo:
@@ -257,7 +257,7 @@ class Cluster:
     def _main_of(self, route: Route, info: PeerInfo) -> Route | None:
         """Return the route that a connection for heartbeats or bulk belongs to.
 
-        None: it has ended, or has one for bulk already, whose messages would be lost.
+        Returns None if the route has ended, or already has a connection for bulk, whose messages would be lost.
         """
         main = self.routes.get(info.server_id)
         if main is None or main.info is None or (_purpose(route, info) == BULK and main.aside is not None):
@@ -436,10 +436,10 @@ class Cluster:
             route.send_info(text)
 
     def batch_came(self, route: Route, body: bytes) -> None:
-        """Give a batch to the replicated groups.
+        """Pass a batch to the replicated groups.
 
         Raises:
-            BadHello: it is damaged, or came on a connection for something else.
+            BadHello: it is damaged, or the connection has another purpose.
         """
         if self.replication is None:
             raise BadHello("a batch of replicated groups, which this server does not have")
@@ -451,12 +451,7 @@ class Cluster:
         Raises:
             BadHello: the body is not valid JSON.
         """
-        try:
-            given = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise BadHello(f"the other side's news are no JSON: {error}") from None
-        if not isinstance(given, dict):
-            raise BadHello("the other side's news are no JSON object")
+        given = read_object(body, "the description of the other side")
         urls = read_urls(given.get("connect_urls"))
         peers = given.get("peers") or []
         if not isinstance(peers, list) or len(peers) > PEERS_MAX:
@@ -471,7 +466,7 @@ class Cluster:
     def _learn(self, peer: Any) -> str:
         """Connect to a server learned from a peer, if there is no route yet; return its id."""
         if not isinstance(peer, dict):
-            raise BadHello("one of the other side's peers is no JSON object")
+            raise BadHello("one of the other side's peers is not a JSON object")
         server_id, host, port = peer.get("id"), peer.get("host"), peer.get("port")
         if not isinstance(server_id, str) or not isinstance(host, str) or type(port) is not int:
             raise BadHello("one of the other side's peers has no id, host or port")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Headcount:
-    """The numbers that this server tells, and those that it was told."""
+    """The counts sent to other servers, and those received from them."""
 
     def __init__(self, routes: dict[str, Route]) -> None:
         self._routes = routes

@@ -90,12 +90,7 @@ def read_hello(line: bytes, verb: str) -> PeerInfo:
     name, _, text = line.partition(b" ")
     if name.upper() != verb.encode():
         raise BadHello(f"the first line of a route is {verb}, not {shown(line)}")
-    try:
-        given = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise BadHello(f"{verb} has no valid JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise BadHello(f"{verb} has no JSON object")
+    given = read_object(text, f"the text after {verb}")
     version = given.get("pyjs_route")
     if version is None:
         raise BadHello(foreign(given))
@@ -176,15 +171,24 @@ def read_sender(text: bytes) -> Sender:
     """Return the client of another worker from JSON.
 
     Raises:
-        BadHello: it is no object.
+        BadHello: it is not a JSON object.
+    """
+    return Sender(read_object(text, "the sender of a message"))
+
+
+def read_object(text: bytes, what: str) -> dict[str, Any]:
+    """Return a JSON object from the other side.
+
+    Raises:
+        BadHello: `what` is not a JSON object.
     """
     try:
-        fields = orjson.loads(text)
+        found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise BadHello(f"the sender of a message is no JSON: {error}") from None
-    if not isinstance(fields, dict):
-        raise BadHello("the sender of a message is no JSON object")
-    return Sender(fields)
+        raise BadHello(f"{what} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadHello(f"{what} is not a JSON object")
+    return found
 
 
 def shown(value: object) -> str:

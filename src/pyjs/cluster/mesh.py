@@ -1,6 +1,6 @@
 """The servers to connect to: configured ones, and those learned from peers.
 
-Knows addresses and times, no sockets: `take_dials` gives the shell addresses to connect to; the shell then
+Knows addresses and times, no sockets: `take_dials` returns the addresses to connect to; the caller connects, then
 reports a route, or calls `failed`. A configured route is tried forever. One learned from a peer is tried as long as
 some peer has a route to that server, and then for KEEP_NS and at least `connect_retries` times. So a cluster in two
 halves becomes whole again even if no configured address leads from one half to the other.
@@ -103,7 +103,7 @@ class Mesh:
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial, rid: int, purposes: tuple[str, ...] = (PULSE, BULK)) -> None:
-        """Connect for other purposes too, as long as there is the route that the other side calls `rid`."""
+        """Also connect for other purposes, as long as the route exists that the other side calls `rid`."""
         for purpose in purposes:
             before = self._beside.get((dial.server_id, purpose))
             if before is not None:
@@ -145,7 +145,7 @@ class Mesh:
         return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS
 
     def connected(self, dial: Dial, server_id: str) -> None:
-        """Note the server at the address, to which there is a route, perhaps over another connection."""
+        """Record the server at an address: a route to it exists, perhaps over another connection."""
         dial.state, dial.server_id, dial.failures = DialState.CONNECTED, server_id, 0
 
     def is_self(self, dial: Dial) -> None:

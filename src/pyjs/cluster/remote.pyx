@@ -58,7 +58,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int send_with(self, Msg* m, Target* t, bytes headers) except -1:
-        """As `send`, with other headers."""
+        """Do the same as `send`, with other headers."""
         cdef Msg sent = m[0]
         cdef bytes body = headers + m.body[m.header_len:m.size]
         cdef bytes tail = (m.reply[:m.reply_len] + b" " if m.reply_len else b"") + b"%d %d\r\n" % (
@@ -72,7 +72,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:
-        """As deliver, for a message whose trace has ended before this account."""
+        """Do the same as `deliver`, for a message whose trace ended before this account."""
         try:
             if m.told & self.writer.bit:
                 return self.send(m, t)

@@ -1,9 +1,9 @@
 """The connections that carry the batches of replicated groups: one to each server that has such groups.
 
-They are apart from the routes, so that a large batch delays no message of a client and no message delays a vote. The
-end of a connection, and silence on the pulse, say at once that the other node does not answer.
+They are separate from the routes, so that a large batch delays no client's message and no message delays a vote. A
+closed connection or missing heartbeats show at once that the other node does not answer.
 
-The consensus knows servers by numbers made from their names; two servers with one number refuse each other.
+Consensus identifies servers by numbers derived from their names; two servers with the same number refuse each other.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Replicas(Protocol):
     """What takes the batches: consensus.Consensus, or who owns it."""
 
     def receive(self, node: int, data: bytes) -> None:
-        """Take a batch; raises ValueError if it is damaged."""
+        """Handle a batch; raises ValueError if it is damaged."""
 
     def node_silent(self, node: int) -> None:
-        """Note that a node does not answer."""
+        """Handle a node that does not answer."""
 
     def node_heard(self, node: int) -> None:
-        """Note that a node answers again."""
+        """Handle an answer of a silent node."""
 
 
 class Notes(Protocol):
@@ -45,7 +45,7 @@ class Notes(Protocol):
 
 
 class Replication:
-    """The way from the consensus of this server to those of the others: its Peers."""
+    """The connections between the consensus of this server and those of the others; its Peers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -61,7 +61,7 @@ class Replication:
         self._cluster.replication = self
 
     def clash(self, info: PeerInfo) -> str:
-        """Return why this server and that one cannot be in one cluster, or "" if they can."""
+        """Return the reason why this server and another one cannot be in one cluster, or "" if they can."""
         if not info.replicates:
             return ""
         others = [route.info for route in self._cluster.routes.values() if route.info is not None]
@@ -83,7 +83,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def closed(self, route: Route) -> None:
-        """Note the end of a connection: the node at its other end is lost."""
+        """Handle the end of a connection: its node is lost."""
         if route.info is None:
             return
         node = number_of(route.info.server_name)
@@ -97,7 +97,7 @@ class Replication:
         return self._connections.get(number_of(info.server_name))
 
     def note_silence(self, route: Route, silent: bool) -> None:
-        """Note whether the server at the other end of a route is silent."""
+        """Record whether the server at the other end of a route is silent."""
         if self._consensus is None or route.info is None:
             return
         node = number_of(route.info.server_name)
@@ -110,7 +110,7 @@ class Replication:
         """Take a batch or a note.
 
         Raises:
-            BadHello: it is damaged, or came on a connection for something else.
+            BadHello: it is damaged, or the connection has another purpose.
         """
         assert route.info is not None
         node = number_of(route.info.server_name)
@@ -151,12 +151,12 @@ class Replication:
             route.send_batch(parts)
 
     def pending_size(self, node: int) -> int:
-        """Return the bytes that wait for that node."""
+        """Return the number of unsent bytes for a node."""
         route = self._connections.get(node)
         return 0 if route is None else route.pending_size
 
     def stop(self, reason: str) -> None:
-        """End all connections, and accept no more: the others must not count on this node."""
+        """End all connections and accept no more, since other nodes must not rely on this one."""
         self._is_stopped = True
         for route in list(self._connections.values()):
             route.close(reason)

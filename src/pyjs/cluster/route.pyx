@@ -191,13 +191,13 @@ cdef class Route:
         return True
 
     cdef int wake_aside(self) except -1:
-        """Let the connection for large messages go on, if it has waited for frames of this one."""
+        """Resume the connection for large messages, if it waits for frames of this one."""
         if self.aside is not None and self.aside.input.waits and not self.aside.must_wait():
             self.aside.go_on_later()
         return 0
 
     cdef bint must_wait(self) noexcept:
-        """Return whether the route must take frames before this connection goes on."""
+        """Return whether this connection must wait until its route has taken earlier frames."""
         return self.main is not None and self.awaited > self.main.frames
 
     cdef int go_on_later(self) except -1:
@@ -315,7 +315,7 @@ cdef class Route:
             m, self.reader.header.flags & FLAG_PLAIN != 0, queues, n)
 
     cdef int deliver_traced(self, Msg* m, Account account, set queues, object trace) except -1:
-        """As deliver_here, and publish the trace of this server."""
+        """Do the same as `deliver_here`, and publish the trace of this server."""
         cdef int receivers
         self.turn.extra_work += TRACE_WORK
         trace.arrive(m.subject[:m.subject_len], ROUTER, self.rid, self.info.server_name)
@@ -464,7 +464,7 @@ cdef class Route:
         self.writer.send_parts(FRAME_CONSENSUS, parts)
 
     def allow(self, size_t pending_max) -> None:
-        """Let so many bytes wait for the other side."""
+        """Allow `pending_max` bytes to wait for the other side."""
         self.writer.allow(pending_max)
 
     def send_synced(self) -> None:
@@ -567,7 +567,7 @@ cdef bint is_word(const char* text, size_t n) noexcept nogil:
 
 
 cdef bint is_tail(Msg* m) noexcept nogil:
-    """Return whether the tail is "[reply ][hlen ]size CRLF", the body and CRLF, consistent with `m`."""
+    """Return whether the tail is "[reply ][hlen ]size CRLF", the body and CRLF, as in `m`."""
     cdef char digits[64]
     cdef char* end = digits
     cdef size_t at = 0, n

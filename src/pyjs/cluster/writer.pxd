@@ -11,7 +11,7 @@ cdef enum:
     PUBLISHERS = 64             # classes of publishers; those of one class go aside together
 
 cdef inline size_t class_of(Msg* m) noexcept nogil:
-    """Return the class of the publisher: sessions are far apart in memory."""
+    """Return the class of the publisher, from its address: sessions are far apart in memory."""
     return (<size_t> m.origin >> 10) % PUBLISHERS
 
 cdef class RouteWriter:
@@ -23,7 +23,7 @@ cdef class RouteWriter:
     cdef readonly uint64_t bit          # of Msg.told; 0: not open yet
     cdef bint is_open                   # messages may be written
     cdef bint paused                    # the transport's buffer is full
-    cdef bint lost                      # the transport is gone
+    cdef bint lost                      # the transport is closed
     cdef public bint dirty              # the route is in Turn.sessions
     cdef Msg* last                      # the last written message, while it is being published; NULL: another frame
     cdef size_t frame_start, frame_size     # its frame in `out`, to which queue groups may be added
@@ -33,7 +33,7 @@ cdef class RouteWriter:
     cdef uint64_t aside_until[PUBLISHERS]   # by class of publisher: bulk.out_msgs after its last message there
     cdef uint64_t aside_done            # messages of `bulk` that the other side has taken
     cdef bint is_bulk
-    cdef uint64_t asked                 # of a bulk connection: out_msgs at the last question what was taken
+    cdef uint64_t asked                 # of a bulk connection: out_msgs at the last query of taken messages
     cdef uint64_t after                 # of a bulk connection: frames of the route before its last message
 
     # Write a message for the plain subscriptions or for the queue group of `t`; return -1 if there is no room.

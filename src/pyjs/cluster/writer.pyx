@@ -3,10 +3,10 @@
 A message is written once, and the queue groups that get it are added to its frame while it is the last one.
 Invariant: a message is sent after all interest that existed before it, so that an answer finds its way back.
 
-Large messages have a connection of their own, so that small ones need not wait for them. The order of one publisher
-stays: after a large message all of its messages take that connection, until the other side has taken them; and there
-FRAME_AFTER lets the reader wait for what the route had before. Publishers are told apart by a few bits of their
-address: those that share them go together.
+Large messages have a separate connection, so that small ones do not wait for them. The order of each publisher is
+kept: after a large message all of its messages use that connection, until the other side has taken them, and
+FRAME_AFTER makes the reader there wait for earlier frames of the route. Publishers are distinguished by a few bits of
+their address; those with equal bits use the same connection.
 
 Compiled: every message to another server passes here (benchmarks/: 1-1 over a route).
 """
@@ -50,11 +50,11 @@ cdef class RouteWriter:
         self.bulk = bulk
 
     def note_taken(self, uint64_t count) -> None:
-        """Note how many messages of the bulk connection the other side has taken."""
+        """Store the number of messages of the bulk connection that the other side has taken."""
         self.aside_done = count
 
     def end(self) -> None:
-        """Accept nothing more; release the other side and the route."""
+        """Accept nothing more, and release the other side and the route."""
         self.bulk = None
         self.is_open = False
         self.route = None
@@ -128,7 +128,7 @@ cdef class RouteWriter:
         return 0
 
     cdef void send_after(self, uint64_t frames) noexcept nogil:
-        """Let the other side take what follows after so many frames of the route."""
+        """Make the other side wait for this many frames of the route before it reads on."""
         cdef FrameHeader header
         header.size, header.account, header.kind, header.flags, header.reserved = 8, 0, FRAME_AFTER, 0, 0
         self.after = frames
@@ -137,13 +137,13 @@ cdef class RouteWriter:
         self.out.add(<const char*> &frames, 8)
 
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the frame of `m`; -1: it is not the last one any more."""
+        """Add the queue group of `t` to the frame of `m`; return -1 if that is not the last frame any more."""
         if self.last == m:
             return self.add_queue(t)
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
 
     cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil:
-        """Let more queue groups of `m` be added to the frame of `sent`, which was written in its place."""
+        """Allow queue groups of `m` to be added to the frame of `sent`, which was written in its place."""
         if self.last == sent:
             self.last = m
         elif self.bulk is not None and self.bulk.last == sent:
@@ -198,7 +198,7 @@ cdef class RouteWriter:
         self.mark_dirty()
 
     def allow(self, size_t pending_max) -> None:
-        """Let more bytes wait than for a client."""
+        """Allow more bytes to wait than for a client."""
         self.out.set_limit(pending_max)
 
     def send_line(self, bytes line) -> None:

@@ -55,7 +55,7 @@ class UserOptions:
 
     user: str = ""
     password: str = ""  # plain, or a bcrypt hash: see is_bcrypt
-    permissions: PermissionOptions | None = None  # its own, or else the default permissions of its block
+    permissions: PermissionOptions | None = None  # its own, otherwise the default permissions of its block
     account: str = GLOBAL_ACCOUNT
     nkey: str = ""  # a public key, instead of user and password
     connection_types: tuple[str, ...] = ()  # allowed types, in upper case; (): all

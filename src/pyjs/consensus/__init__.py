@@ -1,1 +1,1 @@
-"""Consensus of the replicated groups of this node: one engine, one log, one turn for all of them."""
+"""Consensus of the replicated groups of this node: one engine, one log and one turn for all of them."""

@@ -1,4 +1,4 @@
-"""Batches: what one node sends to another one at once. Everything that comes from the network is checked here.
+"""Batches: the messages between two nodes. All input from the network is checked here.
 
 A batch, little-endian:
 
@@ -6,7 +6,7 @@ A batch, little-endian:
     0       1     version, 1
     1       1     kind, see below
     2       2     0
-    4       4     bytes of the frames (kind 1), else 0
+    4       4     bytes of the frames (kind 1), otherwise 0
     8             the body
 
 | kind | body |
@@ -51,7 +51,7 @@ _READ_REQUEST = 11  # kind of a frame that a follower passes on
 
 
 class Kind(IntEnum):
-    """What a batch is."""
+    """The kinds of batches."""
 
     FRAMES = 1
     FETCH = 2
@@ -63,12 +63,12 @@ class Kind(IntEnum):
 
 
 class BadBatch(ValueError):
-    """A batch is damaged, and was refused as a whole; the text names the field."""
+    """A batch is damaged and was refused as a whole; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Frames for the engine, and the payloads that it must find staged."""
+    """Frames for the engine, and the payloads that must be staged before them."""
 
     frames: bytes
     payloads: list[tuple[Key, bytes]]
@@ -76,7 +76,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A question for a part of a snapshot."""
+    """A request for a part of a snapshot."""
 
     group: int
     index: int
@@ -95,7 +95,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a snapshot: durable at the receiver, or no longer offered by the sender."""
+    """The end of a snapshot transfer: durable at the receiver, or no longer offered by the sender."""
 
     group: int
     index: int
@@ -125,22 +125,22 @@ Batch: TypeAlias = Frames | Fetch | Part | Outcome | Lacks | Has
 
 
 def of_frames(frames: bytes, payloads: Sequence[bytes]) -> list[bytes]:
-    """Return the parts of a batch of frames."""
+    """Return a batch of frames, in pieces."""
     return [_HEADER.pack(VERSION, Kind.FRAMES, 0, len(frames)), frames, *payloads]
 
 
 def of_fetch(group: int, index: int, offset: int) -> list[bytes]:
-    """Return a question for a part of a snapshot."""
+    """Return a batch that requests a part of a snapshot."""
     return [_HEADER.pack(VERSION, Kind.FETCH, 0, 0), _PLACE.pack(group, index, offset)]
 
 
 def of_part(group: int, index: int, offset: int, data: bytes) -> list[bytes]:
-    """Return a part of a snapshot."""
+    """Return a batch with a part of a snapshot."""
     return [_HEADER.pack(VERSION, Kind.PART, 0, 0), _PLACE.pack(group, index, offset), data]
 
 
 def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
-    """Return the end of a snapshot."""
+    """Return a batch that ends a snapshot transfer: durable here if `done`, otherwise no longer offered."""
     kind = Kind.DONE if done else Kind.GONE
     return [_HEADER.pack(VERSION, kind, 0, 0), _NAME.pack(group, index)]
 
@@ -156,10 +156,10 @@ def of_has(group: int, peer: int, term: int, index: int) -> list[bytes]:
 
 
 def read(data: bytes) -> Batch:
-    """Return what a batch says; payloads are the ones that were described.
+    """Return the content of a batch; payloads match their descriptors.
 
     Raises:
-        BadBatch: it is damaged; nothing of it may be used.
+        BadBatch: it is damaged; no part of it may be used.
     """
     if not _HEADER.size <= len(data) <= SIZE_MAX:
         raise BadBatch(f"size: a batch of {len(data)} bytes, not {_HEADER.size} to {SIZE_MAX}")

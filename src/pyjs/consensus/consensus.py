@@ -2,13 +2,14 @@
 
 A turn, in the order of its effects:
 
-1. what became durable is reported to the engine, and the frames that waited for it leave;
-2. the engine hands out what its groups have ready: frames leave, writes go into the log by one write, a sync begins;
+1. durable writes are reported to the engine, and the frames that waited for them are sent;
+2. the ready output of the engine's groups is taken: frames are sent, changes are written to the log at once, a sync
+   begins;
 3. committed entries are applied, some in each turn, in fair order over the groups;
-4. reads whose index has been applied are answered, full logs are cut, snapshots go on.
+4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
-A group whose machine raises stops here; one whose engine panics is closed and named. If the log fails, the whole node
-takes no part any more: it sends nothing, so that nothing it cannot keep is counted on.
+A group whose machine raises stops on this node; one whose engine panics is closed and logged. If the log fails, the
+node takes part in no group any more and sends nothing, so that no other node relies on a promise that it cannot keep.
 
 Knows no sockets, disks and clocks: the log and the peers are seams, the time is that of the node's turn. Long because
 everything that calls the engine is here.
@@ -73,7 +74,7 @@ DATA = int(EntryKind.DATA)
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What a configuration may change."""
+    """The options of consensus."""
 
     sync_interval_ns: int = 0  # 0: always
     election_ticks: int = 20
@@ -83,7 +84,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class PartialWrite:
-    """A part of what the engine wants to have written of a group."""
+    """A part of the changes of a group that the engine wants to be written."""
 
     group: int
     hard: tuple[int, int, int] | None = None
@@ -225,7 +226,7 @@ class Consensus:
             self._engine.close(group)
 
     def _reopen(self, member: Member) -> None:
-        """Begin again with what is written, as after a restart."""
+        """Open a group again from the log, as after a restart."""
         with suppress(UnknownGroup):
             self._engine.close(member.group)
         self._snapshots.finish(member.group)
@@ -260,7 +261,7 @@ class Consensus:
         self._mark()
 
     def stop(self) -> None:
-        """Take part no more; everything written stays."""
+        """Take part in no group any more; the log stays."""
         if self.condition is Condition.RUNNING:
             self._end(Condition.STOPPED, "Server Shutdown")
 
@@ -269,7 +270,7 @@ class Consensus:
     def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
         """Propose an entry; return False if this node does not lead the group.
 
-        The machine gets `proposal` back with the entry, or by `dropped`.
+        The machine gets `proposal` back with the entry, or in a call of `dropped`.
         """
         member = self._members.get(group)
         if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
@@ -286,8 +287,8 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when everything that was committed before this call has been applied here.
 
-        Returns False if no leader is known, or nothing is applied here any more. `done` is never called if the
-        leader changes meanwhile.
+        Returns False if no leader is known, or the group has stopped here. `done` is never called if the leader
+        changes meanwhile.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
@@ -298,7 +299,7 @@ class Consensus:
         return is_asked
 
     def transfer(self, group: int, node: int) -> None:
-        """Hand the lead over to the replica on another node.
+        """Transfer the leadership to the replica on another node.
 
         Raises:
             Refused: this node does not lead, or there is no voter on that node.
@@ -310,7 +311,7 @@ class Consensus:
         self._mark()
 
     def change(self, group: int, changes: Sequence[tuple[int, int]]) -> None:
-        """Propose changes of the membership: (Change, peer), several of them by joint consensus.
+        """Propose changes of the membership as (Change, peer); several changes use joint consensus.
 
         Raises:
             Refused: this node does not lead, or another change is under way.
@@ -320,7 +321,7 @@ class Consensus:
         self._mark()
 
     def campaign(self, group: int) -> None:
-        """Stand for election now.
+        """Start an election now, as a candidate.
 
         Raises:
             Refused: what this node has is not durable yet.
@@ -330,16 +331,16 @@ class Consensus:
         self._mark()
 
     def status(self, group: int) -> GroupStatus:
-        """Return a group as it is now."""
+        """Return the current status of a group."""
         return status_of(self._members[group], self._engine.status(group))
 
     # -- other nodes -------------------------------------------------------------------------------------------
 
     def receive(self, node: int, data: bytes) -> None:
-        """Take a batch from another node.
+        """Handle a batch from another node.
 
         Raises:
-            BadBatch: nothing of it was taken.
+            BadBatch: the batch is damaged, and no part of it was used.
         """
         if self.condition is not Condition.RUNNING:
             return
@@ -362,7 +363,7 @@ class Consensus:
         self._mark()
 
     def node_silent(self, node: int) -> None:
-        """Note that a node does not answer, or that the connection to it has ended: its groups elect at once."""
+        """Handle a silent node or the end of its connection: groups that it leads elect a new leader at once."""
         self._silent.add(node)
         self._engine.node_silent(node)
         self._snapshots.lost(node)
@@ -377,7 +378,7 @@ class Consensus:
     # -- the turn ----------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do the work that is ready; the rest waits for the next turn."""
+        """Do the ready work; the rest waits for the next turn."""
         self._queued = False
         if self.condition is not Condition.RUNNING:
             return
@@ -394,7 +395,7 @@ class Consensus:
             self._queue()
 
     def _agree(self) -> None:
-        """Report what is durable, and take what the engine has, until it has nothing more for now."""
+        """Report durable writes to the engine and take its output, until there is no more for now."""
         self._report_durable()
         installs = self._stage_installs()
         for _ in range(ROUNDS):
@@ -418,7 +419,7 @@ class Consensus:
         self._find_lost()
 
     def _stage(self, writes: Sequence[Write]) -> bool:
-        """Give the log what it must write; return whether a vote or a term is among it."""
+        """Stage the writes in the log; return whether they include a vote or a term."""
         has_vote = False
         for write in writes:
             group, hard, entries = write.group, write.hard, write.entries
@@ -456,7 +457,7 @@ class Consensus:
             self._durability.wrote()
 
     def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
-        """Note what the engine has found."""
+        """Handle the output of the engine: roles, committed entries, reads."""
         for group, term, role, leader in ready.roles:
             member = self._members.get(group)
             if member is None:  # closed in this turn
@@ -504,7 +505,7 @@ class Consensus:
             self._queue()
 
     def _apply_some(self) -> None:
-        """Apply committed entries: a share of a turn, in fair order over the groups."""
+        """Apply committed entries within a share of the turn, in fair order over the groups."""
         count, size = APPLIES, APPLY_SIZE
         while self._backlog and count > 0 and size > 0:
             member = self._backlog.popleft()
@@ -527,7 +528,7 @@ class Consensus:
             self._compaction.check(member)
 
     def _go_on(self) -> None:
-        """Let snapshots and full logs go on, one each."""
+        """Continue the snapshots, and compact full logs."""
         snapshots = self._snapshots
         while snapshots.ended:
             group, peer, done = snapshots.ended.pop()
@@ -587,14 +588,14 @@ class Consensus:
             self._give_up(group)
 
     def _give_up(self, group: int) -> None:
-        """Begin again with the log from before a snapshot that does not come."""
+        """Reopen a group without the snapshot that did not arrive."""
         member = self._members.get(group)
         if member is not None and self._snapshots.finish(group) is not None:
             self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
             self._queue()
 
     def _stage_installs(self) -> list[Due]:
-        """Write complete snapshots into the log; return what waits for that."""
+        """Write complete snapshots to the log; return the work that waits for that."""
         dues = []
         for group in self._snapshots.take_whole():
             member = self._members[group]
@@ -617,7 +618,7 @@ class Consensus:
         return dues
 
     def _installed(self, member: Member, index: int) -> None:
-        """Take over a snapshot that is durable."""
+        """Use a snapshot that is durable."""
         incoming = self._snapshots.finish_whole(member.group, index)
         if incoming is None:
             return  # the group began again, with it; or a newer one is on its way
@@ -643,7 +644,7 @@ class Consensus:
     # -- faults ------------------------------------------------------------------------------------------------
 
     def _find_lost(self) -> None:
-        """Close groups that have panicked or whose entries cannot be sent, and name them once."""
+        """Close groups that have panicked, or whose entries cannot be sent, and log each once."""
         damaged = self._outbox.damaged
         while damaged:
             group, error = damaged.popitem()
@@ -658,7 +659,7 @@ class Consensus:
         self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
-        """Close a group whose state can no longer be trusted; nothing of this turn is acknowledged for it."""
+        """Close a group whose state is not reliable any more; no write of this turn is acknowledged for it."""
         self._host.log.error(
             f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
         )
@@ -684,7 +685,7 @@ class Consensus:
         )
 
     def _fail(self, cause: str) -> None:
-        """Take part no more, since promises could be broken."""
+        """Take part in no group any more, since this node might break promises."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"
@@ -705,7 +706,7 @@ class Consensus:
     # -- time --------------------------------------------------------------------------------------------------
 
     def _mark(self) -> None:
-        """Ask for a turn; the groups may be awake now."""
+        """Request a turn, and tick faster again, since groups may have work."""
         self._queue()
         if self._timer is None or self._rests:
             self._ticked_ns = self._turn.now
@@ -725,7 +726,7 @@ class Consensus:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
     def _tend_log(self) -> None:
-        """Let the log have its next file, and use old ones again."""
+        """Create the next file of the log in advance, and let groups in old files be compacted."""
         try:
             self._durability.look_ahead()
             if self._doubts.are_over:
@@ -738,7 +739,7 @@ class Consensus:
         self._compaction.add(self._log.crowding())
 
     def _tick(self) -> None:
-        """Let time pass for groups that are awake; all others are looked after from time to time."""
+        """Advance the time of the groups: often if they have work, otherwise rarely."""
         self._timer = None
         now_ns = self._turn.now
         late = max(1, (now_ns - self._ticked_ns) // TICK_NS)
@@ -770,6 +771,6 @@ def _wait_ns(tuning: Tuning) -> int:
 
 
 def _conf_of(stored: Membership) -> Conf:
-    """Return a membership as the engine has it."""
+    """Return a membership in the form of the engine."""
     voters, learners, outgoing, next_learners, auto_leave = stored
     return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)

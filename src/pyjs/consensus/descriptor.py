@@ -1,6 +1,6 @@
-"""The descriptor of a payload: what the engine replicates for an entry, or for the data of a snapshot.
+"""The descriptor of a payload: the engine replicates it instead of an entry's payload or a snapshot's data.
 
-40 bytes, little-endian; the engine reads the size and nothing else:
+40 bytes, little-endian; the engine reads only the size:
 
     offset  size
     0       4     size of the payload in bytes; 0: no payload
@@ -27,11 +27,11 @@ _TIME_MAX = (1 << 63) - 1
 
 
 class BadDescriptor(ValueError):
-    """A descriptor is damaged, or does not belong to the payload beside it; the text names the field."""
+    """A descriptor is damaged, or does not match its payload; the text names the field."""
 
 
 class Descriptor(NamedTuple):
-    """A descriptor that was read and checked."""
+    """A checked descriptor."""
 
     size: int  # of the payload, bytes
     time_ns: int
@@ -63,12 +63,12 @@ def read(data: bytes) -> Descriptor:
 
 
 def size_and_time(data: bytes) -> tuple[int, int]:
-    """Return size and time of a descriptor that was read and checked before."""
+    """Return size and time of a descriptor that was checked before."""
     return _BRIEF.unpack_from(data)
 
 
 def check(descriptor: Descriptor, payload: bytes) -> None:
-    """Check that a payload is the one that was described.
+    """Check that a payload matches its descriptor.
 
     Raises:
         BadDescriptor: it has another size or digest.

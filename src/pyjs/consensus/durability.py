@@ -1,8 +1,8 @@
-"""Which writes of the log are durable, and what waits for them, in the order of turns.
+"""The durable writes of the log, and the work that waits for writes to be durable, in the order of turns.
 
-Every write has a number. An entry of the queue waits for a number, or for none: then only for those before it. With
-`sync_interval: always` everything waits for a sync. Otherwise only votes and snapshots do, and a sync follows the
-other writes within the interval.
+Every write has a number. An entry of the queue waits for the write with its number, or only for the entries before
+it. With `sync_interval: always` all entries wait for a sync. Otherwise only votes and snapshots do, and other writes
+are synced within the interval.
 
 A sync is a job for a thread; while it runs, later writes gather for the next one.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Waits(Enum):
-    """What waits in the queue."""
+    """The kinds of work in the queue."""
 
     STORED = "stored"  # the writes of a turn of the engine
     INSTALLED = "installed"  # a snapshot
@@ -65,7 +65,7 @@ class LogSync(Job):
 
 
 class FreshFile(Job):
-    """The making of a file that the log will need."""
+    """The creation of a file that the log will need."""
 
     queue = JobQueue.REMOVALS
 
@@ -79,7 +79,7 @@ class FreshFile(Job):
         self._error = self._job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Give it to the log."""
+        """Pass the file to the log."""
         self._log.finish_fresh_file(self._job, self._error if failure is None else failure)
 
 
@@ -110,7 +110,7 @@ class Durability:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no work is queued."""
         return not self._queue
 
     def wrote(self) -> None:
@@ -120,19 +120,19 @@ class Durability:
             self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)
 
     def add(self, due: Due, *, needs_sync: bool) -> None:
-        """Queue what waits for everything written so far; with `needs_sync` until it is durable."""
+        """Queue work until everything written so far is in the file or, with `needs_sync`, durable."""
         number = self._written if needs_sync else 0
         self._wanted = max(self._wanted, number)
         self._queue.append((number, due))
 
     def take(self) -> Iterator[Due]:
-        """Yield what waits no longer, oldest first."""
+        """Yield the work whose writes are durable, oldest first."""
         queue = self._queue
         while queue and queue[0][0] <= self._durable:
             yield queue.popleft()[1]
 
     def begin(self) -> None:
-        """Start a sync if something waits for one."""
+        """Start a sync if queued work needs one."""
         if self._running is None and self._wanted > self._durable:
             self._sync()
 
@@ -143,7 +143,7 @@ class Durability:
             self._turn.jobs.append(FreshFile(job, self._log))
 
     def stop(self) -> None:
-        """Start no more syncs, and forget what waits."""
+        """Start no more syncs, and drop the queued work."""
         self._queue.clear()
         self._wanted = 0
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""The consensus engine, a package of its own: the only module that imports it.
+"""The consensus engine, a separate package; only this module imports it.
 
 Raises EngineMissing at import where the package is not installed. Sizes and rules: raft/README.md.
 """
@@ -9,7 +9,7 @@ REMEDY = 'install it with pip install "pyjs-server[cluster]", or with make clust
 
 
 class EngineMissing(ImportError):
-    """The package pyjs-raft is not installed; the text says how to get it."""
+    """The package pyjs-raft is not installed; the text says how to install it."""
 
 
 try:
@@ -37,7 +37,7 @@ except ImportError as error:
 
 
 def incarnation_of(peer: int) -> int:
-    """Return how often a replica has begun again on its node, from 1."""
+    """Return the incarnation in the number of a peer: the count of starts of the replica on its node, from 1."""
     return peer & 0xFFFFFFFF
 
 

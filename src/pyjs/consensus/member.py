@@ -1,4 +1,4 @@
-"""One group on this node: what its state machine has applied, and what waits for that.
+"""One group on this node: the progress of its state machine, and the work that waits for it.
 
 Knows nothing of the engine, other nodes and disks: it gets committed entries and roles, and payloads by a key.
 """
@@ -27,14 +27,14 @@ ENTRY_COST = 64  # bytes of an entry in the log, beside its payload
 
 
 class State(Enum):
-    """RUNNING -> STOPPED, after a fault of the machine or damage of an entry; until the group is opened again."""
+    """RUNNING -> STOPPED, after a fault of the machine or a damaged entry, until the group is opened again."""
 
     RUNNING = "running"
     STOPPED = "stopped"
 
 
 class Unreadable(PyjsError):
-    """The log does not give the payload of the next entry; a machine that raises the same has failed."""
+    """The payload of the next entry cannot be read from the log; if a machine raises this, the machine has failed."""
 
     def __init__(self, cause: PyjsError) -> None:
         super().__init__(str(cause))
@@ -77,13 +77,13 @@ class Member:
         return max(self.time_ns + 1, wall_ns)
 
     def proposed(self, index: int, term: int, time_ns: int, proposal: object) -> None:
-        """Note an entry that this node has proposed."""
+        """Record an entry that this node has proposed."""
         self.time_ns = time_ns
         if proposal is not None:
             self._pending[index] = (term, proposal)
 
     def wants_read(self, index: int, done: Callable[[], None]) -> None:
-        """Call `done` when `index` has been applied; never in a group that is stopped."""
+        """Call `done` when `index` has been applied; never in a stopped group."""
         if self.state is State.STOPPED:
             return
         if self.applied >= index and self._steps is None:
@@ -92,7 +92,7 @@ class Member:
             self._reads.append((index, done))
 
     def take_role(self, term: int, role: Role, leader: int) -> None:
-        """Note what the engine says about the role. The machine learns later that it leads."""
+        """Store the role from the engine. The machine learns later that it leads."""
         self.term, self.role, self.leader = term, role, leader
         self.leads = False
         self.drop_proposals()
@@ -100,7 +100,7 @@ class Member:
             self.machine.role(term, role, leader)
 
     def drop_proposals(self) -> None:
-        """Report every proposal whose entry has not been applied: its outcome is unknown."""
+        """Report all proposals that are not applied yet as dropped: their outcome is unknown."""
         pending, self._pending = self._pending, {}
         for _, proposal in pending.values():
             self.machine.dropped(proposal)
@@ -108,7 +108,7 @@ class Member:
     # -- applying ----------------------------------------------------------------------------------------------
 
     def take(self, committed: Committed) -> None:
-        """Queue a committed entry, unless it came before."""
+        """Queue a committed entry, unless it was queued before."""
         index = committed[0]
         if index > self.queued and self.state is State.RUNNING:
             assert index == self.queued + 1
@@ -116,11 +116,11 @@ class Member:
             self.queue.append(committed)
 
     def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
-        """Apply up to `count` entries, or until payloads have `size` bytes; return how much it was.
+        """Apply up to `count` entries, or until payloads have `size` bytes; return both amounts.
 
         Raises:
             Unreadable: the entry remains the next one.
-            anything else: by the machine, which has got the entry and must get nothing more.
+            any other exception: raised by the machine, which must get no more entries.
         """
         done = used = 0
         queue = self.queue
@@ -174,7 +174,7 @@ class Member:
         return size
 
     def proposal_of(self, index: int, term: int) -> object | None:
-        """Return what was proposed as this entry; another one at its index is dropped."""
+        """Return the proposal of this entry; drop another proposal for its index."""
         proposed_in, proposal = self._pending.pop(index, (term, None))
         if proposed_in != term:
             self.machine.dropped(proposal)
@@ -196,7 +196,7 @@ class Member:
                 self._reads.append((index, done))
 
     def await_start(self, index: int) -> None:
-        """Apply nothing until `note_start`: the log has nothing from before another entry any more."""
+        """Apply nothing until `note_start`: the log will begin after another entry."""
         self.queue.clear()
         self.queued = index
 
@@ -208,7 +208,7 @@ class Member:
             self.applied = self.queued = index
 
     def note_entries(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
-        """Count entries that the log has got."""
+        """Count entries that the log has received."""
         size = len(entries) * ENTRY_COST
         for _, kind, body in entries:
             if kind == DATA:
@@ -243,7 +243,7 @@ class Member:
             self._release_reads()
 
     def stop(self) -> None:
-        """Apply nothing more; the log goes on without the machine."""
+        """Apply nothing more; the log continues without the machine."""
         self.state = State.STOPPED
         self.leads = False
         self.queue.clear()

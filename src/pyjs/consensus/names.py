@@ -1,4 +1,4 @@
-"""Numbers of nodes, made from the names of their servers, so that nobody has to give them out.
+"""Numbers of nodes, derived from the names of their servers, so that they need no configuration.
 
 Two names with the same number (one pair in two billion) cannot be in one cluster: they refuse each other.
 """
@@ -16,7 +16,7 @@ def number_of(name: str) -> int:
 
 
 def same_number(name: str, other: str) -> str:
-    """Return why two servers cannot be in one cluster, or "" if their numbers differ."""
+    """Return the reason why two servers cannot be in one cluster, or "" if their numbers differ."""
     number = number_of(name)
     if number != number_of(other):
         return ""

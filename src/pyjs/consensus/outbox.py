@@ -1,7 +1,7 @@
 """Frames of the engine on their way to other nodes, each with the payloads of its entries.
 
-The bytes on their way to one node are bounded: frames with entries beyond that are dropped, and so are frames whose
-payload cannot be read; the engine sends them again. Frames without entries (votes, heartbeats, answers) always leave.
+The unsent bytes for each node are bounded: further frames with entries are dropped, and so are frames whose payload
+cannot be read; the engine sends them again. Frames without entries (votes, heartbeats, answers) are always sent.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Load:
 
 
 class Outbox:
-    """The way of frames to the other nodes."""
+    """Sends frames to the other nodes."""
 
     def __init__(self, peers: Peers, payloads: Payloads, text_log: Log) -> None:
         self._peers = peers
@@ -61,7 +61,7 @@ class Outbox:
         self._unreadable: set[int] = set()  # groups whose damage is in the text log
 
     def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
-        """Send what the engine has for other nodes."""
+        """Send the frames of the engine to other nodes."""
         for node, frames, keys in batches:
             if not keys:
                 self._peers.send(node, batch.of_frames(frames, ()))
@@ -69,7 +69,7 @@ class Outbox:
                 self._send_entries(node, frames, keys)
 
     def _send_entries(self, node: int, frames: bytes, keys: Sequence[Key]) -> None:
-        """Send frames with entries; most are few, recent and small."""
+        """Send frames with entries; usually they are few, recent and small."""
         free = WINDOW - self._peers.pending_size(node)
         payloads = self._payloads.recent_of(keys, min(free, BATCH_SIZE))
         if payloads is not None:
@@ -78,7 +78,7 @@ class Outbox:
             self._send_parts(node, frames, keys, free)
 
     def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
-        """Send frame by frame what fits."""
+        """Send the frames that fit, one by one."""
         gaps: set[int] = set()  # groups of which a frame was left out: the other side refuses what follows
         load = _Load()
         for frame, wanted in split(frames, keys):
@@ -105,7 +105,7 @@ class Outbox:
             self._peers.send(node, batch.of_frames(b"".join(load.frames), load.payloads))
 
     def _read(self, keys: Sequence[Key]) -> list[bytes] | None:
-        """Return the payloads of one frame; None if one of them cannot be read."""
+        """Return the payloads of one frame, or None if one of them cannot be read."""
         try:
             return [self._payloads.get(key) for key in keys]
         except Gone:  # the engine sends what its log has now

@@ -1,9 +1,9 @@
 """Payloads of entries: those that wait for the log, recent ones in memory, older ones read back from the log.
 
-An entry is known by group, index and term: two leaders may give the same index different payloads.
+The key of an entry is group, index and term, since two leaders may have different payloads for the same index.
 
-A payload is staged before the engine learns of its entry. The engine decides what it takes: `take` hands a staged
-payload to the log, `forget_staged` drops the others at the end of the engine's turn.
+A payload is staged before its entry is passed to the engine, which may refuse it: `take` passes a staged payload to
+the log, and `forget_staged` drops the others at the end of the engine's turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COST = 256  # bytes of memory of an entry beside its payload
 
 
 class Gone(PyjsError):
-    """The log no longer has an entry: it was cut, or another leader's entry took its place."""
+    """The log no longer has an entry: it was compacted, or another leader's entry replaced it."""
 
 
 class Payloads:
@@ -38,11 +38,11 @@ class Payloads:
         self._size = 0  # of `_recent`, with COST; at most `memory_max`, or one entry
 
     def stage(self, key: Key, payload: bytes) -> None:
-        """Hold a payload until the engine has decided about its entry."""
+        """Store a payload until the engine has decided about its entry."""
         self._staged[key] = payload
 
     def take(self, key: Key) -> bytes:
-        """Return the staged payload of an entry that goes into the log; it stays in memory for a while."""
+        """Return the staged payload of an entry that is being written; it stays in memory for a while."""
         payload = self._staged.pop(key)
         before = self._recent.pop(key, None)
         if before is not None:
@@ -55,15 +55,15 @@ class Payloads:
         return payload
 
     def forget_staged(self) -> None:
-        """Drop payloads of entries that the engine did not take."""
+        """Drop payloads of entries that the engine has not accepted."""
         self._staged.clear()
 
     def get(self, key: Key) -> bytes:
         """Return the payload of an entry.
 
         Raises:
-            Gone: the engine wanted to send it, and has changed its log since.
-            NotNow, CorruptRecord: it cannot be read now, or is damaged.
+            Gone: the engine has changed its log since it requested the entry.
+            NotNow, CorruptRecord: the entry cannot be read now, or is damaged.
         """
         payload = self._recent.get(key)
         if payload is None:
@@ -77,7 +77,7 @@ class Payloads:
         return self._log.payload(group, index)
 
     def recent_of(self, keys: Sequence[Key], size_max: int) -> list[bytes] | None:
-        """Return the payloads of entries if all are in memory and have at most `size_max` bytes; else None."""
+        """Return the payloads of entries if all are in memory and within `size_max` bytes, otherwise None."""
         found = []
         for key in keys:
             payload = self._recent.get(key)
@@ -90,7 +90,7 @@ class Payloads:
         return found if size_max >= 0 else None
 
     def forget(self, group: int) -> None:
-        """Drop everything of a group."""
+        """Drop all payloads of a group."""
         self._staged = {key: payload for key, payload in self._staged.items() if key[0] != group}
         for key in [key for key in self._recent if key[0] == group]:
             self._size -= len(self._recent.pop(key)) + COST

@@ -1,4 +1,4 @@
-"""What the consensus of a node stands between: state machines above, other nodes beside."""
+"""The interfaces of consensus: state machines above, other nodes beside."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ Making: TypeAlias = "Generator[None, None, bytes]"  # steps of a few millisecond
 
 
 class Machine(Protocol):
-    """The state machine of one group. All replicas get the same calls of `apply`, so they have the same state.
+    """The state machine of one group. All replicas get the same calls of `apply`, so their states are equal.
 
     If a call raises, the group stops on this node: nothing is skipped.
     """
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
-        """Apply a committed entry: in order, each one once in the life of the machine.
+        """Apply a committed entry; called in order, once for each entry in the life of the machine.
 
-        `time_ns` is the leader's time and never decreases. `proposal` is what `propose` got if this node proposed the
-        entry and still leads in that term.
+        `time_ns` is the leader's time and never decreases. `proposal` is the argument of `propose` if this node
+        proposed the entry and still leads in that term, otherwise None.
         """
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Note the role of this node and the number of the leader's node, 0: none.
+        """Store the role of this node and the number of the leader's node (0: none).
 
-        LEADER comes when everything from earlier terms has been applied; `propose` works from then on.
+        LEADER is reported once all entries of earlier terms have been applied; `propose` works from then on.
         """
 
     def dropped(self, proposal: object) -> None:
-        """Note that a proposal will not come back with its entry: nobody knows whether it will be committed."""
+        """Handle a proposal that will not come back with its entry; whether it will be committed is unknown."""
 
     def durable(self) -> int:
         """Return the index up to which the log may be cut: a start needs `snapshot` and the entries after it.
@@ -56,13 +56,13 @@ class Machine(Protocol):
 
 
 class Peers(Protocol):
-    """The way to other nodes. What is sent may be lost, doubled or late, but not changed."""
+    """The connections to other nodes. A sent batch may be lost, duplicated or late, but not changed."""
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch, or drop it if there is no connection."""
 
     def pending_size(self, node: int) -> int:
-        """Return the bytes that wait for that node; it does not read while they grow."""
+        """Return the number of unsent bytes for a node; they grow while it does not read."""
 
     def stop(self, reason: str) -> None:
-        """End all connections: the others must not count on this node."""
+        """End all connections, since other nodes must not rely on this one."""

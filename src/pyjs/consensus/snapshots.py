@@ -1,9 +1,9 @@
-"""Snapshots on their way: offered by a leader, fetched part by part by a replica whose entries are gone.
+"""Transfers of snapshots: offered by a leader, fetched part by part by a replica whose next entries were compacted.
 
-The engine's snapshot frame has the descriptor of the data. The receiver asks for one part after the other, so that it
-sets the pace; it asks again after RETRY_NS without an answer, and gives up after GIVE_UP_NS or when the sender no
-longer has it. The sender gives up a receiver from which it hears nothing for REPORT_NS, so that every snapshot frame
-has an end that the engine learns of.
+The engine's snapshot frame has the descriptor of the data. The receiver sets the pace by requesting one part after
+the other. It repeats a request after RETRY_NS without an answer, and gives up after GIVE_UP_NS or when the sender no
+longer has the snapshot. The sender gives up a receiver that is silent for REPORT_NS, so that the end of every
+transfer is reported to the engine.
 
 Knows nothing of the log and the state machines.
 """
@@ -30,7 +30,7 @@ REPORT_NS = NS_PER_S
 
 @dataclass(slots=True)
 class Offer:
-    """The state that a leader offers, and the peers that have been told of it."""
+    """A state that a leader offers, and the peers that were offered it."""
 
     data: bytes
     unused_ns: int  # when it is dropped if no peer has been told
@@ -39,7 +39,7 @@ class Offer:
 
 @dataclass(slots=True)
 class Incoming:
-    """The snapshot that a group here is being fetched from another node."""
+    """The snapshot that one group is fetching from another node."""
 
     node: int
     point: Point
@@ -50,12 +50,12 @@ class Incoming:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all parts are here."""
+        """Whether all parts have arrived."""
         return len(self.data) == self.wanted.size
 
 
 class Snapshots:
-    """All snapshots that this node sends or receives."""
+    """All snapshots that this node is sending or receiving."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -69,17 +69,17 @@ class Snapshots:
 
     @property
     def is_busy(self) -> bool:
-        """Whether `tick` has something to do."""
+        """Whether `tick` has work."""
         return bool(self._offers or self._incoming)
 
     # -- the sender --------------------------------------------------------------------------------------------
 
     def offer(self, group: int, index: int, data: bytes, now_ns: int) -> None:
-        """Hold the data of a snapshot that was offered to the engine; peers may still fetch an older one."""
+        """Store the data of a snapshot that was offered to the engine; peers may still fetch an older one."""
         self._offers[group, index] = Offer(data, now_ns + REPORT_NS)
 
     def sent(self, group: int, peer: int, index: int, now_ns: int) -> None:
-        """Note that the engine has sent a snapshot frame to a peer."""
+        """Record that the engine has sent a snapshot frame to a peer."""
         offer = self._offers.get((group, index))
         if offer is None:
             self.ended.append((group, peer, False))
@@ -87,7 +87,7 @@ class Snapshots:
             offer.peers[peer] = now_ns + REPORT_NS
 
     def asked(self, node: int, fetch: Fetch, now_ns: int) -> None:
-        """Answer the question for a part."""
+        """Answer a request for a part."""
         group, index, offset = fetch.group, fetch.index, fetch.offset
         offer = self._offers.get((group, index))
         if offer is None or offset >= len(offer.data):
@@ -100,7 +100,7 @@ class Snapshots:
         self._peers.send(node, batch.of_part(group, index, offset, data))
 
     def _end(self, key: tuple[int, int], peers: list[int], *, done: bool) -> None:
-        """Report the end of an offer for some of its peers; forget it after the last one."""
+        """Report the end of an offer for some of its peers; drop the offer after the last one."""
         offer = self._offers[key]
         for peer in peers:
             del offer.peers[peer]
@@ -111,7 +111,7 @@ class Snapshots:
     # -- the receiver ------------------------------------------------------------------------------------------
 
     def fetch(self, group: int, node: int, point: Point, now_ns: int) -> None:
-        """Begin to fetch a snapshot of which the engine has got the frame.
+        """Begin to fetch a snapshot, after the engine has received its frame.
 
         Raises:
             BadDescriptor: its descriptor is damaged.
@@ -132,7 +132,7 @@ class Snapshots:
         self._peers.send(incoming.node, batch.of_fetch(group, incoming.point.index, len(incoming.data)))
 
     def came(self, node: int, part: Part, now_ns: int) -> None:
-        """Take a part, and ask for the next one."""
+        """Store a part, and request the next one."""
         incoming = self._incoming.get(part.group)
         if incoming is None or (incoming.node, incoming.point.index) != (node, part.index):
             return
@@ -149,7 +149,7 @@ class Snapshots:
             self._ask(part.group, incoming)
 
     def ends(self, node: int, outcome: Outcome) -> None:
-        """Take the end of a snapshot: of one that this node sends, or of one that it fetches."""
+        """Handle the end of a transfer that another node reports."""
         if outcome.done:
             key = (outcome.group, outcome.index)
             if key in self._offers:
@@ -165,7 +165,7 @@ class Snapshots:
         return [peer for peer in self._offers[key].peers if node_of(peer) == node]
 
     def take_whole(self) -> list[int]:
-        """Return the groups whose data is complete since the last call."""
+        """Return the groups whose data has become complete since the last call."""
         groups, self.whole = self.whole, []
         incoming = self._incoming  # another one may have begun meanwhile
         return [group for group in groups if group in incoming and incoming[group].is_whole]
@@ -174,7 +174,7 @@ class Snapshots:
         """Return the point of a complete snapshot and its data.
 
         Raises:
-            BadDescriptor: the data is not what was described.
+            BadDescriptor: the data does not match its descriptor.
         """
         incoming = self._incoming[group]
         data = bytes(incoming.data)
@@ -182,11 +182,11 @@ class Snapshots:
         return incoming.point, data
 
     def finish(self, group: int) -> Incoming | None:
-        """Forget the snapshot that a group here was fetching; return it."""
+        """Drop the snapshot that a group was fetching, and return it."""
         return self._incoming.pop(group, None)
 
     def finish_whole(self, group: int, index: int) -> Incoming | None:
-        """Forget a complete snapshot and return it; None if the group fetches another one, or not all is here."""
+        """Drop and return a complete snapshot; None if the group is fetching another one, or parts are missing."""
         incoming = self._incoming.get(group)
         if incoming is None or incoming.point.index != index or not incoming.is_whole:
             return None
@@ -199,7 +199,7 @@ class Snapshots:
     # -- time --------------------------------------------------------------------------------------------------
 
     def tick(self, now_ns: int) -> None:
-        """Ask again, and give up what takes too long."""
+        """Repeat requests, and give up transfers that take too long."""
         for key, offer in list(self._offers.items()):
             if offer.peers:
                 late = [peer for peer, at_ns in offer.peers.items() if at_ns <= now_ns]
@@ -216,7 +216,7 @@ class Snapshots:
                 self._ask(group, incoming)
 
     def lost(self, node: int) -> None:
-        """Give up everything to and from a node that is gone."""
+        """Give up all transfers to and from a lost node."""
         for key in list(self._offers):
             self._end(key, self._peers_on(key, node), done=False)
         self.given_up += [
@@ -226,6 +226,6 @@ class Snapshots:
         ]
 
     def forget(self, group: int) -> None:
-        """Drop everything of a closed group."""
+        """Drop the transfers of a closed group."""
         self._offers = {key: offer for key, offer in self._offers.items() if key[0] != group}
         self._incoming.pop(group, None)

@@ -1,4 +1,4 @@
-"""What a group looks like now, for those who operate it."""
+"""The state of a group, for operators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GroupStatus:
 
 
 def status_of(member: Member, found: Status) -> GroupStatus:
-    """Return the status of a group from what the engine and the machine's side know."""
+    """Return the status of a group, from the engine and from its member."""
     matched = dict(found.matched)
     leads = found.role == Role.LEADER
     replicas = [

@@ -28,7 +28,7 @@ cdef enum:
     MANY = 256                  # more subscriptions than this are ended in steps
     STEP = 200                  # subscriptions removed in one step: half a millisecond
     WHOLE_MIN = 65536           # a larger body goes to the transport without a copy; a smaller one is copied
-    SHARED_BY = 3               # from so many receivers on, a publish of that size is copied once for all of them
+    SHARED_BY = 3               # from this number of receivers on, a publish of that size is copied once for all
 
 
 cdef inline bint is_named(Group* g, const char* queue, uint32_t n) noexcept nogil:
@@ -143,7 +143,7 @@ cdef class Account:
         return self.deliver_away(g, m) if g.n > g.n_here and m.told != EVERYWHERE else 0
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to a member at another server, chosen in proportion to the number of members there."""
+        """Deliver to one member: of this server if any member here accepts, otherwise of another server."""
         cdef uint32_t at, tried, first
         cdef uint64_t weights = 0, chosen
         cdef int doubts
@@ -242,8 +242,8 @@ cdef class Account:
                           bint stays_here=False) -> Subscription:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
-        `service` is the subject in the system account, if that offers it to all accounts. `stays_here`: only clients
-        of this server send requests.
+        `service` is the subject of the handler in the system account, if that account offers it to all accounts. With
+        `stays_here` no other server sends requests to it.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service
@@ -263,7 +263,7 @@ cdef class Account:
             self.exchange.unsubscribed(sub)
 
     def add_plain(self, Subscription sub) -> None:
-        """Do the same as `add`, without the account's stream imports."""
+        """Insert a subscription without applying the account's stream imports to it."""
         self.subs.insert(sub)
         if self.interest is not None and sub.state.weight == 0:
             self.interest.subscribed(sub)
@@ -271,7 +271,7 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def remove_plain(self, Subscription sub) -> None:
-        """Undo add_plain."""
+        """Remove a subscription that `add_plain` inserted."""
         if not self.subs.remove(sub):
             return
         if self.interest is not None and sub.state.weight == 0:
@@ -302,7 +302,7 @@ cdef class Account:
     def watch_interest(self, bytes subject, object changed) -> None:
         """Call `changed` when a subscription that matches the literal `subject` is added or removed.
 
-        It runs inside the SUB or UNSUB, so it may only record work.
+        `changed` runs while SUB or UNSUB is processed, so it may only record work.
         """
         self.watched.setdefault(subject, []).append(changed)
 

@@ -95,7 +95,7 @@ class ClosedSessions:
         if len(self._newest) == PACKED:
             self._pieces.append(_Piece(marshal.dumps(self._newest), self._owners))
             self._newest = []
-            if len(self._owners) > OWNERS_KEPT:  # each client may have a user of its own
+            if len(self._owners) > OWNERS_KEPT:  # each client may have a different user
                 self._owners, self._numbers = (), {}
         if self._surplus() >= PACKED:
             self._pieces.popleft()

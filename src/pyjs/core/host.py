@@ -72,7 +72,7 @@ class SessionEvents(ABC):
 
     @abstractmethod
     def traced(self, trace: Trace) -> None:
-        """Publish `trace` now, or when the stream of its message has written it."""
+        """Publish `trace` now, or once the stream has written its message."""
 
 
 class Host(ABC):

@@ -1,4 +1,4 @@
-"""One kind of work of a turn: a little is done in order of arrival, much in fair order up to a share of the turn.
+"""One kind of work of a turn: a few items run in order of arrival, more in fair order up to a share of the turn.
 
 A share is a number of items and a time by the clock of the node; only the number limits the work if that clock stands
 still, as in tests. An item is never interrupted, so each must be small. At least one item runs per turn.
@@ -19,7 +19,7 @@ class Share(NamedTuple):
     items: int
     ns: int
     stride: int = 1     # items between two reads of the clock: more than one if an item takes microseconds
-    few: int = 0        # up to so many new items do not queue after the waiting ones, of which one runs all the same
+    few: int = 0        # up to this many new items run before the waiting ones, of which one runs too
 
 
 cdef class Lane:

@@ -26,7 +26,7 @@ cdef class OutBuf:
         return self.pieces_len + self.len
 
     cdef inline void note_flush(self) noexcept nogil:
-        """Force no partial turn before FLUSH_AT more bytes are queued: the transport took what it could."""
+        """Force no partial turn until FLUSH_AT more bytes are queued: the transport accepted the output."""
         self.relief_at = self.pieces_len + self.len + FLUSH_AT
 
     cdef inline size_t unwritten(self) noexcept nogil:
@@ -34,7 +34,7 @@ cdef class OutBuf:
         return self.pieces_len + self.len + self.unsent
 
     cdef inline bint is_behind(self, size_t waiting) noexcept nogil:
-        """Return whether this exceeds its part of the limit for `waiting` slow connections."""
+        """Return whether this buffer exceeds its part of the limit that `waiting` slow connections share."""
         return self.portion and waiting and self.pieces_len + self.len > BACKLOG_MAX // waiting
 
     cdef void set_limit(self, size_t limit) noexcept

@@ -68,7 +68,7 @@ cdef class OutBuf:
         return self.data + self.len
 
     cdef int begin_piece(self, size_t n) noexcept:
-        """Queue the buffer as a piece, and continue in an object with room for `n` bytes; -1 means no memory."""
+        """Queue the buffer as a piece, and continue in a new one with room for `n` bytes; -1: no memory."""
         try:
             if self.len:
                 self.pieces.append(self.take())

@@ -260,7 +260,7 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse one read within `left` units of work; return the remaining units. `input.begun`: there is more."""
+        """Parse one read within `left` units of work; return the remaining units. `input.begun`: input is left."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:

@@ -116,7 +116,7 @@ cdef class Sink:
         return self.deliver(m, t)
 
     def accepts(self, bytes subject, bytes queue) -> bool:
-        """Return whether a subscription in group `queue` (b"": none) may receive `subject`; asked for a new route."""
+        """Return whether a subscription in group `queue` (b"": none) may receive `subject`; called per new route."""
         return True
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:

@@ -1,6 +1,8 @@
-"""The check of the node log: what the next start of the server will find in it.
+"""The check of the node log, as the next start of the server will read it.
 
-A start handles its damage, so little is left to repair: a damaged copy of a header, and a file that was being made.
+A start handles most damage itself, so only two things are repaired: a damaged copy of a header is rewritten, and a
+file
+whose creation was interrupted is removed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ NEW_REPLICAS = "groups that must come back as new replicas"
 
 
 class NodeLogCheck:
-    """The check of the log in one store directory; there is none in a server without a cluster."""
+    """The check of the log in one store directory; only servers of a cluster have one."""
 
     def __init__(self, disk: Disk, report: StoreReport) -> None:
         self._disk = disk
@@ -94,6 +96,6 @@ def copy_header(disk: Disk, path: str, offset: int) -> str:
 
 
 def remove_temporary(disk: Disk, path: str) -> str:
-    """Remove a file that was being made."""
+    """Remove a file whose creation was interrupted."""
     disk.unlink(path)
     return f"{path} is removed"

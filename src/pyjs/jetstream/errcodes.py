@@ -43,7 +43,7 @@ class ErrorCode:
         return ApiError(self.code, self.err_code, self.template.format(**values))
 
     def detailed(self, why: str) -> ApiError:
-        """Return the error with the cause behind its text."""
+        """Return the error with the cause after its text."""
         return ApiError(self.code, self.err_code, f"{self.template}: {why}")
 
     def raise_if(self, wrong: object, **values: object) -> None:

@@ -56,7 +56,7 @@ class Connection(asyncio.BufferedProtocol, Link):
     # -- called by the transport -------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session; its INFO is sent in the next turn."""
-        self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
+        self.transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername")
         if address is None:

@@ -1,9 +1,9 @@
 """The turns of the node on the event loop: one per iteration.
 
-Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. Where one client after the
-other waits for an answer, iterations have one read each: its turn then runs at once, which saves a pass through the
-loop. Every SAMPLE-th of those reads waits for the end of its iteration all the same. If another one came meanwhile,
-all reads do, for a while.
+Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. If iterations have one read
+each (clients that wait for each answer), the turn runs directly after the read, which saves a pass through the loop.
+To notice a change, every SAMPLE-th of these reads waits for the end of its iteration; if a second read arrives by
+then, all reads wait for a while.
 
 The node's next deadline arms one timer. Knows nothing of sockets and of the work of a turn.
 Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).

@@ -6,13 +6,13 @@ or a turn ran. Input during a spin earns three credits, a fruitless spin costs o
 four; without credit the loop sleeps at once. A spin is tried again after some short waits, and after each fruitless
 trial less often.
 
-If other programs need the core, a spin takes it from the very client that it waits for: three servers of a cluster on
-two cores that all spin answer half as many requests. The kernel preempts such spins. It also preempts one where the
-client that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a
-trial: the loop spins for some turns, sleeps at once for as many, and then goes on for a while in the faster way.
+If other programs need the core, a spin can take it from the client that it waits for: three servers of a cluster that
+spin on two cores answer half as many requests. The kernel preempts such spins. It also preempts one where the client
+that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a trial:
+the loop spins for some turns, sleeps at once for as many, and then continues for a while in the faster way.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
-Compiled: checks and turns are what a client that waits for each answer pays for.
+Compiled: a client that waits for each answer pays for the checks and turns.
 """
 
 from libc.stdint cimport int64_t
@@ -26,11 +26,11 @@ from time import monotonic_ns
 cpdef enum:
     SPIN_NS = 50000             # duration of a spin
     SHORT_NS = 150000           # in a wait shorter than this, waking up may have been the larger part
-    CREDIT_MAX = 32             # after so many fruitless spins the loop sleeps at once
+    CREDIT_MAX = 32             # after this many fruitless spins the loop sleeps at once
     CREDIT_PAID = 3             # earned by input during a spin
     WAITS_MAX = 64              # maximum number of short waits before the next trial
     CORE_EVERY = 32             # spins between two checks of the core
-    PREEMPTED_MAX = 8           # as many preemptions in so many spins begin a trial
+    PREEMPTED_MAX = 8           # this many preemptions in as many spins begin a trial
     STAGES = 6                  # of a trial: without spins, with them, and so on
     STAGE = 64                  # turns of a stage
     GAP_NS = 1000000            # a longer time between two turns counts as this much: no client waited

@@ -274,7 +274,7 @@ cdef class StreamStore:
         self.catalogue.move_first(seq)
 
     cdef void part_from_first(self, size_t n, Remains remains) noexcept:
-        """Hand over the first `n` segments."""
+        """Move the first `n` segments to `remains`."""
         remains.take_first_segments(&self.catalogue.index, n)
 
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil:
@@ -340,7 +340,7 @@ cdef class StreamStore:
         return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
 
     def headers_steps(self, int64_t from_ns):
-        """Return (sequence, time, headers) of the messages since `from_ns`, also of removed ones, in steps."""
+        """Return (sequence, time, headers) of the messages since `from_ns`, including removed ones, in steps."""
         yield from ()
         return []
 

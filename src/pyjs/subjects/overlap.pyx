@@ -12,7 +12,7 @@ subjects (benchmarks/hostile.py: subjects, filters).
 STEP = 5000                     # branches, or subjects, visited between two yields: about half a millisecond
 
 cdef int STEP_SIZE = STEP
-cdef int ADD_WORK = 8           # adding a subject takes as long as so many visits
+cdef int ADD_WORK = 8           # adding a subject takes as long as this many visits
 
 
 cdef class _Branch:

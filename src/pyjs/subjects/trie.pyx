@@ -101,7 +101,7 @@ cdef TrieNode* split(TrieNode* node, size_t size) except NULL:
 
 
 cdef TrieNode* branch(TrieNode* node, const char* tokens, size_t n) except NULL:
-    """Return the child of `node` with a label that `tokens` begins with; create it, or split one, if need be."""
+    """Return the child of `node` with a label that `tokens` begins with; create it, or split one, if necessary."""
     cdef size_t first = token_end(tokens, n, 0), shared
     cdef TrieNode* below = node.any_token if is_star(tokens, first) else child(node, tokens, first)
     if below != NULL:
@@ -175,7 +175,7 @@ cdef void prune(TrieNode* node) noexcept nogil:
 
 
 cdef inline TrieNode* chained(TrieNode* node, TrieNode* chain) noexcept nogil:
-    """Insert `node` before a chain through `parent`."""
+    """Push `node` onto a chain of nodes that are linked by `parent`."""
     if node == NULL:
         return chain
     node.parent = chain

@@ -12,8 +12,8 @@ cdef enum FrameKind:
     FRAME_SYNCED = 8            # the interest that existed when the route opened has been sent
     FRAME_SENDER = 9            # JSON: the client of the next message; between workers
     FRAME_CLIENTS = 10          # the number of the sender's clients in an account, 4 bytes
-    FRAME_AFTER = 11            # of a bulk connection: the number of frames that the route has before what follows
-    FRAME_CONSENSUS = 12        # a batch for the replicated groups (consensus/batch.py); on a connection of its own
+    FRAME_AFTER = 11            # of a bulk connection: the number of frames of the route that precede the next frame
+    FRAME_CONSENSUS = 12        # a batch for the replicated groups (consensus/batch.py); on a separate connection
 
 cdef enum FrameFlag:
     FLAG_PLAIN = 1              # FRAME_MSG: for plain subscriptions

@@ -16,7 +16,7 @@
     type = "rest"
     uri = "http://catalog:8181"
 
-An unknown key is refused, and the error names the closest known one. Knows nothing of servers, Spark and pyarrow.
+An unknown key is refused; the error names the most similar known key. Knows nothing of servers, Spark and pyarrow.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def tables_of(path: str) -> dict[str, object]:
 
 
 def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Job:
-    """Return the job that a file's sections define; `more` as in from_file. Raises OptionError."""
+    """Return the job that the sections of a file define; `more` as in from_file. Raises OptionError."""
     head = dict(_table(said, "pipeline"))
     if "kind" not in head:
         raise OptionError("key kind is missing in [pipeline]")
@@ -82,7 +82,7 @@ def _documented(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_unknown(said: Iterable[str], known: tuple[str, ...], what: str) -> None:
-    """Refuse an unknown name; the error has the closest known one. Raises OptionError."""
+    """Refuse an unknown name; the error suggests the most similar known one. Raises OptionError."""
     for name in said:
         if name not in known:
             raise OptionError(f"{what} {name} is unknown; {suggestion(name, known)}")
@@ -97,7 +97,7 @@ def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all keys of a table and its inner tables, dotted, with their values in Spark's form."""
+    """Yield the keys of a table and its inner tables in dotted form, with their values as Spark's texts."""
     for key, value in section.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{key}.")
@@ -106,7 +106,7 @@ def _flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str
 
 
 def _text(key: str, value: object) -> str:
-    """Return a value of a file in Spark's form. Raises OptionError."""
+    """Return a value of a file as a text for Spark. Raises OptionError."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):

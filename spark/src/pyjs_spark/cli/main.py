@@ -1,9 +1,9 @@
-"""The command `pyjs-pipeline`: runs pipelines between streams and lakes, and checks and explains them before.
+"""The command `pyjs-pipeline`: runs pipelines between streams and lakes, after checking and explaining them.
 
-Results go to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason,
-2 the command line, a configuration or what is installed is wrong, 3 messages were lost, 4 the server cannot be
-reached, 5 `quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). The keys and the output of each kind
-of job are in its module of `lake`. Spark is started only if the command has work for it.
+Results go to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason, 2 the
+command line, a configuration or the installation is wrong, 3 messages were lost, 4 the server cannot be reached, 5
+`quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). The keys and the output of each kind of job are
+in its module of `lake`. Spark is started only if the command has work for it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Raise at SIGTERM, so that status files are finished and Spark is stopped."""
+    """Raise an exception at SIGTERM, so that status files are finished and Spark is stopped."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated
@@ -114,7 +114,7 @@ def _act(said: argparse.Namespace) -> int:
 
 
 def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
-    """Run the subcommand; the name of a kind means `run` without a file."""
+    """Run a subcommand; the name of a kind of job means `run` with keys from the command line instead of a file."""
     kind = job.kind
     if command == "validate":
         return kind.validate(job)
@@ -180,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_running(parser: argparse.ArgumentParser) -> None:
-    """Add how often a pipeline runs."""
+    """Add the arguments for repeated runs."""
     often = parser.add_mutually_exclusive_group()
     often.add_argument("--once", action="store_true", help="what there is, then end: the default")
     often.add_argument("--continuous", action="store_true", help="go on until it is interrupted")

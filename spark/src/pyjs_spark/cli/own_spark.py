@@ -1,4 +1,4 @@
-"""A Spark session for one command: without log output, stopped with the command, errors of workers in full."""
+"""A Spark session for one command: without log output, stopped with the command, with full errors of workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORKER_ERROR = re.compile(r"pyjs_spark\.errors\.(\w+): (.+)")
 
 @contextmanager
 def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Yield a Spark session that ends with the block. An error of a worker is raised in its own form."""
+    """Yield a Spark session that ends with the block. An exception of a worker is raised as the original error."""
     # The command reports errors of workers in one line; Spark would log each three times, with its stack.
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
@@ -44,12 +44,12 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return whether to log a record: not Py4J's stack trace of an interrupt, which is reported in one line."""
+    """Return whether to log a record; Py4J's stack trace of an interrupt is not logged, since one line reports it."""
     return not record.getMessage().endswith("while sending command.")
 
 
 def worker_error(text: str) -> SparkError:
-    """Return the error of a worker from the text that Spark put around it."""
+    """Return the error of a worker from the text of Spark's exception."""
     match = WORKER_ERROR.search(text)
     kind = getattr(errors, match[1], None) if match else None
     if match is None or kind is None:

@@ -1,9 +1,9 @@
 """The command submit-args: this package as a zip, an application, and the line for spark-submit that runs a job.
 
-The zip holds the Python files alone: `--py-files` carries no compiled code, so workers decode with the pure twin of
-the decoder. Spark finds a format by itself only if the package is installed, not if it came with --py-files; so
-the application registers it, as `pyjs_spark.session()` does. Workers also need a Python of the same
-version with pyarrow: the same environment on all machines, or a shipped one (`--archives`, see docs/guide.md).
+The zip has only the Python files, since `--py-files` cannot transfer compiled code; workers use the decoder in plain
+Python. Spark finds a format without registration only in an installed package, not in one from --py-files; so the
+application registers it, as `pyjs_spark.session()` does. Workers also need a Python of the same version with pyarrow:
+the same environment on all machines, or a shipped one (`--archives`, see docs/guide.md).
 
 Knows no servers and starts nothing.
 """
@@ -72,7 +72,7 @@ def line(
 
 
 def _program() -> str:
-    """Return the path of spark-submit that a shell would find here."""
+    """Return the path of the spark-submit in PATH."""
     found = shutil.which("spark-submit")
     spec = importlib.util.find_spec("pyspark")
     if found or spec is None or spec.origin is None:
@@ -81,7 +81,7 @@ def _program() -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of this command alone."""
+    """Add the arguments specific to this command."""
     parser.add_argument("--app", metavar="FILE", help="an application of yours in place of a pipeline")
     parser.add_argument("--to", default=".", metavar="FOLDER", help="where the packaged files are written")
 

@@ -1,11 +1,11 @@
 """Readers of `jetstream`: ranges in workers, and the plans of batches and of streaming queries.
 
-Where objects of this module live: a batch reader plans in a process beside the driver and reads in a worker; the
-planning half of a stream reader stays in one process for the life of its query, while `read` runs in workers on a
-pickled copy, so `read` may use only attributes that never change.
+Processes: a batch reader plans in a process beside the driver and reads in a worker. A stream reader plans in one
+process as long as its query runs, while `read` runs in workers on a pickled copy, so `read` may use only attributes
+that never change.
 
-No reader writes to the server or leaves anything there: progress is Spark's checkpoint, and `commit` does nothing
-(Spark never commits the last batch of a query that ends, so the server must not depend on it).
+No reader changes anything on the server. Progress is in Spark's checkpoint, and `commit` does nothing: Spark never
+commits the last batch of a query that ends, so the server must not depend on it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class RangeReader:
-    """The part of both readers that runs in workers: one range to Arrow batches. Pickled; immutable."""
+    """The part of both readers that runs in workers: reads one range as Arrow batches. Pickled; immutable."""
 
     def __init__(self, options: Options, projection: Projection) -> None:
         self.options = options
@@ -56,7 +56,7 @@ class RangeReader:
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
         """Read one range by the options' mode, with the columns and names of messages."""
-        from pyjs_spark.read import modes  # what plans needs none of it
+        from pyjs_spark.read import modes  # not needed for planning
 
         report = Report()
         yield from modes.read_range(self.options.connect, what, report)
@@ -68,7 +68,7 @@ class RangeReader:
             )
 
     def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches with names and nullability of the user's schema: Spark refuses any difference."""
+        """Yield the batches with names and nullability of the user's schema, since Spark refuses any difference."""
         import pyarrow as pa
 
         schema = pa_schema(self.projection, self.options.include_headers)
@@ -123,9 +123,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offsets.to_json(self._planner.initial(), self._planner.cut)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return one of the limits that the options set; `latestOffset` holds all of them.
+        """Return one of the limits that the options set; `latestOffset` applies all of them.
 
-        Spark accepts one limit and passes it back with every call, so it does not matter which one this is.
+        Spark accepts one limit and passes it to `latestOffset`, which ignores it, so any of them will do.
         """
         options = self._reading.options
         if options.max_rows_per_trigger is not None:
@@ -153,7 +153,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offsets.to_json(end, self._cut(start))
 
     def _cut(self, offset: dict[str, object] | None) -> offsets.Cut:
-        """Return the cut of a query's ranges: that of its checkpoint, even if the options have changed since."""
+        """Return the rules for cutting ranges: those in the checkpoint, even if the options have changed since."""
         found = None if offset is None else offsets.cut_in(offset)
         return found or self._planner.cut
 

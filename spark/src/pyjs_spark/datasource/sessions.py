@@ -1,7 +1,7 @@
 """Spark sessions for one machine: their settings, and checks that pyspark, pyarrow and Java are installed.
 
-Spark's own defaults are made for a cluster: 200 shuffle partitions (ten times slower for small aggregations on two
-cores), a web page, an address found by the host's name, and workers that run the first `python3` in PATH.
+Spark's defaults are for a cluster: 200 shuffle partitions (ten times slower for small aggregations on two cores), a
+web page, an address derived from the host name, and workers that run the first `python3` in PATH.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ EVERYWHERE = {
     "spark.speculation": "false",  # a second reader of the same range is work for nothing
     "spark.sql.python.filterPushdown.enabled": "true",  # for option pushdown
     # Passwords in addresses do not show in plans, in the web page and in event logs; Spark itself hides those in
-    # options of their own.
+    # separate options.
     "spark.sql.redaction.string.regex": r"(?i)(?<=nats://|tls://)[^\s@/,'\"]+(?=@)",
     "spark.sql.session.timeZone": "UTC",
 }
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `jetstream` in a session; needed if this package came by --py-files only.
+    """Register the format `jetstream` in a session; needed if this package comes from --py-files.
 
-    A thread that writes, other than the one that made the session, calls it too.
+    Every thread that writes must call it too, unless it created the session.
     """
     from pyjs_spark.datasource.source import source_of  # needs pyspark
 
@@ -64,7 +64,7 @@ def register(spark: SparkSession) -> None:
 
 
 def activate(spark: Any) -> None:
-    """Make a session the active one of this thread: Spark looks there alone for a sink that is written in Python."""
+    """Make a session the active one of this thread, where Spark looks for sinks written in Python."""
     if "connect" not in type(spark).__module__:
         sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
         sessions.setActiveSession(spark._jsparkSession)
@@ -164,7 +164,7 @@ def check_packages() -> None:
 
 
 def check_java() -> None:
-    """Raise SparkMissing if there is no Java 17 or newer where Spark looks for it."""
+    """Raise SparkMissing unless Spark can find Java 17 or newer."""
     home = os.environ.get("JAVA_HOME")
     program = os.path.join(home, "bin", "java") if home else shutil.which("java")
     where = f"JAVA_HOME={home}" if home else "PATH"

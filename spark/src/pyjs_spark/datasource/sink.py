@@ -71,7 +71,7 @@ class PartitionWriter:
         self.run = new_attempt()
 
     def write(self, batches: Iterator[pa.RecordBatch], sink_id: str, batch: int, part: int) -> Committed:
-        """Write one partition on a connection of its own."""
+        """Write one partition over its own connection."""
         place = SinkPart(sink_id, batch, part, self.run)
         with closing(
             patiently(self.options.retries, lambda: begin(self.options, self.plan, place))
@@ -96,13 +96,13 @@ class JetStreamWriter(DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
-        """`is_unnamed`: the user gave no sinkId, so no later write can use the markers, and the end removes them."""
+        """`is_unnamed`: the user gave no sinkId, so no later write can use the markers; the end removes them."""
         self.batch: int | None = None  # its number, if the caller knows it
         self._writing = PartitionWriter(options, plan)
         self._is_unnamed = is_unnamed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition, in a worker. Within foreachBatch, a sink with an id knows the number of its batch."""
+        """Write one partition, in a worker. Within foreachBatch, a sink with an id gets the number of its batch."""
         batch = int(_property(BATCH_ID) or 0) if self.batch is None else self.batch
         return self._writing.write(iterator, self._writing.options.sink_id, batch, _partition())
 

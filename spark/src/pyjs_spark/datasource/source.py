@@ -1,8 +1,8 @@
 """Data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
-A thin layer: options, plans, offsets and reading are modules that know nothing of Spark. The data source is made in a
-process beside the driver and pickled from there. Spark starts several such processes for a query; the imports inside
-functions are of what only some of them need, and take 0.15 s of processor time together.
+A thin layer: options, plans, offsets and reading are modules that know nothing of Spark. The data source is created
+in a process beside the driver and pickled there. Spark starts several such processes for a query; modules that only
+some of them need are imported inside functions, which saves 0.15 s of processor time.
 
 Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in spark/tests/datasource/test_source.py.
 """
@@ -45,7 +45,7 @@ class JetStreamSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        """Return all columns but ts_ns; of buckets and object stores those of their tables."""
+        """Return all columns but ts_ns; for buckets and object stores, the columns of their tables."""
         options = self._reading()
         if options.is_table:
             from pyjs_spark.datasource import tables

@@ -1,9 +1,9 @@
-"""Readers of the data source for tables that are made of streams: key-value buckets and object stores.
+"""Readers of the data source for tables stored in streams: key-value buckets and object stores.
 
-A batch of a bucket has the latest value of each key, one task for each bucket; with includeHistory=true it has every
-revision, and is planned as a stream is. A streaming query of a bucket is one of its stream, with its offsets and
-limits. Messages leave a bucket by design (its history, its TTL), so that is never data loss; a bucket that was
-deleted and re-created is.
+A batch read of a bucket has the latest value of each key, with one task for each bucket; with includeHistory=true it
+has every revision and is planned like a read of the stream. A streaming query of a bucket reads its stream, with its
+offsets and limits. Messages leave a bucket by design (its history, its TTL), so missing messages are not data loss; a
+bucket that was deleted and re-created is.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def stream_reader(options: Options, fields: Sequence[SparkField], parallelism: i
 def _every_revision(
     options: Options, fields: Sequence[SparkField], parallelism: int
 ) -> tuple[EntryRanges, TablePlanner]:
-    """Return the reader and the planner of the revisions of buckets."""
+    """Return the reader and the planner for all revisions of buckets."""
     projection, has_deletes = pick(fields, kv.TYPES, kv.NULLABLE), options.include_deletes is not False
     reading = EntryRanges(options, projection, has_deletes=has_deletes)
     return reading, TablePlanner(reading.options, api_of(options), parallelism)
@@ -90,7 +90,7 @@ class TablePlanner(Planner):
 
 
 class EntryRanges(RangeReader):
-    """Ranges of buckets' streams, read as entries. Pickled; never changes."""
+    """Reads ranges of buckets' streams as entries. Pickled; immutable."""
 
     def __init__(self, options: Options, projection: Projection, *, has_deletes: bool) -> None:
         subjects = kv.filters(options.keys) if options.keys else ()
@@ -98,7 +98,7 @@ class EntryRanges(RangeReader):
         self._entries = kv.Entries(projection, has_deletes)
 
     def range_of(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
-        """Return the range and mode for one span of a bucket's stream."""
+        """Return the range to read for one span of a bucket's stream."""
         return replace(
             super().range_of(span, subjects),
             columns=self._entries.columns,

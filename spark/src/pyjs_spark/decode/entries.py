@@ -1,9 +1,8 @@
 """Columns from the records of a stream, and from the entries that locate them.
 
-pyjs_spark_fast/entries.pyx is the same, compiled.
-A server's bulk read and the files of a store directory both come as entries (40 bytes each, as in an index file) and
-bytes with the records to which they point. Nothing is searched: the place of every cell is known before a byte of it
-is read, and fields that no column needs are not read.
+pyjs_spark_fast/entries.pyx is the same, compiled. Bulk reads of a server and files of a store directory both give
+entries (40 bytes each, as in an index file), and bytes with the records that the entries point to. Nothing is
+searched: the entries have the place of every cell, and fields that no column needs are not read.
 
     record = length u32  kind u8  flags u8  subject_len u16  seq u64  ts i64  header_len u32  check u32
              [term u64 index u64]  subject  headers  payload  checksum u64
@@ -11,8 +10,8 @@ is read, and fields that no column needs are not read.
 Records from a file are checked before they are used; the server has checked those that it sends. Knows no
 socket, no file and no Arrow schema: columns come out as wire.py says.
 
-This one uses numpy and pyarrow for a whole piece at a time: the records are treated as the cells of one array with
-the offsets [subject, headers, payload, end] of each; every fourth cell belongs to the same column.
+This module uses numpy and pyarrow on a whole piece at a time: the records are treated as the cells of one array with
+the offsets [subject, headers, payload, end] of each record; every fourth cell belongs to the same column.
 
 Source: docs/storage-format.md, "Segments" and "Index files"; docs/bulk-read.md.
 """
@@ -73,7 +72,7 @@ class Decoding(wire.Batched, Protocol):
 
     @property
     def state(self) -> int:
-        """Why add() returned."""
+        """The reason why add() returned."""
 
     def listen(self, low: int, high: int) -> None:
         """Accept only sequences of [low, high)."""
@@ -81,9 +80,9 @@ class Decoding(wire.Batched, Protocol):
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
         """Add rows for the entries from number `start` on; return the first one without a row (reason: `state`).
 
-        `data` has the records from offset `base` on, or is None if no column needs them. `check` CHAINED
-        verifies the checksum of each record, from the 8 bytes before it; ALONE verifies only the record's own check,
-        and that it fits its entry.
+        `data` has the records from offset `base` on, or is None if no column needs them. With `check` CHAINED the
+        checksum of each record is verified, using the 8 bytes before it; with ALONE only the record's own check, and
+        that the record fits its entry.
         """
 
 
@@ -109,7 +108,7 @@ def is_sendable(subject: bytes) -> bool:
 
 
 def hash_of(data: memoryview, at: int, length: int) -> int:
-    """Return the hash of a record."""
+    """Return the hash of a record, from which its checks are computed."""
     seed = hashing.xxh64(data[at : at + CHECK_AT], 0)
     return hashing.xxh64(data[at + HEAD_SIZE : at + length - CHECKSUM_SIZE], seed)
 
@@ -125,7 +124,7 @@ class Decoder:
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
         """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
 
-        A message larger than `size_max` is a batch of its own.
+        A message larger than `size_max` gets a separate batch.
         """
         assert headers in HEADERS
         assert set(columns) <= set(COLUMNS)
@@ -249,7 +248,7 @@ class Decoder:
 
 
 def _sound(found: Any, at: Any, size: int, check: int) -> int:
-    """Return the number of records that lie one after the other."""
+    """Return the number of records that follow each other without gaps."""
     fixed = RECORD_SIZE_MIN + np.where(found["flags"] & EXTENDED, 16, 0)
     ends = at + fixed + found["subject_len"] + found["size"]
     least = CHECKSUM_SIZE if check == CHAINED else 0

@@ -1,8 +1,7 @@
 """From columns to publishes, and from the bytes of their acknowledgements back to rows, in plain Python.
 
-pyjs_spark_fast/frames.pyx is the same, compiled; a worker of a cluster may have only this one. Both pass
-spark/tests/decode/test_frames.py.
-Knows no socket and no Arrow. Row `r` of a partition becomes
+pyjs_spark_fast/frames.pyx is the same, compiled; a worker of a cluster may have only this version. Both pass
+spark/tests/decode/test_frames.py. Knows no socket and no Arrow. Row `r` of a partition becomes
 
     publish = "PUB" SP subject SP inbox r SP size CRLF data CRLF
             | "HPUB" SP subject SP inbox r SP headers-size SP size CRLF headers data CRLF
@@ -51,7 +50,7 @@ class Columns:
     # entry offsets, name offsets, names, list offsets, value offsets, values: as in wire.py
     headers: HeaderCells | None = None
     ids: Cells | None = None
-    own: bytes = b""  # one byte for each row, 1 if it has an id of its own; b"": none has
+    own: bytes = b""  # one byte for each row, 1 if it has its own id; b"": none has
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Framing:
 
 
 class Frames(NamedTuple):
-    """Publishes in a row, to be sent as they are."""
+    """Encoded publishes of consecutive rows, to be sent unchanged."""
 
     data: bytes | memoryview
     ends: Sequence[int]  # where each one ends in `data`
@@ -75,7 +74,7 @@ class Frames(NamedTuple):
 def frame_rows(columns: Columns, low: int, high: int, how: Framing, first: int, skip: bytes = b"") -> Frames:
     """Return the publishes of rows [low, high) of `columns`; the first row of `columns` is row `first`.
 
-    `skip` has one byte for each row of `columns`: those with a 1 are left out.
+    `skip` has one byte for each row of `columns`; rows with a 1 are left out.
     """
     subjects = _cells(columns.subject, low, high)
     payloads = _cells(columns.data, low, high)
@@ -146,10 +145,10 @@ def _offsets(view: memoryview, low: int, high: int) -> list[int]:
 
 
 class Acks:
-    """The rows that wait for their acknowledgements, and the decoder of these."""
+    """The rows that wait for acknowledgements, and the decoder of acknowledgements."""
 
     def __init__(self, inbox: bytes) -> None:
-        """Decode acknowledgements to `inbox`, that of the framing."""
+        """Decode acknowledgements that arrive at `inbox`, the inbox of the framing."""
         self.sid = 0
         self.state = NEED_MORE
         self.need = 1
@@ -188,7 +187,7 @@ class Acks:
         return 0 <= number - self._first < len(self._flags) and self._flags[number - self._first] == 1
 
     def settle(self, number: int, seq: int, is_duplicate: bool) -> None:
-        """Mark a row as stored; a repetition, or another row, changes nothing."""
+        """Mark a row as stored; does nothing if the row is unknown or already stored."""
         if self.is_waiting(number):
             self._flags[number - self._first] = 0
             self.waiting -= 1
@@ -196,14 +195,14 @@ class Acks:
             self.last_seq = max(self.last_seq, seq)
 
     def forget_before(self, number: int) -> None:
-        """Forget the rows before this one; none of them waits."""
+        """Forget the rows before this one, all of which are acknowledged."""
         count = min(number - self._first, len(self._flags))
         if count > 0:
             del self._flags[:count]
             self._first += count
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
-        """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
+        """Decode `data[start:end]`; return the offset of the first unread byte, and set `state` to the reason."""
         at, match, first, flags = start, self._frame.match, self._first, self._flags
         count = len(flags)
         while True:
@@ -232,7 +231,7 @@ class Acks:
 
 
 def stopped_at(data: bytearray, at: int, end: int) -> tuple[int, int]:
-    """Return (state, need) for input that is no plain acknowledgement, but incomplete or another frame."""
+    """Return (state, need) for input that is not a plain acknowledgement: an incomplete or another frame."""
     line = data.find(b"\r\n", at, end)
     if line < 0:
         return NEED_MORE, end - at + 1
@@ -248,7 +247,7 @@ class PubAck(NamedTuple):
     stream: str
     seq: int
     is_duplicate: bool
-    code: int  # of an error, else 0
+    code: int  # of an error, otherwise 0
     err_code: int
     text: str
 

@@ -1,4 +1,4 @@
-"""XXH64, of the compiled decoders where they are, else of the package xxhash."""
+"""XXH64, from the compiled decoders if they are installed, otherwise from the package xxhash."""
 
 from __future__ import annotations
 

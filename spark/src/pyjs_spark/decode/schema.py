@@ -7,7 +7,7 @@ from the Spark schema, nullability included.
     stream   the stream's name
     seq      sequence in the stream
     ts       time of storing, to the microsecond, which is what Spark can hold
-    ts_ns    the same in ns since 1970; only if asked for
+    ts_ns the same in ns since 1970; only if the schema has it
     subject  bytes that are not UTF-8 become U+FFFD
     headers  each name with its values, or the raw block, or no column (option includeHeaders)
     data     payload
@@ -42,14 +42,14 @@ SPARK_TYPES = {
 
 
 class SparkType(Protocol):
-    """The used part of a pyspark DataType."""
+    """The methods of a pyspark DataType that are used here."""
 
     def simpleString(self) -> str:
         """Return the type as in DDL."""
 
 
 class SparkField(Protocol):
-    """The used part of a pyspark StructField."""
+    """The attributes of a pyspark StructField that are used here."""
 
     name: str
     dataType: SparkType
@@ -66,12 +66,12 @@ class Projection:
 
 
 def default_columns(headers: str) -> tuple[str, ...]:
-    """Return the columns of a read without a schema of the user."""
+    """Return the columns of a read for which the user gave no schema."""
     return tuple(name for name in DEFAULT_COLUMNS if name != "headers" or headers != "false")
 
 
 def spark_ddl(headers: str) -> str:
-    """Return the schema of a read without a schema of the user."""
+    """Return the schema of a read for which the user gave no schema."""
     return ", ".join(f"{name} {spark_type(name, headers)}" for name in default_columns(headers))
 
 
@@ -122,7 +122,7 @@ def project(fields: Sequence[SparkField], headers: str) -> Projection:
     """Return the columns of a schema: a StructType, or any list of fields with name, dataType and nullable.
 
     Raises:
-        SchemaError: a column does not exist, is named twice or has another type.
+        SchemaError: a column does not exist, occurs twice or has another type.
     """
     if headers == "false" and any(field.name.lower() == "headers" for field in fields):
         raise SchemaError(

@@ -1,6 +1,6 @@
 """From the bytes of a pull's deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the same, compiled.
 
-A worker of a cluster may have only this one. Both decode the same bytes to the same columns
+A worker of a cluster may have only this version. Both decode the same bytes to the same columns
 (spark/tests/decode/test_wire.py). Knows no socket and no Arrow: columns come out as the buffers of Arrow arrays.
 
     delivery = "MSG" SP subject SP sid SP reply SP size CRLF payload CRLF
@@ -8,9 +8,9 @@ A worker of a cluster may have only this one. Both decode the same bytes to the 
     reply    = "$JS.ACK." [domain "." account "."] stream "." consumer "."
                delivered "." stream-seq "." consumer-seq "." time-ns "." pending ["." random]
 
-Anything else stops the decoder with OTHER, its frame unread: statuses, PING, other subscriptions.
+Any other frame (statuses, PING, other subscriptions) stops the decoder with OTHER before the frame.
 
-Columns are these tuples of buffers, 8-byte integers and 4-byte offsets in the byte order of the machine:
+Columns are these tuples of buffers; integers of 8 bytes and offsets of 4 bytes have the byte order of the machine:
 
     seq, ts_ns: (int64s,)    size: (int32s,)    subject, data: (offsets, bytes)
     headers raw: (validity bits, offsets, bytes)
@@ -50,7 +50,7 @@ Columns = dict[str, tuple[object, ...]]
 
 
 class Taken(NamedTuple):
-    """One batch: how many rows, how many of them without headers, and the buffers of each column."""
+    """One batch: the number of rows, the number of rows without headers, and the buffers of each column."""
 
     rows: int
     headerless: int
@@ -66,29 +66,29 @@ class Pumped(Protocol):
 
     @property
     def state(self) -> int:
-        """Why decode() returned."""
+        """The reason why decode() returned."""
 
     @property
     def need(self) -> int:
-        """The bytes that the next step needs, from the returned position on; only with NEED_MORE."""
+        """The number of bytes that the next step needs from the returned offset on; only with NEED_MORE."""
 
     def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
 
 
 class Batched(Protocol):
-    """A producer of batches of rows: the decoders of deliveries, and those of records (entries.py)."""
+    """A producer of batches of rows: a decoder of deliveries, or of records (entries.py)."""
 
     @property
     def rows(self) -> int:
-        """Rows since the last take()."""
+        """The number of rows since the last take()."""
 
     @property
     def size(self) -> int:
-        """Bytes of subjects, headers and payloads of these rows."""
+        """The size of these rows in bytes: subjects, headers and payloads."""
 
     @property
     def last_seq(self) -> int:
-        """Sequence of the last row, or of the last one skipped after it."""
+        """The sequence of the last row, or of the last message skipped after it."""
 
     def take(self) -> Taken:
         """Return the rows as columns, and start a new batch."""
@@ -99,7 +99,7 @@ class Decoding(Pumped, Batched, Protocol):
 
     @property
     def delivered(self) -> int:
-        """Deliveries of the current consumer."""
+        """The number of deliveries of the current consumer."""
 
     @property
     def pending(self) -> int:
@@ -111,7 +111,7 @@ class Decoding(Pumped, Batched, Protocol):
 
 
 class Rows:
-    """The rows of one batch after another, as lists that become columns in one go."""
+    """Collects the rows of one batch after another as lists, and converts the lists to columns."""
 
     def __init__(self, columns: Sequence[str], headers: str) -> None:
         """Fill `columns` (names of COLUMNS); `headers` is one of HEADERS."""
@@ -124,7 +124,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """Rows since the last take()."""
+        """The number of rows since the last take()."""
         return len(self.seqs)
 
     def add(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes) -> None:
@@ -180,7 +180,7 @@ class Decoder:
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
         """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
 
-        A message larger than `size_max` is a batch of its own.
+        A message larger than `size_max` gets a separate batch.
         """
         self.sid = 0
         self.state = NEED_MORE
@@ -210,16 +210,16 @@ class Decoder:
 
     @property
     def rows(self) -> int:
-        """Rows since the last take()."""
+        """The number of rows since the last take()."""
         return len(self._rows.seqs)
 
     @property
     def size(self) -> int:
-        """Bytes of subjects, headers and payloads of these rows."""
+        """The size of these rows in bytes: subjects, headers and payloads."""
         return self._rows.size
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
-        """Decode `data[start:end]`; return where it stopped and leave the reason in `state`."""
+        """Decode `data[start:end]`; return the offset of the first unread byte, and set `state` to the reason."""
         chunk = bytes(memoryview(data)[start:end])
         if self._frame is NEVER and not self._learn(chunk):
             return start
@@ -286,7 +286,7 @@ class Decoder:
         return self._rows.take()
 
     def _learn(self, chunk: bytes) -> bool:
-        """Learn the pattern of this consumer's frames from its first one; return False if it stopped before that."""
+        """Learn the constant part of this consumer's frames from the first one; return False if there is none."""
         prefix = first_prefix(chunk, self.sid)
         if prefix:
             self._frame = re.compile(FRAME % (self.sid, re.escape(prefix)))
@@ -295,13 +295,13 @@ class Decoder:
         return bool(prefix)
 
     def _stop_at(self, chunk: bytes, at: int) -> None:
-        """Stop at `at`, where no delivery starts: its line is incomplete, or it is another frame."""
+        """Stop at `at`, where no delivery begins: the line is incomplete, or the frame is another one."""
         is_whole = chunk.find(b"\r\n", at) >= 0
         self.state, self.need = (OTHER, 1) if is_whole else (NEED_MORE, len(chunk) - at + 1)
 
 
 def first_prefix(chunk: bytes, sid: int) -> bytes:
-    """Return the constant part of a consumer's reply subjects, up to its dot, from its first delivery; or b""."""
+    """Return the constant part of a consumer's reply subjects, with its dot, from its first delivery, or b""."""
     found = FIRST.match(chunk)
     if found is None or int(found[1]) != sid:
         return b""
@@ -311,7 +311,7 @@ def first_prefix(chunk: bytes, sid: int) -> bytes:
 
 
 def header_pairs(block: bytes) -> dict[bytes, list[bytes]]:
-    """Return the values of each name in a block of headers, both in order.
+    """Return the values of each name in a block of headers; names and values are in order.
 
     Names keep their case. White space before a value is not part of it. A line without a name is left out.
     """
@@ -342,7 +342,7 @@ def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def repaired(begins: memoryview, values: bytes) -> tuple[object, ...]:
-    """Return text_column() of a column that was already joined."""
+    """Return the text_column() of values that are already joined."""
     ends = begins.cast("i").tolist()
     return text_column([values[start:end] for start, end in pairwise(ends)])
 

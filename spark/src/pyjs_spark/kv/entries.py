@@ -2,7 +2,7 @@
 
 A bucket is the stream KV_<bucket> with one subject for each key; a revision is a sequence of it. Headers distinguish
 entries from deletions: KV-Operation, written by the client that deletes or purges a key, and Nats-Marker-Reason,
-written by a server when a key's TTL has passed.
+written by a server when a key has expired.
 
 Subjects are `$KV.<bucket>.<key>`. A mirror under another name keeps those of its origin, so the second token is
 ignored.
@@ -47,20 +47,20 @@ SOURCES = {
 
 
 def filters(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the subjects of some keys (with wildcards), or of all for ()."""
+    """Return the subjects of some keys, which may have wildcards, or of all keys for ()."""
     return tuple(f"$KV.*.{key}" for key in keys or (">",))
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A query of buckets, and its translation to their messages. Plain values, so it can be pickled."""
+    """A query of buckets, and its translation to messages. Plain values, so it can be pickled."""
 
     projection: Projection
     has_deletes: bool  # whether deleted and purged keys have rows
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of messages that are needed."""
+        """Return the columns of messages that the query needs."""
         asked = {SOURCES[name] for name in self.projection.columns if name in SOURCES}
         asked |= {"subject"}  # distinguishes keys
         if not self.has_deletes or {"operation", "value"} & set(self.projection.columns):
@@ -69,7 +69,7 @@ class Entries:
 
     @property
     def has_bodies(self) -> bool:
-        """Return whether payloads are needed."""
+        """Return whether the query needs payloads."""
         return bool({"value", "size", "headers"} & set(self.projection.columns))
 
     def rows(self, bucket: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -123,7 +123,7 @@ def operations(batch: pa.RecordBatch) -> pa.Array:
 
 
 def header(headers: pa.Array, name: str) -> pa.Array:
-    """Return the first value of a header in each row of maps, null where there is none."""
+    """Return the first value of a header for each row of maps, or null if it has none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,8 +1,8 @@
-"""Object stores as rows: one for each object, and its content if a schema asks for it.
+"""Object stores as rows: one for each object, with its content if the schema has that column.
 
 A store is the stream OBJ_<bucket>. The metadata of an object is JSON, the last message of $O.<bucket>.M.<name in
 base64url>; its content is cut into chunks, messages of $O.<bucket>.C.<nuid>, whose nuid changes with every put. The
-time of its JSON message is the object's time of modification.
+time of the JSON message is the object's time of modification.
 
 Contents are checked: number of chunks, bytes and SHA-256 must match the JSON. An object that was put again during the
 read is read again.
@@ -60,7 +60,7 @@ def filters(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def encoded(name: str) -> str:
-    """Return the name of an object as the last token of its subject."""
+    """Return the name of an object as the last token of its metadata subject."""
     return base64.urlsafe_b64encode(name.encode()).decode()
 
 
@@ -177,7 +177,7 @@ class ObjectContents:
     def fill(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the row of an object with its content, or with that of a newer put.
 
-        A link or a deleted object has none.
+        The content of a link or a deleted object is null.
         """
         for _ in range(PUTS_MAX):
             if row["deleted"] or row["link"] is not None:
@@ -228,7 +228,7 @@ class ObjectContents:
         return "", content
 
     def _again(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the current info of the object."""
+        """Return the current metadata of the object."""
         from pyjs_spark.read.latest import read_latest
 
         what = replace(self.what, subjects=filters((row["name"],)), columns=Listing.columns)

@@ -1,9 +1,9 @@
-"""Archives of streams, in every format: what an archive has, what it lacks, and the files that tasks write.
+"""Archives of streams, in every format: their archived and missing ranges, and the files that tasks write.
 
 Ranges end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read, so that a
-repeated run writes the same files. A task reads one range and writes a file for each UTC day, where nobody looks; the
-driver makes the files of one attempt visible (tables/). So it does not matter how often Spark runs a task, or whether
-a lost machine goes on with an attempt, although its messages may be deleted meanwhile and its files then differ.
+repeated run writes the same files. A task reads one range and writes a file for each UTC day to a place that readers
+ignore; the driver makes the files of one attempt visible (tables/). So Spark may run a task several times, and a lost
+machine may continue an attempt, although messages may be deleted meanwhile and its files then differ.
 
 One run at a time may write to an archive. Root is a directory that all workers can access, or a URI that pyarrow
 supports (s3://, hdfs://, gs://). Knows no format.
@@ -39,7 +39,7 @@ US_PER_DAY = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One file of the archive."""
+    """One new file of the archive."""
 
     stream: str
     path: str
@@ -134,7 +134,7 @@ def missing(
 
 
 def _check_lost(holding: Holding, options: Options) -> None:
-    """Raise DataLoss if messages after the archive's last one were removed, or archived ones were replaced."""
+    """Raise DataLoss if messages after the archive's last one were removed, or archived ones have been replaced."""
     state = holding.state
     if wrong := lost_end(holding):
         raise DataLoss(f"stream {state.name}: {wrong}; give the archive another root")
@@ -188,8 +188,8 @@ class ArchiveProgress:
     next: int  # after the last archived sequence
     lag: int  # sequences that the next run writes
     lost: tuple[tuple[int, int], ...]  # removed before they were archived
-    other: str  # when the archive's stream was created, if the present stream is another one; else ""
-    lost_end: str  # a description, if the stream has less than the archive; else ""
+    other: str  # creation time of the archive's stream, if the present stream is another one; otherwise ""
+    lost_end: str  # a description, if the stream has less than the archive; otherwise ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,26 +246,26 @@ def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Pl
 
 
 def parts_folder(kind: str, stream: str) -> str:
-    """Return the folder in which tasks write the files of a stream, below the root."""
+    """Return the folder, below the root, in which tasks write the files of a stream."""
     return {"parquet": f"stream={quoted(stream)}/_tmp", "iceberg": f"{folder_name(stream)}/data"}.get(
         kind, folder_name(stream)
     )
 
 
 def quoted(stream: str) -> str:
-    """Return the name of a stream as it is in paths."""
+    """Return the name of a stream as it appears in paths."""
     return quote(stream, safe="")
 
 
 def folder_name(stream: str) -> str:
-    """Return the name of a stream as a folder, without percent signs: the Delta library decodes them in places."""
+    """Return the folder name of a stream, without percent signs, which the Delta library decodes in some places."""
     return quoted(stream).replace("~", "%7E").replace("%", "~")
 
 
 def write_files(
     settings: ConnectSettings, kind: str, root: str, what: ReadRange, report: Report | None = None
 ) -> list[TableFile]:
-    """Read one range and write its files, which a commit makes visible; runs in a worker. None without a message."""
+    """Read one range and write its files, which a commit makes visible; runs in a worker. None: no message."""
     from pyjs_spark.read import modes  # needs pyarrow, which a plan does not
 
     system, base = file_system(root)
@@ -282,7 +282,7 @@ def write_files(
 
 
 class _Part:
-    """One file of rows of one day, under a name of its own; its range ends where the next file begins."""
+    """One file with the rows of one day, under a unique name; its range ends where the next file begins."""
 
     def __init__(self, system: Any, folder: str, day: int, low: int, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq

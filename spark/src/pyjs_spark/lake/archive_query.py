@@ -3,10 +3,10 @@
     spark.readStream.format("jetstream-archive")    plans and reads as `jetstream` does; its tasks write the files
         .writeStream.foreachBatch(...)              commits them
 
-Progress is the archive's own, as for a run of `archive`: the names of the files, or the end that the table's last
-commit has set. So the query needs no checkpoint. A batch that is repeated after a kill, by a query with one, writes
-what the archive lacks up to its end, and a commit succeeds only if the table ends where it begins.
-The gaps of a killed run are filled by the first batch. One query or run at a time may write to an archive.
+The archive itself has the progress, as for a run of `archive`: the names of the files, or the end set by the table's
+last commit. So the query needs no checkpoint. If a query with a checkpoint repeats a batch after a kill, it writes
+only the ranges that the archive lacks up to the end of the batch; a commit succeeds only if the table ends where the
+batch begins. The first batch fills the gaps of a killed run. One query or run at a time may write to an archive.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def start(
     every: str = "",
     checkpoint: str = "",
 ) -> StreamingQuery:
-    """Start the query. It ends after the present messages, or runs on with an interval `every` ("10 seconds").
+    """Start the query. It ends after the present messages, or with `every` ("10 seconds") runs at that interval.
 
     Raises:
         OptionError, DataLoss: as lakes.archive, before the query starts; later the query itself fails.

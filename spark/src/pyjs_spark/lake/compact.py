@@ -1,17 +1,17 @@
-"""Compaction: merges small files of an archive, and writes snapshots of the last messages of streams.
+"""Compaction: merges small files of an archive; also writes snapshots of the last messages of streams.
 
 Files. Within one day, adjacent files are merged into one, whose name covers the whole range:
 
     seq=1-5, seq=6-10, seq=11-12 of date=2026-11-20    become    seq=1-12
 
-Ranges still end at multiples of `rows_per_file`, at midnight and where something is missing: the next run of the
-archive reads each range that no file covers, so a name must cover archived messages only. Ranges that are known to
-have no message (_none/) may lie between.
+Ranges still end at multiples of `rows_per_file`, at midnight and before missing ranges: the next run of the archive
+reads each range that no file covers, so a name must cover only archived messages. Ranges known to have no message
+(_none/) may lie between them.
 
 A day changes atomically: its folder is rebuilt beside the archive, with hard links of the files that stay, and takes
-the place of the old one by one call (renameat2 with RENAME_EXCHANGE). A kill at any point leaves the day as it was or
-as it will be; the next run removes other remains from _tmp/. That call exists on Linux,
-for local folders; others are refused.
+the place of the old one by one call (renameat2 with RENAME_EXCHANGE). After a kill at any point the day is either the
+old or the new one; the next run removes remains from _tmp/. That call exists on Linux, for local folders; others are
+refused.
 
 Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject (frames.latest). It is replaced
 atomically by a rename; _latest.json beside it has the stream's identity and the last sequence.
@@ -201,7 +201,7 @@ def _compact_day(spark: SparkSession, folder: Path, date: str, groups: list[DayF
 
 
 def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
-    """Write the rows of some files to one, in the order of their sequences.
+    """Write the rows of several files to one, in the order of their sequences.
 
     Raises:
         SparkError: a file is damaged, or its rows do not match its name.

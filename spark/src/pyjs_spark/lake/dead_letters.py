@@ -1,4 +1,4 @@
-"""Dead letters: messages that consumers gave up on, joined from advisories and the streams that have them.
+"""Dead letters: messages that consumers gave up on, found by joining advisories with the messages of streams.
 
 A server publishes an advisory when a message reaches its consumer's max_deliver, and when a client ends it (+TERM).
 Advisories are ordinary messages: a stream with these subjects stores them, and is read like any other.
@@ -6,8 +6,8 @@ Advisories are ordinary messages: a stream with these subjects stores them, and 
     $JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.<stream>.<consumer>
     $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.<stream>.<consumer>
 
-Each names a message by its stream and sequence. Of each stream the range between its first and its last dead letter
-is read. A message that is newer than its advisory belongs to a re-created stream, and is treated as missing.
+Each advisory names a message by its stream and sequence. From each stream the range from its first to its last dead
+letter is read. A message that is newer than its advisory belongs to a re-created stream, and is treated as missing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def letters_of(spark: SparkSession, job: Job, advisories: DataFrame) -> DataFram
 
 
 def _there(job: Job, ends: Iterable[Row]) -> dict[str, tuple[int, int]]:
-    """Return the ranges of the advisories that streams have; an advisory may name any stream, even a missing one."""
+    """Return the ranges of messages to read, by stream; advisories may name any stream, even a missing one."""
     api = api_of(job.options)
     found: dict[str, tuple[int, int]] = {}
     for name, first, last in ends:

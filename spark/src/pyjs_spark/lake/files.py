@@ -29,13 +29,13 @@ def file_system(root: str) -> tuple[Any, str]:
 
 
 def uri(root: str, path: str) -> str:
-    """Return a path of a root's file system in the form that Spark needs."""
+    """Return a path in a root's file system, in the form that Spark needs."""
     scheme, _, _ = root.partition("://")
     return f"{scheme}://{path}" if "://" in root else f"file://{path}"
 
 
 def sync(system: Any, path: str) -> None:
-    """Sync a file on a local file system; others do that themselves."""
+    """Sync a file of a local file system; other file systems sync their files themselves."""
     if system.type_name == "local":
         with open(path, "rb") as file:
             os.fsync(file.fileno())

@@ -68,7 +68,7 @@ def duplicates(messages: DataFrame) -> DataFrame:
 def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
     """Return messages with an earlier time than a preceding message of their stream: stream, seq, back_ns.
 
-    Times of storing go back if the clock was set back; times of events (`column`) if they came out of order.
+    Storage times go back if the clock was set back; event times (`column`) go back if events arrive out of order.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -81,8 +81,8 @@ def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
 def event_times(messages: DataFrame, where: str) -> DataFrame:
     """Return stream, seq, ts_ns and event_ns, the time at `where` in each message: header:NAME or json:FIELD.
 
-    A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970, distinguished by its size. Otherwise
-    event_ns is null.
+    A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970; the unit follows from the size of the
+    number. For other values event_ns is null.
     """
     from pyspark.sql import functions as f
 
@@ -124,7 +124,7 @@ def _faults(batches: Iterator[pa.RecordBatch], schema: str | None) -> Iterator[p
 
 
 def checker(schema: str | None) -> Callable[[bytes], str | None]:
-    """Return a function from a payload to its fault, None if it has none; `schema` is a text that was checked."""
+    """Return a function that maps a payload to its fault, or to None; `schema` is a checked text."""
     validator = None
     if schema is not None:
         from jsonschema import validators
@@ -144,7 +144,7 @@ def checker(schema: str | None) -> Callable[[bytes], str | None]:
 
 
 def schema_text(path: str) -> str:
-    """Return the JSON schema in a file, checked. Raises OptionError, SparkMissing."""
+    """Return the JSON schema in a file, after checking it. Raises OptionError, SparkMissing."""
     try:
         from jsonschema import validators
         from jsonschema.exceptions import SchemaError
@@ -165,7 +165,7 @@ def schema_text(path: str) -> str:
 
 
 def compared(held: DataFrame, there: DataFrame) -> DataFrame:
-    """Return the sequences that differ between an archive and its stream: seq, held_ns, there_ns; null if missing.
+    """Return sequences that differ between an archive and its stream: seq, held_ns, there_ns; missing ones are null.
 
     Both have seq and ts_ns. Different times of one sequence mean different messages: the stream lost its end.
     """
@@ -180,10 +180,10 @@ def compared(held: DataFrame, there: DataFrame) -> DataFrame:
 
 
 def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> DataFrame:
-    """Return rows of advisories about messages that consumers gave up on; other advisories are left out.
+    """Return the advisories about messages that consumers gave up on as rows; other advisories are left out.
 
-    With `messages` of their streams, each row also has its message: subject, message_ts, headers and
-    data; null if the message is gone (`is_there`). A message that is newer than its advisory is another one.
+    With `messages` of the streams, each row also has its message: subject, message_ts, headers and data; they are
+    null if the message no longer exists (`is_there`). A message newer than its advisory is a different one.
     """
     from pyspark.sql import functions as f
 

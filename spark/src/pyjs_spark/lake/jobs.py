@@ -1,4 +1,4 @@
-"""Jobs of `pyjs-pipeline`: their keys in one table, read from a TOML file or from the command line.
+"""Jobs of `pyjs-pipeline`: one table of keys, which are read from a TOML file or from the command line.
 
 A kind of job is a row of the command's table. Its keys are in the section [pipeline] of a file under their names,
 and on the command line as --name, or without a name if they are positional. All values are text here and
@@ -42,11 +42,11 @@ class Key:
 
     @property
     def is_flag(self) -> bool:
-        """Return whether it has no value on the command line."""
+        """Return whether the key is a flag without a value on the command line."""
         return self.parse is option_values.boolean
 
     def add(self, parser: argparse.ArgumentParser) -> None:
-        """Add it to the parser of a command; nothing is required here: values_of() reports what is missing."""
+        """Add the key to a command's parser. No key is required there: values_of() reports missing ones."""
         flag = "--" + self.name.replace("_", "-")
         if self.is_positional:
             parser.add_argument(self.name, nargs="?", help=self.text)
@@ -93,7 +93,7 @@ class Job:
 
     @property
     def master(self) -> str:
-        """Return the master of Spark."""
+        """Return the master URL of Spark."""
         return str(self["master"])
 
     def read(self, spark: SparkSession, schema: str = "", **more: object) -> DataFrame:
@@ -127,7 +127,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The environment of a run: its Spark session, and its observers."""
+    """The environment of a run: its Spark session and its observers."""
 
     open: Callable[[], AbstractContextManager[SparkSession]]
     watch: Watch
@@ -169,7 +169,7 @@ class JobKind:
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """Return its own keys, and those of every kind."""
+        """Return the keys of this kind, and those common to all kinds."""
         return (*self.own_keys, MASTER)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -191,7 +191,7 @@ class JobKind:
         return replace(found, made=self.check(found))
 
     def validate(self, job: Job) -> Outcome:
-        """Return the outcome of the subcommand `validate` for a valid job."""
+        """Return the result of the subcommand `validate` for a valid job."""
         places = [
             f" {word} {job.values[name]}"
             for word, name in (("from", "source"), ("to", "target"))

@@ -1,14 +1,14 @@
-"""Archives of every format by one name each: Parquet files, or a table of Delta or Iceberg for each stream.
+"""Archives in every format: Parquet files, or a Delta or Iceberg table for each stream.
 
     <root>/<stream>/                                        a table; characters unfit for paths are ~XX
     <root>/<stream>/[data/]date=<day>/part-<first>-<attempt>.parquet
 
 Tasks write files, which become part of the archive when the driver commits them. The archive itself holds the
 progress: Parquet files by their names, a table by the sequence that each commit stores, in the same atomic step that
-adds its files. A commit to a table succeeds only if it ends where the files begin, so a run killed before its commit
-is repeated, one killed after it is not, and of two concurrent runs the second fails. Many ranges are committed in
-parts, so that a kill costs one part. The next run removes the uncommitted files of ranges that it still has to write,
-those of a table after a day.
+adds its files. A commit to a table succeeds only if the table ends where the files begin, so a run killed before its
+commit is repeated, one killed after it is not, and of two concurrent runs the second fails. Many ranges are committed
+in parts, so that a kill loses at most one part. The next run removes uncommitted files of the ranges that it still
+has to write; in a table only files older than a day.
 
 Knows nothing of the libraries of the formats; see tables/.
 """
@@ -100,7 +100,7 @@ def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
 
 
 def task_of(lake: Lake, options: Options) -> Task:
-    """Return a worker's function for one range."""
+    """Return the function with which a worker writes one range."""
     return partial(write_files, options.connect, lake.format, lake.root)
 
 

@@ -1,4 +1,4 @@
-"""Quality of streams: gaps, duplicates, times, lateness and payloads; and whether an archive has all of it.
+"""Quality of streams: gaps, duplicates, times, lateness and payloads, and the completeness of an archive.
 
 Each check is a DataFrame of faults (frames.py) in the messages that a batch read would return with these options.
 Lateness is the time from an event (as in its message) to its storing. A message is out of order if an event that
@@ -38,7 +38,7 @@ _event_time = option_values.like(
 
 
 def checks_of(job: Job) -> list[str]:
-    """Return the names of the checks that a job asks for."""
+    """Return the names of the checks that a job requests."""
     is_asked = {
         "times": True,
         "gaps": not job.options.subjects,
@@ -91,7 +91,7 @@ class Faults:
         return self._rows.get(stream, [])
 
     def figure(self, stream: str, name: str = "count") -> int:
-        """Return a figure over all faults of a stream, 0 if there is none."""
+        """Return a figure over all faults of a stream, or 0 if there is none."""
         rows = self.of(stream)
         return int(rows[0][f"all_{name}"]) if rows else 0
 

@@ -1,10 +1,10 @@
-"""Data source `jetstream-files`: the reader of `jetstream`, whose tasks write their ranges to files where they read.
+"""Data source `jetstream-files`: like the reader of `jetstream`, but its tasks write their ranges directly to files.
 
     stream string, low bigint, high bigint, rows bigint, lost bigint, files string (JSON, one object for each file)
 
-A row stands for a range [low, high) that is written; the commit that follows makes its files visible. Rows that
-passed through Spark to one of its own writers would be copied to the JVM and encoded there: three times the
-processor time. It needs no SparkContext, so it works over Spark Connect too.
+A row describes a written range [low, high); the commit that follows makes its files visible. Passing the messages
+through Spark to one of its writers would copy them to the JVM and encode them there, with three times the processor
+time. It needs no SparkContext, so it works over Spark Connect too.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FilesReader(DataSourceReader):
 
 
 def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Hashable, **parts: Any) -> str:
-    """Return the name of a source with parts of its own, which the session knows; the same for the same `key`."""
+    """Return the name of a registered source with the given parts; the same name for the same `key`."""
     names = _names.setdefault(spark, {})
     key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
     if key not in names:

@@ -1,9 +1,10 @@
 """Comparison of an archive with its stream: by file names, by footers, and by each sequence.
 
 The sequences and times of storing in the files are joined with those of the stream (frames.compared), as far as the
-stream still has them. A message missing in the stream was removed since, which is not a fault. A message missing in
-the files is a loss that no run of the archive would notice, since a file's name covers it. Different times are a loss
-too: the stream lost its end after it was archived, and stored other messages under those sequences.
+stream still has them. A message missing in the stream was removed later, which is not a fault. A message missing in
+the files is a loss that no run of the archive would notice, since a file's name covers it. Different times of one
+sequence are a loss too: after the archive was written, the stream lost its end and stored other messages under the
+same sequences.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def reconcile(spark: SparkSession, job: Job, stream: str) -> Reconciled:
 
 
 def _whole(options: Options, stream: str) -> Options:
-    """Return options of the whole stream, without the bounds of the checks."""
+    """Return the options for the whole stream, without the bounds of the checks."""
     return replace(
         options,
         streams=(stream,),

@@ -1,12 +1,13 @@
-"""The progress of a run in a status file; on a terminal Spark shows a bar of its own.
+"""The progress of a run in a status file; on a terminal Spark shows its own progress bar.
 
     {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
      "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
      "losses": [], "error": ""}
 
-`state` is running, done, failed or interrupted. A batch is one range of sequences, `lag` what the run has left of
-each stream, in sequences. The rate is that of the last ten seconds or so while it runs, and the mean at the end. The
-file is replaced as a whole, so a reader never sees half of it. Time comes in as arguments; nothing here knows Spark.
+`state` is running, done, failed or interrupted. A batch is one range of sequences; `lag` is the number of sequences
+of each stream that the run has not read yet. While the run lasts, the rate is that of about the last ten seconds; at
+the end it is the mean. The file is replaced as a whole, so a reader never sees a part of it. Time comes in as
+arguments; nothing here knows Spark.
 """
 
 from __future__ import annotations

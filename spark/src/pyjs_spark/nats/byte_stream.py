@@ -1,7 +1,7 @@
 """A TCP or TLS connection as bytes: one reusable receive buffer, and a deadline for every wait.
 
-Knows no protocol. What was received and not yet used is `data[start:end]` of the buffer. The buffer grows to the
-largest frame received; its content is valid only until the next fill().
+Knows no protocol. The received and unused bytes are `data[start:end]` of the buffer. The buffer grows to the largest
+frame received; its content is valid only until the next fill().
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ByteStream:
         """Receive until there are `need` unused bytes; return False if the deadline comes first.
 
         Raises:
-            ConnectionLost: the other side is gone.
+            ConnectionLost: the connection ended.
         """
         self._make_room(need)
         view = memoryview(self.data)
@@ -80,7 +80,7 @@ class ByteStream:
         return end
 
     def fill_whole(self, need: int, silence_s: float) -> bool:
-        """Do the same, but wait as long as bytes come; return False after `silence_s` without any."""
+        """Do the same, but wait as long as bytes arrive; return False after `silence_s` without any."""
         before = -1
         while before < self.received:
             before = self.received
@@ -89,7 +89,7 @@ class ByteStream:
         return False
 
     def _receive(self, view: memoryview, missing: int, deadline_s: float) -> bool:
-        """Receive at least a part of `missing` bytes, once; return False if the deadline comes first."""
+        """Receive once, at most `missing` bytes; return False at the deadline."""
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             return False
@@ -136,7 +136,7 @@ class ByteStream:
         self._socket.close()
 
     def _make_room(self, need: int) -> None:
-        """Bring the unused bytes to the front, in a larger buffer if `need` asks for one."""
+        """Move the unused bytes to the front, in a larger buffer if `need` requires it."""
         left = self.end - self.start
         if need > len(self.data):
             larger = bytearray(max(need, 2 * len(self.data)))

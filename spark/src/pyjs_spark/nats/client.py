@@ -1,4 +1,4 @@
-"""One blocking connection to a NATS server: requests, and pull deliveries decoded straight into columns.
+"""One blocking connection to a NATS server: requests, and pull deliveries, which are decoded into columns.
 
 No event loop and no thread: bytes are read while a call waits for an answer, and PINGs of the server are answered
 then. Frames of a decoder's subscription go to the decoder in bulk; all other frames are parsed here, one by one.
@@ -57,17 +57,17 @@ class Reply:
 
     @property
     def status(self) -> int:
-        """The status code in the first line of the headers, 0 if there is none."""
+        """The status code in the first line of the headers, or 0 if there is none."""
         code = self.headers[8:12].strip()[:3]
         return int(code) if self.headers.startswith(b"NATS/1.0 ") and code.isdigit() else 0
 
     @property
     def description(self) -> str:
-        """The text beside the status code."""
+        """The text after the status code."""
         return self.headers.partition(b"\r\n")[0][12:].strip().decode("utf-8", "replace")
 
     def header(self, name: bytes) -> bytes:
-        """Return the last value of a header, b"" without one."""
+        """Return the last value of a header, or b"" if there is none."""
         _, found, rest = self.headers.rpartition(b"\r\n%b:" % name)
         return rest.partition(b"\r\n")[0].strip() if found else b""
 
@@ -94,7 +94,7 @@ class Client:
         raise TypeError("a connection cannot be pickled; send its ConnectSettings and connect there")
 
     def reconnect(self) -> None:
-        """Connect again; earlier subscriptions are gone. Raises ServerUnreachable."""
+        """Connect again; earlier subscriptions are lost. Raises ServerUnreachable."""
         if self._inbox:
             self.close()
         addresses = [parse_address(server) for server in self.settings.servers]
@@ -110,12 +110,12 @@ class Client:
 
     @property
     def received(self) -> int:
-        """Bytes that came over this connection."""
+        """The number of bytes received over this connection."""
         return self._stream.received
 
     @property
     def begun(self) -> int:
-        """Bytes of a frame that is still incomplete."""
+        """The number of received bytes of an incomplete frame."""
         return self._stream.end - self._stream.start
 
     @property
@@ -138,7 +138,7 @@ class Client:
             self._frame(end)
 
     def new_inbox(self) -> bytes:
-        """Return a subject that nobody else listens on."""
+        """Return a subject on which no other client listens."""
         return b"%b.p.%d" % (self._inbox, self._last_sid)
 
     def subscribe(self, subject: bytes) -> int:
@@ -148,7 +148,7 @@ class Client:
         return self._last_sid
 
     def unsubscribe(self, sid: int) -> None:
-        """End a subscription; later reads drop its messages that are still on their way."""
+        """End a subscription; messages that are still in transit are dropped by later reads."""
         self._stream.send(b"UNSUB %d\r\n" % sid)
 
     def publish(self, subject: bytes, payload: bytes = b"", reply: bytes = b"", headers: bytes = b"") -> None:
@@ -158,7 +158,7 @@ class Client:
         self._stream.send(b"".join((line, b"\r\n", headers, payload, b"\r\n")))
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send whole frames as they are. Raises ConnectionLost."""
+        """Send complete frames unchanged. Raises ConnectionLost."""
         self._stream.send(data)
 
     def request(
@@ -185,7 +185,7 @@ class Client:
         return answer
 
     def request_many(self, subject: str, payload: bytes, more: int, timeout_s: float) -> list[Reply]:
-        """Send a request and collect stored messages up to the status that ends them, the last item of the list.
+        """Send a request and return the stored messages in its answer, followed by the status that ends them.
 
         Raises:
             RequestTimeout: no answer for `timeout_s`, or more than `more` answers.
@@ -249,7 +249,7 @@ class Client:
         dropped, as everywhere here.
 
         Raises:
-            NoResponders: the message is a status that says so.
+            NoResponders: the message is status 503.
         """
         stream, mark = self._stream, b"%d" % sid
         while (end := stream.line_end(deadline_s)) >= 0:
@@ -273,7 +273,7 @@ class Client:
         return memoryview(stream.data)[at : at + size]
 
     def _check_need(self, need: int) -> None:
-        """Refuse to wait for a frame that no server sends. Raises ProtocolError."""
+        """Refuse to wait for a frame larger than any that a server sends. Raises ProtocolError."""
         said = self.info.get("max_payload")
         most = max(PAYLOAD_MAX, min(said, 10**DIGITS_MAX) if isinstance(said, int) else 0) + OVERHEAD
         if need > most:
@@ -349,7 +349,7 @@ class Client:
         return Reply(sid, words[1], reply, body[:headers_size], body[headers_size:])
 
     def _parsed(self, said: bytes) -> dict[str, Any]:
-        """Return the JSON object that the server sent. Raises ProtocolError if it is not one."""
+        """Return the JSON object in an answer of the server. Raises ProtocolError if it is not one."""
         try:
             return strict_json.an_object(said)
         except ValueError:
@@ -381,7 +381,7 @@ _connected: dict[ConnectSettings, Client] = {}
 
 
 def connected(settings: ConnectSettings) -> Client:
-    """Return this process's connection for `settings`, which is new or has just answered.
+    """Return this process's connection for `settings`: a new one, or one that has just answered a PING.
 
     A forked process opens its own: two readers of one socket would receive each other's bytes.
     """

@@ -1,4 +1,4 @@
-"""User keys of NATS: a seed signs the server's nonce, and its public key names the user.
+"""User keys of NATS: a seed signs the server's nonce, and its public key identifies the user.
 
     seed file   = text; the seed is the word that begins with SU
     seed        = base32( 18<<3 | 20>>5, (20&31)<<3, key: 32 bytes, crc: 2 bytes )   no padding

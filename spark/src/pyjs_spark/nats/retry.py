@@ -32,9 +32,10 @@ def pause(failures: int) -> None:
 class PatientApi:
     """JetStream requests of a plan over the connection of this process. Plain values, so it can be pickled.
 
-    They are repeated after a lost connection or a restart of the server: a streaming query asks many times a second
-    for months, and should not end because the server was down for some seconds. But if no server ever answered, the
-    error comes at once: the address is wrong, or it does not run. Each may be sent twice; none may change anything.
+    Requests are repeated after a lost connection or a restart of the server: a streaming query sends many requests a
+    second for months, and should not end because the server was down for some seconds. If no server has ever
+    answered, the error is raised at once, since the address is probably wrong. A request may be sent twice, so it
+    must not change anything.
     """
 
     def __init__(self, settings: ConnectSettings, patience_s: float) -> None:

@@ -1,4 +1,4 @@
-"""One message as a direct get answers it.
+"""One message in the answer to a direct get.
 
 A batched answer adds headers at the end, in this order: Nats-Stream, Nats-Subject,
 Nats-Sequence, Nats-Time-Stamp, Nats-Num-Pending, Nats-Last-Sequence. They are removed here.

@@ -4,7 +4,7 @@
     from pyjs_spark.observe.lines import LogLines
     attach(spark, LogLines())
 
-Spark calls it in a thread of its own, one event after another, some time after the batch. An error in a reporter is
+Spark calls it in a separate thread, one event after another, some time after the batch. An error in a reporter is
 logged and does not reach the query. It works in a local session and over Spark Connect.
 """
 
@@ -34,7 +34,7 @@ class Reporter(Protocol):
         """Receive the end of a batch."""
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Receive the end of a query; `error` is "" if it was stopped or had read everything."""
+        """Receive the end of a query; `error` is "" if the query was stopped or has read everything."""
 
 
 class QueryListener(StreamingQueryListener):
@@ -82,10 +82,10 @@ def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
 
 
 def measured(messages: DataFrame) -> DataFrame:
-    """Return messages of the format `jetstream`, and have Spark observe their bytes and their newest `ts`.
+    """Return messages of the format `jetstream`, with Spark observing their bytes and their newest `ts`.
 
     Call it directly after `load()`: rows that an earlier filter removes are not counted. Spark counts in its own
-    operators (`DataFrame.observe`), in a batch as well as in a streaming query.
+    operators (`DataFrame.observe`), in batches and in streaming queries.
     """
     from pyspark.sql import functions as fn
 

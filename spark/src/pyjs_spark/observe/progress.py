@@ -4,7 +4,7 @@
      "sources": [{"startOffset": {...}, "endOffset": {...}, "latestOffset": {...}}], "observedMetrics": {...}, ...}
 
 The offsets are those of `read/offsets.py`; sources with other offsets are left out. `latestOffset` is the end of each
-stream after the batch, and has under `lost` how many sequences this run of the query has lost.
+stream after the batch; its field `lost` is the number of sequences that this run of the query has lost.
 
 Source: StreamingQueryProgress of pyspark 4.2 and 4.3, checked in spark/tests/jvm/datasource/test_observe_run.py.
 """
@@ -33,7 +33,7 @@ class QueryKey:
 
     @property
     def label(self) -> str:
-        """Return the name, or else the id."""
+        """Return the name of the query, or its id if it has none."""
         return self.name or self.id
 
 
@@ -66,7 +66,7 @@ class BatchDone:
 
     @property
     def lag(self) -> int:
-        """Return the sequences that all streams have after this batch."""
+        """Return the number of sequences that all streams have after this batch."""
         return sum(part.lag for part in self.streams)
 
 

@@ -7,7 +7,7 @@
     metrics.serve(9108)
 
 A metric has the label `query`: the name of the query, or its id. Counters begin at 0 with the process. The lag of a
-query disappears when it ends, since nobody measures it from then on.
+query is removed when the query ends, since it is no longer measured.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class QueryMetrics:
         self._serving: list[tuple[Any, Any]] = []  # the library's servers, each with its thread
 
     def serve(self, port: int, address: str = "127.0.0.1") -> int:
-        """Serve the metrics under http://address:port/metrics; return the port, which is a free one for port 0."""
+        """Serve the metrics under http://address:port/metrics; return the port. Port 0 means any free port."""
         self._serving.append(self._library.start_http_server(port, addr=address, registry=self.registry))
         return int(self._serving[-1][0].server_port)
 

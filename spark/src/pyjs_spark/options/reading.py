@@ -1,4 +1,4 @@
-"""Options of the data source: one table, and the parser of the texts that Spark passes.
+"""Options of the data source: their table, and the parser of the texts that Spark passes.
 
 They are checked on the driver when the data source is created, before any job. Names are case-insensitive, as in
 Spark. Secrets given as `env:NAME` or `file:PATH` are kept in that form: the client resolves them where it runs,
@@ -47,7 +47,7 @@ def option(name: str, parse: Parser, default: object = MISSING, *, alias: str = 
 
 
 def stated_in(kind: type[Any]) -> tuple[Option, ...]:
-    """Return the options that the fields of a dataclass define."""
+    """Return the options that the fields of a dataclass declare."""
     return tuple(Option(target=each.name, **each.metadata) for each in fields(kind) if each.metadata)
 
 
@@ -92,7 +92,7 @@ class Options:
     fetch_batch: int = option("fetchBatch", values.count(high=1_000_000), 10_000)
     fetch_expires_s: float = option("fetchExpires", values.seconds, 5.0)
     idle_timeout_s: float = option("idleTimeout", values.seconds, 30.0)
-    # None: 65,536 in bulk and from a path, else 10,000
+    # None: 65,536 in bulk and from a path, otherwise 10,000
     arrow_batch_rows: int | None = option("arrowBatchRows", values.count(high=10_000_000), None)
     pushdown: bool = option("pushdown", values.boolean, False)
     # Names, or patterns with *: a read of key-value buckets.
@@ -179,7 +179,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def fields_of(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of options from values by their targets."""
+    """Return the fields of options from values by attribute."""
     connect = {name.removeprefix("connect."): value for name, value in parsed.items() if "." in name}
     own = {name: value for name, value in parsed.items() if "." not in name}
     return {"connect": ConnectSettings(**connect), **own}
@@ -193,7 +193,7 @@ def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
 
 
 def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
-    """Return the options, their warnings, and the names that were used. Raises OptionError."""
+    """Return each given option with its value. Raises OptionError if two names of one option were given."""
     found: dict[str, tuple[Option, str, str]] = {}
     for option, name, said in given:
         before = found.get(option.name)
@@ -210,7 +210,7 @@ def _unknown(name: str) -> NoReturn:
 
 
 def unknown(name: str, known: Mapping[str, Option]) -> OptionError:
-    """Return the error for an option that is none of these."""
+    """Return the error for an unknown option."""
     shown = {each: option.name for each, option in known.items()}
     there = f"there are {', '.join(sorted(set(shown.values())))}"
     return OptionError(f"option {name} is unknown; {suggestion(name, shown, there)}")
@@ -226,7 +226,7 @@ def value_of(option: Option, said: str) -> object:
 
 
 def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse values that are valid alone but not together."""
+    """Refuse values that are valid individually, but not together."""
     check_connect(said)
     _check_place(said, parsed)
     _check_mode(said, parsed)
@@ -243,7 +243,7 @@ def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def check_connect(said: set[str]) -> None:
-    """Refuse options of the connection that do not go together; `said` are the names that were given."""
+    """Refuse connection options that are not allowed together; `said` are the names that were given."""
     for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
         if one in said and other not in said:
             raise OptionError(f"option {one} is given without {other}; give both")
@@ -268,7 +268,7 @@ def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse options for requests that this read mode does not send."""
+    """Refuse options of requests that this read mode does not send."""
     mode = str(parsed.get("read_mode", "auto"))
     unused = {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ())
     refuse(said, unused, f"has no effect with readMode={mode}; leave one of them out")
@@ -303,7 +303,7 @@ def check_stream(options: Options) -> None:
 
 
 def _check_consumer(options: Options) -> None:
-    """Refuse a read by consumers whose filters no server accepts for one consumer. Raises OptionError."""
+    """Refuse a read by consumers with filters that no server accepts for one consumer. Raises OptionError."""
     name, chosen = ("keys", options.keys) if options.buckets else ("subjects", options.subjects)
     if options.read_mode != "consumer":
         return

@@ -1,6 +1,6 @@
-"""Options of buckets and object stores: which ones may be combined, and with which kind of read.
+"""Options of buckets and object stores: the allowed combinations, and the allowed kinds of read.
 
-Their streams have names of their own: KV_<bucket> and OBJ_<bucket>.
+Their streams are named KV_<bucket> and OBJ_<bucket>.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _any(names: tuple[str, ...]) -> str:
 
 
 def with_streams(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with the streams of buckets and object stores in their place."""
+    """Return the values with the streams of buckets and object stores instead of their names."""
     found = dict(parsed)
     if "object_store" in found:
         found["streams"] = (object_stream(found["object_store"]),)
@@ -69,12 +69,12 @@ def with_streams(parsed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_streams(position: Position) -> Position:
-    """Return the position with the streams of the buckets that it names."""
+    """Return the position with streams instead of the buckets that it names."""
     return Position(position.word, tuple((kv_stream(bucket), at) for bucket, at in position.streams))
 
 
 def check_latest(options: Options) -> None:
-    """Refuse options without effect on a read of the latest values of a bucket. Raises OptionError."""
+    """Refuse options that have no effect on a read of the latest values of a bucket. Raises OptionError."""
     modes = ("readMode",) if options.read_mode in ("direct", "bulk") else ()
     why = (
         "does not go with a batch of a bucket, which has the latest value of each key; leave it out, or set "

@@ -1,6 +1,6 @@
-"""The options of each command. Any other one is refused, so that none is accepted and ignored.
+"""The options of each command. All others are refused, so that none is accepted and ignored.
 
-Reads by DataFrame have checks of their own (reading.py), which depend on values too.
+Reads by DataFrame have separate checks (reading.py), which also depend on values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WHY: Mapping[str, Mapping[str, str]] = {
 
 
 def check(command: str, options: Options) -> None:
-    """Refuse an option that was given and has no effect on a command. Raises OptionError."""
+    """Refuse a given option that has no effect on a command. Raises OptionError."""
     for name in options.said:
         if name != "stream" and name not in USED[command]:
             why = WHY.get(command, {}).get(name, "it has no effect here")

@@ -29,14 +29,14 @@ Parser = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Start or end of reading: one word for all streams, or a sequence (or word) for each."""
+    """Start or end of a read: one word for all streams, or a sequence (or word) for each."""
 
     word: str = ""  # earliest, latest; "" if streams are named
     streams: tuple[tuple[str, int | str], ...] = ()  # (stream, seq or word), sorted by stream
 
 
 def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
-    """Refuse each of some options that was given. Raises OptionError."""
+    """Refuse those of some options that were given. Raises OptionError."""
     for name in names:
         if name in said:
             raise OptionError(f"option {name} {why}")
@@ -58,7 +58,7 @@ def boolean(value: str) -> bool:
 
 
 def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `low` to `high`."""
+    """Return a parser of integers from `low` to `high`."""
 
     def parse(value: str) -> int:
         if not re.fullmatch(r"\d+", value.strip(), re.ASCII) or not low <= int(value) <= high:
@@ -69,7 +69,7 @@ def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser of one of some words, whatever their case."""
+    """Return a parser of one of some words, ignoring case."""
     known = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
@@ -81,7 +81,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def like(pattern: str, hint: str) -> Callable[[str], str]:
-    """Return a parser of texts that match a pattern; `hint` tells which are allowed."""
+    """Return a parser of texts that match a pattern; `hint` describes the allowed texts."""
 
     def parse(value: str) -> str:
         if not re.fullmatch(pattern, value.strip()):
@@ -92,7 +92,7 @@ def like(pattern: str, hint: str) -> Callable[[str], str]:
 
 
 def seconds(value: str) -> float:
-    """Return a duration in seconds: a number with ms, s, m, h or d, or of seconds alone."""
+    """Return a duration in seconds: a number with ms, s, m, h or d; without a unit it is in seconds."""
     match = DURATION.fullmatch(value.strip().lower())
     found = float(match[1]) * SECONDS[match[2] or "s"] if match is not None else 0.0
     if not 0 < found <= SECONDS_MAX:
@@ -117,7 +117,7 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def list_of(pattern: str, hint: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser of comma lists of texts that match a pattern."""
+    """Return a parser of comma-separated lists of texts that match a pattern."""
     one = like(pattern, hint)
     return lambda value: tuple(one(name) for name in words(value))
 
@@ -151,7 +151,7 @@ def domain(value: str) -> str:
 
 
 def api_prefix(value: str) -> str:
-    """Return the subject before the names of the JetStream API, without a dot at its end."""
+    """Return the subject prefix of the JetStream API, without a dot at its end."""
     prefix = value.strip().removesuffix(".")
     if not is_subject(prefix) or "*" in prefix or ">" in prefix:
         raise ValueError("a subject without wildcards such as $JS.hub.API")
@@ -175,7 +175,7 @@ def _no_time() -> int:
 
 
 def headers(value: str) -> str:
-    """Return map, raw or false; true, as Kafka's users write it, is map."""
+    """Return map, raw or false; "true", as users of Kafka write it, becomes map."""
     said = value.strip().lower()
     return "map" if said == "true" else one_of("map", "raw", "false")(said)
 

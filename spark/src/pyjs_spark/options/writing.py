@@ -1,7 +1,7 @@
-"""Options of writing: a table like that of reading, and its parser for the texts from Spark.
+"""Options of writing: their table, and the parser of the texts from Spark.
 
-The options of the connection are those of reading. The others do not mix: an option of reading is refused in a
-write and vice versa, so that none is accepted and ignored.
+The options of the connection are those of reading. Other options of reading are refused in a write, and vice versa,
+so that none is accepted and ignored.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ SPARKS = ("checkpointlocation", "queryname")  # of a streaming query; Spark uses
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Return whether these options belong to a write; Spark passes options without telling which they are for."""
+    """Return whether these options belong to a write; Spark does not say for which purpose it passes them."""
     return any(_means_writing(name.lower()) for name in given)
 
 

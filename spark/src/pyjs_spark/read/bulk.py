@@ -1,18 +1,19 @@
-"""Messages of one range by bulk read: chunks of raw records with an entry that locates each.
+"""Messages of one range by bulk read: chunks of raw records, and entries that locate the records.
 
-pyjs-server offers it ($JS.API.PYJS.BULK.READ), on streams that allow direct gets. A request is answered with some
-chunks and then forgotten. The next one is sent when the last chunk of the previous one has arrived, before that is
-decoded, and none is outstanding while the caller has a batch: if a caller is slow for minutes, the server has no
-bytes for it. Nothing is left on the server, so the read may be repeated.
+pyjs-server offers it ($JS.API.PYJS.BULK.READ) on streams that allow direct gets. The server answers a request with
+some chunks and keeps no state. The next request is sent when the last chunk of the previous one has arrived, before
+it is decoded. No request is outstanding while the caller has a batch: even if a caller is slow for minutes, no bytes
+wait for it on the server. The read leaves nothing on the server, so it may be repeated.
 
-If no column needs the records, only entries are requested. Records are checked here, so that the server need not. If
-one fails the check, the server is asked to check it: it can tell whether that is damage, and reports it.
+If no column needs the records, only entries are requested. Records are checked here, so that the server need not
+check them. If one fails, the request is repeated with checks by the server, which finds out whether the record is
+damaged and reports it.
 
     chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
 
 A chunk has every existing message of [first, next) that was requested, and the stream's first sequence at that
-moment: this distinguishes trimming from deletions without another request.
+moment, which shows without another request whether missing messages were trimmed or deleted.
 
 Source: docs/bulk-read.md.
 """
@@ -56,7 +57,7 @@ ROW_SIZE = 200  # bytes of a row in a chunk, until it is known better
 
 
 class Chunk(NamedTuple):
-    """One message of an answer."""
+    """One chunk of an answer."""
 
     flags: int
     first: int
@@ -157,7 +158,7 @@ class _Read:
         self._connection = 0  # the one with the subscription
         self._asked = 0  # requests so far
         self._is_waiting = False  # for the rest of the answer to the last of them
-        self._chunk: Chunk | None = None  # the one at hand,
+        self._chunk: Chunk | None = None  # the current one,
         self._at = 0  # and its first entry that is not a row yet
         self._kept: deque[bytes] = deque()  # chunks that came and have to wait for the caller
         self._mean = ROW_SIZE
@@ -172,7 +173,7 @@ class _Read:
                 yield self._maker.make(self._decoder.take())
 
     def close(self) -> None:
-        """End the subscription, if its connection still exists."""
+        """End the subscription if its connection still exists."""
         if self._sid and self._connection == self._client.connections:
             try:
                 self._client.unsubscribe(self._sid)
@@ -195,7 +196,7 @@ class _Read:
         return False
 
     def _decode(self, chunk: Chunk) -> bool:
-        """Make rows of the chunk at hand; True: the batch is full, and what has come is kept for the next one."""
+        """Decode the current chunk; return True if the batch is full: the rest is kept for the next batch."""
         data = chunk.data if self._needs_records else None
         in_memory = chunk.segment == 0  # there records have no checks
         check = ALONE if self._is_checking and not in_memory else 0
@@ -222,7 +223,7 @@ class _Read:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _next_chunk(self) -> Chunk | None:
-        """Request the chunk after the next, and return the next one, or None if it belongs to no request."""
+        """Request the chunk after the next one, and return the next one, or None if it belongs to no request."""
         if self._kept:
             return self._known(parse_chunk(memoryview(self._kept.popleft())))
         if not self._is_waiting:
@@ -236,14 +237,14 @@ class _Read:
         return chunk
 
     def _ask_ahead(self, chunk: Chunk) -> None:
-        """Request the next chunk before this one is decoded, if its rows are sure to fit in this batch."""
+        """Request the next chunk before this one is decoded, if all of its rows fit in this batch."""
         room = self._what.bulk_batch_rows - self._decoder.rows - chunk.messages
         is_followed = not chunk.flags & END and chunk.next < self._what.high
         if room > 0 and is_followed:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
-        """Check that a chunk continues where the last one ended, and count the sequences it reports as lost."""
+        """Check that a chunk begins where the last one ended, and count the sequences that it reports as lost."""
         if chunk.first != self._next_seq:
             raise ConnectionLost(
                 f"{self._client.address}: a chunk begins at {chunk.first} where {self._next_seq} was expected"
@@ -269,19 +270,19 @@ class _Read:
                 )
             subject, payload = found
             if subject != reply:
-                continue  # of a request that nobody waits for any more
+                continue  # of an abandoned request
             if bytes(payload[:1]) == b"{":
                 self._is_waiting = False
                 raise _error_in(bytes(payload))
             return payload
 
     def _keep(self, chunk: Chunk) -> None:
-        """Copy the received and unused bytes: the caller may return late, and others use the connection."""
+        """Copy the received and unused bytes, since other code may use the connection before the caller returns."""
         self._chunk = chunk._replace(table=memoryview(bytes(chunk.table)), data=memoryview(bytes(chunk.data)))
         self._drain()
 
     def _drain(self) -> None:
-        """Receive the rest of the answer that is on its way."""
+        """Receive the rest of the current answer."""
         try:
             while self._is_waiting:
                 payload = bytes(self._receive())
@@ -296,7 +297,7 @@ class _Read:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _ask(self, seq: int = 0, rows: int = 0) -> None:
-        """Request the following rows, at most `rows` if the batch has no room for more."""
+        """Request the following rows, at most `rows` of them if the batch has no room for more."""
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections
@@ -320,7 +321,7 @@ class _Read:
         )
 
     def _forget(self) -> None:
-        """Request again from the last row on: the current answer is incomplete."""
+        """Repeat the request after the last row, since the current answer is incomplete."""
         self._next_seq = max(self._next_seq, self._decoder.last_seq + 1)
         self._is_waiting = False
         self._chunk = None

@@ -1,12 +1,12 @@
-"""Messages of one range by direct get: for streams whose consumers remove what they read.
+"""Messages of one range by direct get: for streams whose consumers remove the messages that they read.
 
 On a workqueue or interest stream a consumer for the read would take messages away from others, or be refused. Getting
-a message by its sequence removes nothing. With `allow_direct` the server sends many messages for one request, else
-one (STREAM.MSG.GET). Messages of such a stream disappear by design while they are read: only a re-created stream
-counts as data loss. A limits stream can be read this way as well; there losses are those of pull.py.
+a message by its sequence removes nothing. With `allow_direct` one request gets many messages, otherwise one
+(STREAM.MSG.GET). Messages of such a stream may be removed during the read, so only a re-created stream counts as data
+loss. A limits stream can be read this way as well, with the same rules for losses as in pull.py.
 
-A direct get may be answered by a mirror (`mirror_direct`), which need not have every message, or by a replica that
-lags behind. So answers of a mirror are discarded, and where a replica has nothing more its leader is asked.
+A direct get may be answered by a mirror (`mirror_direct`), which may lack messages, or by a replica that lags behind.
+So answers of a mirror are discarded, and if a replica has no more messages, the leader is asked.
 
 Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in spark/tests/read/test_direct.py.
 """
@@ -113,14 +113,14 @@ class _Read:
             self._losses.of_batch(info, low, high, missing)
 
     def _is_same(self, info: dict[str, Any] | None) -> bool:
-        """Return whether the planned stream exists; raise if it does not and that matters."""
+        """Return whether the planned stream still exists; raise DataLoss if it does not and failOnDataLoss is set."""
         created = self._what.created
         if info is not None and created in ("", info["created"]):
             return True
         return self._losses.of_stream(info, self._next_seq)
 
     def _many(self) -> list[Stored]:
-        """Return the next messages as one answer has them; none if nobody but mirrors answers."""
+        """Return the messages in the next answer; none if only mirrors answer."""
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
         body = {
             "seq": self._next_seq,

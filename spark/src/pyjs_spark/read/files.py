@@ -1,8 +1,8 @@
 """Messages of one range of sequences from the files of a store directory, as Arrow batches.
 
-A segment at a time: its entries tell which messages are there and wanted, and pieces of about a megabyte are read and
-decoded, each record checked. Where one does not check out its whole segment is read by its records: an index file
-that says something else counts for nothing, and damage ends the read.
+Segments are read one at a time. The entries show which messages exist and are wanted; their records are read in
+pieces of about a megabyte, checked and decoded. If a record is invalid, the contents of the whole segment are
+determined from its records: an index file that differs is ignored, and damage ends the read.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Read:
         self._is_deleted = False  # the stream, since the read began
 
     def batches(self) -> Iterator[None]:
-        """Yield whenever the decoder has a batch to be taken."""
+        """Yield each time the decoder has a batch to take."""
         what = self._what
         for segment in self._found.segments:
             if self._is_deleted:
@@ -121,7 +121,7 @@ class _Read:
         return (yield from self._rows(self._wanted(contents, image), image))
 
     def _removed(self, segment: Contents) -> None:
-        """Take note of a segment that is gone since the read began: its messages were removed, or are lost."""
+        """Handle a segment that has disappeared since the read began: its messages were removed, or are lost."""
         low = max(segment.base_seq, self.decoder.last_seq + 1)
         again = snapshot_of(self._place, self._what.stream)
         created_ns = self._found.stream.metadata.created_ns
@@ -166,7 +166,7 @@ class _Read:
         return True
 
     def _check_erased(self, contents: Contents, path: str) -> None:
-        """Refuse messages that are overwritten although nothing says that they were removed. Raises BadStore."""
+        """Refuse messages that were overwritten without a recorded removal. Raises BadStore."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
         doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
         # One that was removed just now.

@@ -1,14 +1,14 @@
 """The last message of each subject as Arrow batches: the read of key-value buckets and object stores.
 
-A consumer with deliver policy last_per_subject chooses the messages on the server, so a bucket of a million keys
-comes in one pass and in bounded memory: batches, and 8 bytes for each subject (its hash). Direct get could ask for
-the last messages too (multi_last), but for 1024 subjects at most, and only where the stream allows it.
+A consumer with deliver policy last_per_subject selects the messages on the server, so a bucket of a million keys is
+read in one pass with bounded memory: batches, and 8 bytes for each subject (its hash). Direct get can return the last
+messages too (multi_last), but only for 1024 subjects, and only if the stream allows it.
 
-Messages are replaced during the read. It promises that every subject that exists all the time comes with a message
-that was its last at some moment of the read. For a replaced message that was not delivered yet the newer one comes
-later, since sequences rise; if the older one had come already, the newer one is dropped, for which the hashes are
-kept. The read does not trust the consumer's count of what is pending to tell its end: it asks for the next message
-after the last one, and starts again if the consumer has left one out.
+Messages may be replaced during the read. For every subject that exists during the whole read, the result has one
+message that was its last at some moment of the read. If a message is replaced before its delivery, the newer one is
+delivered later, since sequences rise; if the older one was delivered already, the newer one is dropped, by the hashes
+of subjects. The consumer's pending count is not trusted for the end of the read: the read asks for a message after
+the last one, and starts again if the consumer has left one out.
 
 Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/kv/test_kv.py.
 """
@@ -39,8 +39,8 @@ ROUNDS_MAX = 5  # how often a read begins again after a consumer that left messa
 def read_latest(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the last message of each subject that `what.subjects` match, in the order of their sequences.
 
-    Of the range only the stream, the subjects, and how to read count. `subject` must be among its columns. Behind
-    the end come those whose older message was replaced while this read; each subject comes once.
+    Only the stream, the subjects and the mode of the range are used. `subject` must be among its columns. Messages
+    that replaced older ones during the read may be after the end of the range; each subject occurs once.
 
     Raises:
         StreamMissing: there is no such stream.
@@ -56,7 +56,7 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
 
 
 def apart(subjects: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the subjects in groups without overlaps: a server accepts only such filters for one consumer."""
+    """Return the subjects in groups without overlaps, since a server accepts only such filters for one consumer."""
     groups: list[tuple[str, ...]] = []
     for subject in subjects:
         fits = (group for group in groups if not any(overlaps(subject, other) for other in group))
@@ -112,7 +112,7 @@ class LatestRead(pull.PullRead):
                 self._heard_at_s = time.monotonic()
 
     def unseen(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the batch without the rows of subjects that came before."""
+        """Yield the batch without rows of subjects that have occurred before."""
         is_first = self.last_seq <= self._snapshot_seq
         kept = self._seen.unseen(batch, is_new=is_first)
         if kept.num_rows:
@@ -120,7 +120,7 @@ class LatestRead(pull.PullRead):
             yield kept
 
     def end(self) -> int | None:
-        """Return the stream's last sequence if the consumer delivered all that it had to, else None."""
+        """Return the stream's last sequence if the consumer has delivered everything, otherwise None."""
         self._snapshot_seq = 0  # whatever comes now may have come before
         state = self._state()
         if state.last_seq <= self.last_seq:
@@ -129,7 +129,7 @@ class LatestRead(pull.PullRead):
         return state.last_seq if following > self._created_seq else None
 
     def _open(self) -> bool:
-        """Make a consumer; return False if no subject has a message."""
+        """Create a consumer; return False if no subject has a message."""
         is_first = self._snapshot_seq < 0
         before = self._state()
         made = self._create({"deliver_policy": "last_per_subject"})
@@ -141,10 +141,11 @@ class LatestRead(pull.PullRead):
         return made.pending > 0
 
     def _is_pending(self) -> bool:
-        """Return whether anything is left, after a request that found nothing.
+        """Return whether a message is left, after a request that found none.
 
-        Each request takes nats-server past one message that was removed since the consumer was made, and past no
-        other (2.15.1); so it is asked again at once, as often as there may be such messages before the next one.
+        Each request makes nats-server (2.15.1) skip one message that was removed since the consumer was created, and
+        no
+        more; so the request is repeated at once, as often as there may be such messages before the next one.
         """
         at = self._decoder.last_seq + 1
         self._empty = self._empty + 1 if at == self._empty_at else 1
@@ -157,7 +158,7 @@ class LatestRead(pull.PullRead):
         return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
 
     def _has_pending(self) -> bool:
-        """Return whether the consumer says that it has more, for which the next request waits."""
+        """Return whether the consumer reports more messages, for which the next request waits."""
         assert self._consumer is not None
         try:
             info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")
@@ -171,7 +172,7 @@ class LatestRead(pull.PullRead):
         return bool(info["num_pending"])
 
     def _is_reached(self) -> bool:
-        """Return True: end() tells whether a consumer without anything pending left something out."""
+        """Return True: end() finds out whether a consumer without pending messages has left one out."""
         return True
 
     def _state(self) -> StreamState:
@@ -197,7 +198,7 @@ class Seen:
         return not self._hashes
 
     def unseen(self, batch: pa.RecordBatch, *, is_new: bool) -> pa.RecordBatch:
-        """Return the rows whose subjects came never before; `is_new`: all of them, as is known."""
+        """Return the rows with subjects not seen before; `is_new` states that all of them are new."""
         hashes = [hash(subject) for subject in batch.column("subject").to_pylist()]
         if not is_new:
             known = pa.array(np.array(self._hashes))

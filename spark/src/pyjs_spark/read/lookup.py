@@ -1,7 +1,7 @@
 """Requests of a plan to the server: names of streams, their states, and the first message after a time.
 
-Three API requests: STREAM.NAMES, STREAM.INFO and STREAM.MSG.GET. None leaves anything on the server, so a plan may
-be made and thrown away; and all three work on work queues and interest streams too.
+Three API requests: STREAM.NAMES, STREAM.INFO and STREAM.MSG.GET. None of them changes anything on the server, so a
+plan may be discarded; all three also work on workqueue and interest streams.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LAST_NS = 253402300800 * NS_PER_S  # the year 10000, which no server reads
 
 
 class Api(Protocol):
-    """The used part of a Client."""
+    """The methods of a Client that are used here."""
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one JetStream API request; raises ApiError."""
 
 
 def is_pattern(stream: str) -> bool:
-    """Return whether this is a pattern for names of streams."""
+    """Return whether `stream` is a pattern of stream names."""
     return "*" in stream
 
 
@@ -39,7 +39,7 @@ def fits(pattern: str, name: str) -> bool:
 
 
 def stream_names(client: Api, wanted: Iterable[str]) -> list[str]:
-    """Return the streams that are named or fit a pattern, sorted. Names are not looked up."""
+    """Return the streams that are named or match a pattern, sorted; a named one may not exist."""
     wanted = tuple(wanted)
     patterns = [_regex(each) for each in wanted if is_pattern(each)]
     names = {each for each in wanted if not is_pattern(each)}
@@ -79,7 +79,7 @@ def stream_state(client: Api, name: str) -> StreamState | None:
 
 
 def missing(client: Api, name: str) -> StreamMissing:
-    """Return the error for a missing stream, with the closest name, or for a pattern without any."""
+    """Return the error for a missing stream, with the most similar name, or for a pattern without a match."""
     if is_pattern(name):
         return StreamMissing(f"option stream={name}: no stream has such a name")
     hint = suggestion(name, _all_names(client), "create it, or name another")

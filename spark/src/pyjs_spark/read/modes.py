@@ -1,8 +1,8 @@
-"""The way in which a range is read: from files, in bulk, by a consumer or by direct get.
+"""The mode in which a range is read: from files, in bulk, by a consumer or by direct get.
 
-`auto` takes bulk where the server offers it and the stream allows direct gets, else what there was before it: direct
-gets for streams whose consumers remove what they read, and a consumer of its own for others. Where this user may not
-read in bulk it goes on without, so `auto` never fails where another mode works.
+`auto` uses bulk reads if the server offers them and the stream allows direct gets. Otherwise it uses direct gets for
+streams whose consumers remove the messages that they read, and an ephemeral consumer for others. If this user may not
+read in bulk, the read continues without it, so `auto` never fails where another mode works.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READERS = {"consumer": pull.read_range, "direct": direct.read_range, "bulk": bul
 def read_range(
     settings: ConnectSettings, what: ReadRange, report: Report | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of the range in order, by the way that it names; see pull.read_range()."""
+    """Yield the messages of the range in order, in its mode; see pull.read_range()."""
     if what.place is not None:
         # With the whole room of the store, which servers' streams do not need.
         from pyjs_spark.read import files

@@ -3,11 +3,11 @@
     {"v": 1, "cut": {"partitions": 8, "rows_min": 10000, "rows_max": 500000},
      "streams": {"ORDERS": {"next": 300001, "created": "2026-11-20T19:19:45.123Z"}}}
 
-`next` is the first sequence that has not been read; as an end it is exclusive. `created` is the time at which the
-stream was created: a stream that was deleted and re-created has another one, and its sequences mean other messages.
-`cut` has the rules for cutting batches into tasks; the first offset of a query takes it from the options, and all
-later ones keep it. So a repeated batch, on another machine too, has the same partitions, by which a sink knows rows.
-Spark compares offsets as text to find out whether there is anything new, so streams are sorted by name.
+`next` is the first sequence that has not been read; as an end it is exclusive. `created` is the creation time of the
+stream: a stream that was deleted and re-created has another one, and its sequences are those of other messages. `cut`
+has the rules for cutting batches into tasks; the first offset of a query takes it from the options, and all later
+ones keep it. So a repeated batch has the same partitions, even on another machine, and a sink can recognise its rows.
+Spark compares offsets as text to find out whether there are new messages, so streams are sorted by name.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def from_json(said: Mapping[str, object]) -> Offsets:
 
 
 def cut_in(said: Mapping[str, object]) -> Cut | None:
-    """Return the division into ranges that this offset names, or None if it names none. Raises SparkError."""
+    """Return the rules for cutting ranges in this offset, or None if it has none. Raises SparkError."""
     if "cut" not in said:
         return None
     cut = said["cut"]

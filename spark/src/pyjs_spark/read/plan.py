@@ -1,8 +1,8 @@
 """Plans of a read: ranges of sequences, the next offset and lost messages, computed from the states of streams.
 
-Pure functions: they see counts and sequences, never a server. All ranges are [low, high). A range of n sequences
-holds at most n messages, fewer where messages were deleted; so limits on rows are never exceeded, and a reader must
-never count.
+Pure functions of counts and sequences; they never ask a server. All ranges are [low, high). A range of n sequences
+has at most n messages, fewer if some were deleted; so limits on rows are never exceeded, and a reader must not rely
+on counts of messages.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class StreamState:
 
     @property
     def end(self) -> int:
-        """Return the sequence of the message that comes next."""
+        """Return the sequence of the next message."""
         return self.last_seq + 1
 
     def until(self, end: int) -> StreamState:
-        """Return the state as if nothing had come from sequence `end` on."""
+        """Return the state without the messages from sequence `end` on."""
         return replace(self, first_seq=min(self.first_seq, end), last_seq=min(self.last_seq, end - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Sequences of one stream to be read: [low, high)."""
+    """A range of sequences of one stream to read: [low, high)."""
 
     stream: str
     low: int
@@ -60,17 +60,17 @@ class Span:
 
     @property
     def count(self) -> int:
-        """Return the number of sequences, the most messages there can be."""
+        """Return the number of sequences, which is the maximum number of messages."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Sequences that were to be read and are gone."""
+    """Sequences that should be read but no longer exist."""
 
     stream: str
     low: int
-    high: int  # exclusive; 0 if nobody knows
+    high: int  # exclusive; 0 if unknown
     why: str
 
     def __str__(self) -> str:
@@ -82,8 +82,8 @@ def state_of(info: Mapping[str, object]) -> StreamState:
     """Return the state in an answer to STREAM.INFO.
 
     Raises:
-        SeqTooLarge: Spark's signed integers do not hold the stream's sequences.
-        ProtocolError: it says nothing of the kind.
+        SeqTooLarge: the stream's sequences do not fit into Spark's signed integers.
+        ProtocolError: the answer has no state.
     """
     try:
         return _state_of(info)
@@ -113,7 +113,7 @@ def seq_of(position: Position, state: StreamState, option: str) -> int:
     """Return the sequence that a position means in one stream.
 
     Raises:
-        OptionError: it names other streams but not this one.
+        OptionError: the position names other streams, but not this one.
     """
     at: int | str | None = position.word or dict(position.streams).get(state.name)
     if at is None:
@@ -127,10 +127,10 @@ def seq_of(position: Position, state: StreamState, option: str) -> int:
 
 
 def time_of(at_ns: int | None, times: Iterable[tuple[str, int]], name: str, option: str) -> int | None:
-    """Return the time that options mean for a stream, in ns: one for all, else one of its own; None without any.
+    """Return the time given for a stream in ns: that for all streams, otherwise its own; None if there is none.
 
     Raises:
-        OptionError: `times`, which `option` says, are of other streams.
+        OptionError: `times`, the value of `option`, has only times of other streams.
     """
     own = dict(times)
     if at_ns is not None or not own:
@@ -170,7 +170,7 @@ def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
 
 
 def recreated(then: str, now: str) -> str:
-    """Return the sentence about a stream that is not the one it was."""
+    """Return the sentence about a stream that was deleted and re-created."""
     return f"the stream was deleted and re-created (planned was the one of {then}, there is the one of {now})"
 
 
@@ -179,8 +179,8 @@ def reconcile(
 ) -> tuple[Offsets, list[Gap]]:
     """Return the positions to continue at in the existing streams, and the ranges lost since `start`.
 
-    A stream that is new is read from its first message; one that was re-created too. One that has gone keeps its
-    offset. Only a new incarnation, or a stream that lost its end, takes an offset back.
+    A new stream is read from its first message, and so is a re-created one. The offset of a deleted stream stays. An
+    offset decreases only if the stream was re-created or has lost its end.
     """
     base: Offsets = {}
     gaps: list[Gap] = []
@@ -215,7 +215,7 @@ def _go_on(at: StreamOffset, state: StreamState) -> tuple[StreamOffset, list[Gap
 
 
 def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState]) -> dict[str, int]:
-    """Return how many sequences each stream has from its offset on."""
+    """Return the number of sequences that each stream has from its offset on."""
     return {name: max(0, state.end - base[name].next) for name, state in states.items()}
 
 
@@ -231,7 +231,7 @@ def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str,
 
 
 def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
-    """Divide `rows_max` rows among streams by their backlog; none waits while others have more, if it can be."""
+    """Divide `rows_max` rows among streams by their backlog, so that if possible every stream gets some."""
     total = sum(counts.values())
     if total <= rows_max:
         return dict(counts)
@@ -255,7 +255,7 @@ def advance(base: Mapping[str, StreamOffset], rows: Mapping[str, int]) -> Offset
 
 
 def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float) -> bool:
-    """Return whether a batch of `rows` is worth its start, or has waited long enough."""
+    """Return whether a batch of `rows` is large enough, or has waited long enough."""
     return rows_min is None or rows >= rows_min or waited_s >= delay_max_s
 
 
@@ -263,7 +263,7 @@ def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float)
 
 
 def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) -> list[Span]:
-    """Return the range between two offsets. A stream without a start is read from 1, like a new one."""
+    """Return the ranges between two offsets. A stream without a start is read from 1, like a new one."""
     spans = []
     for name, at in sorted(end.items()):
         was = start.get(name)
@@ -276,9 +276,9 @@ def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) 
 def partitions(spans: Sequence[tuple[Span, StreamState]], cut: Cut) -> list[Span]:
     """Cut spans into the ranges of single tasks, in the order of streams and sequences.
 
-    There are as many as `cut` wants if there are as many messages, and none is smaller than it wants. None has more
-    than `rows_max` messages, except where most messages of a stream were deleted: where they are is not known, and a
-    task for every gap would be worse.
+    There are as many ranges as `cut` requests if there are enough messages, and none is smaller than its minimum.
+    None has more than `rows_max` messages, unless most messages of a stream were deleted: the places of the rest are
+    unknown, and a task for every gap would cost more.
     """
     total = sum(span.count for span, _ in spans)
     pieces: list[Span] = []

@@ -1,7 +1,7 @@
 """Plans of one read, from the server's answers, the options, and the pure rules of `plan.py`.
 
-Knows nothing of Spark: `readers.py` turns its spans into partitions. Between two calls it keeps only the
-losses that it has reported, so the same offsets give the same plan in each process.
+Knows nothing of Spark: `readers.py` turns its spans into partitions. The only state between calls is the list of
+reported losses, so the same offsets give the same plan in each process.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pyjs_spark.read.pushdown import Bounds
 from pyjs_spark.times import NS_PER_S, format_rfc3339
 
 LOG = logging.getLogger("pyjs_spark")
-SKEW_NS = 60 * NS_PER_S  # by which the clock of whoever chose a time may be ahead
+SKEW_NS = 60 * NS_PER_S  # by which the clock that a given time comes from may be ahead
 SUBJECTS_MAX = 20  # each is a request when the first message with any of them is looked for
-TOLD_MAX = 1000  # lines of the log: a query that goes on for months may lose something every second
+TOLD_MAX = 1000  # lines of the log: a query that runs for months may lose something every second
 ADVICE = (
     "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
     "(max_age, max_bytes, max_msgs) or read more often; after a stream was re-created use a new checkpoint."
@@ -33,21 +33,21 @@ ADVICE = (
 
 
 class LossCount:
-    """Counts each lost sequence of a query once, by stream; a gap is found again and again until it is passed."""
+    """Counts each lost sequence of a query once, by stream, although the same gap is found several times."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self._ends: dict[str, int] = {}  # every lost sequence below is counted
 
     def add(self, gap: Gap) -> None:
-        """Count the part of a gap that is new; one without a known end counts nothing."""
+        """Count the new part of a gap; a gap without a known end counts as zero."""
         low = max(gap.low, self._ends.get(gap.stream, 0))
         if low < gap.high:
             self.counts[gap.stream] = self.counts.get(gap.stream, 0) + gap.high - low
             self._ends[gap.stream] = gap.high
 
     def begin_again(self, stream: str) -> None:
-        """A stream of this name was re-created: its sequences begin again."""
+        """Start again for a stream that was re-created, since its sequences begin again."""
         self._ends.pop(stream, None)
 
 
@@ -55,7 +55,7 @@ class Planner:
     """Plans for one set of options."""
 
     def __init__(self, options: Options, api: Api, parallelism: int = plan.PARALLELISM) -> None:
-        """`parallelism` is how many tasks are wanted where the options do not say it."""
+        """`parallelism` is the number of tasks if the options do not set it."""
         self.options = options
         self.cut = Cut(
             options.min_partitions or parallelism,
@@ -123,7 +123,7 @@ class Planner:
         return lookup.next_seq(self._api, state, first_seq, subjects) if is_useful else first_seq
 
     def _not_there(self, option: str, seq: int, state: StreamState) -> str:
-        """Return the start of the sentence about a position beyond the end of its stream."""
+        """Return the beginning of the sentence about a position beyond the end of its stream."""
         name = state.name.removeprefix(buckets.KV_PREFIX) if self.options.buckets else state.name
         last = f"the last sequence of stream {state.name} is {state.last_seq}"
         return f'option {option}={{"{name}": {seq}}}: {last}; give at most {state.end}'
@@ -154,19 +154,20 @@ class Planner:
         }
 
     def newest(self) -> Offsets:
-        """Return the end of every stream there is now."""
+        """Return the current end of every stream."""
         return {name: StreamOffset(state.end, state.created) for name, state in self._states().items()}
 
     def latest(
         self, start: Offsets, *, is_limited: bool, waited_s: float, target: Offsets | None = None
     ) -> Offsets:
-        """Return up to where the next batch reads; `start` itself if there is nothing, or too little yet.
+        """Return the end of the next batch, or `start` if there are no or too few messages.
 
-        `waited_s` is the time since the last batch; `target` the end of a query that reads what there was.
+        `waited_s` is the time since the last batch, `target` the end of a query that reads only the messages present
+        at its start.
 
         Raises:
-            DataLoss: something after `start` is gone, and the query may not go on without it.
-            OptionError, StreamMissing: the options name other streams than `start`, or one that is not there.
+            DataLoss: messages after `start` no longer exist, and failOnDataLoss is set.
+            OptionError, StreamMissing: the options name other streams than `start`, or a missing one.
         """
         self._check_known(start)
         states = self._states(known=start)
@@ -209,7 +210,7 @@ class Planner:
         return replace(at, next=lookup.next_seq(self._api, state, at.next, self.options.subjects))
 
     def between(self, start: Offsets, end: Offsets, cut: Cut | None = None) -> list[Span]:
-        """Return the ranges between two offsets, divided as for a batch of this planner. Raises DataLoss."""
+        """Return the ranges between two offsets, cut into tasks like a batch of this planner. Raises DataLoss."""
         spans = plan.between(start, end)
         states = self._states_of(span.stream for span in spans)
         self._lost(
@@ -248,7 +249,7 @@ class Planner:
             self._tell(line)
 
     def _tell(self, line: str) -> None:
-        """Log once a finding that does not end the read."""
+        """Log, once, a finding that does not end the read."""
         if line not in self._told:
             if len(self._told) >= TOLD_MAX:
                 self._told.clear()
@@ -272,13 +273,13 @@ class Planner:
         return states
 
     def _check_there(self, states: Mapping[str, StreamState], known: Iterable[str] = ()) -> None:
-        """Refuse a name of the options that no stream has; one that is `known` had it. Raises StreamMissing."""
+        """Refuse a name in the options without a stream, unless it is `known` from before. Raises StreamMissing."""
         for wanted in self.options.streams:
             if not lookup.is_pattern(wanted) and wanted not in states and wanted not in known:
                 raise self._missing(wanted)
 
     def _missing(self, name: str) -> StreamMissing:
-        """Return the error for a name or pattern of the options that no stream has."""
+        """Return the error for a name or pattern in the options without a stream."""
         return lookup.missing(self._api, name)
 
     def _check_known(self, start: Offsets) -> None:
@@ -305,17 +306,17 @@ class Planner:
 
 
 def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> StreamState:
-    """Return the state as if the stream ended at these offsets.
+    """Return the state as if the stream ended at the last of these offsets.
 
-    They are a query's target and its start, which lies after the target if it is the end of the stream and messages
-    came between. A stream that was re-created since is not read.
+    They are a query's target and its start; the start is after the target if it is the end of the stream and messages
+    arrived in between. A stream that was re-created since is not read.
     """
     ends = [at.next for at in offsets if at is not None and at.created == state.created]
     return state.until(max(ends, default=state.first_seq))
 
 
 def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
-    """Return the span of a stream that is new to this query, without the messages lost before."""
+    """Return the span of a stream that is new to this query, without messages removed earlier."""
     was = start.get(span.stream)
     if was is not None and was.created == span.created:
         return span

@@ -1,16 +1,15 @@
-"""Messages of one range of sequences as Arrow batches, by a pull consumer of the read's own.
+"""Messages of one range of sequences as Arrow batches, read by a separate pull consumer.
 
-The consumer is ephemeral, acknowledges nothing and begins at the range's first sequence, so the read changes nothing
-on the server and may be repeated. One request is outstanding at a time, and none while the caller has a batch: if a
-caller is slow for minutes, the server then has no bytes for it, and no reason to cut the connection.
+The consumer is ephemeral, has ack policy none and begins at the range's first sequence, so the read changes nothing
+on the server and may be repeated. One request is outstanding at a time, and none while the caller has a batch: even
+if a caller is slow for minutes, no bytes wait for it on the server, which therefore keeps the connection.
 
-The read ends at the last sequence of the range, or when the stream has no more of it. Messages are never
-counted, because some may be deleted. It does not end because a consumer has nothing pending: in a cluster it
-may be on a replica that lags behind, and nats-server (2.15.1) counts too few now
-and then while messages are deleted. The read asks the stream (its leader), and waits as long as there are more.
-Where sequences have no message, the stream's first sequence tells whether they were trimmed meanwhile
-(ranges.Losses). After a lost connection, a vanished consumer or a delivery that is missing, a new consumer goes on
-after the last row.
+The read ends at the last sequence of the range, or when the stream has no more messages in it. Messages are never
+counted, since some may be deleted. A consumer without pending messages does not end the read: in a cluster it may be
+on a replica that lags behind, and nats-server (2.15.1) sometimes counts too few while messages are deleted. The read
+then asks the leader of the stream, and waits as long as there are more. If sequences have no message, the stream's
+first sequence shows whether they were trimmed meanwhile (ranges.Losses). After a lost connection, a lost consumer or
+a missing delivery, a new consumer continues after the last row.
 
 Source: ADR-13 (pull requests and their statuses); both servers are checked in spark/tests/read/test_pull.py.
 """
@@ -56,7 +55,7 @@ INACTIVE_THRESHOLD_NS = 30_000_000_000
 CONSUMER_GONE = (10014, 10059)  # consumer, stream not found
 NO_CONSUMER = (10026, 10138)  # there are too many; filters that overlap, neither in the other
 MESSAGE_SIZE_MAX = 1 << 30  # far above the limit of any server
-OVERHEAD = 1024  # what a server counts of a message besides its bytes, at most: its reply subject
+OVERHEAD = 1024  # bytes that a server counts for a message in addition, at most: its reply subject
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -67,7 +66,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
 
     Raises:
         OptionError: no consumer can read it, and the mode allows nothing else.
-        DataLoss: messages of the range are gone (with fail_on_data_loss; else `report` counts them).
+        DataLoss: messages of the range no longer exist (with fail_on_data_loss; otherwise `report` counts them).
         ReadStalled, ServerUnreachable and other SparkErrors: the server makes no progress.
     """
     report = report or Report()
@@ -113,14 +112,14 @@ class _Consumer:
         self._asked = 0
 
     def next_reply(self) -> bytes:
-        """Return the reply subject of another request."""
+        """Return the reply subject for another request."""
         self._asked += 1
         self.reply = b"%b.%d" % (self._inbox, self._asked)
         return self.reply
 
 
 class PullRead:
-    """One read of a range; latest.py reads the last message of each subject with the same machine."""
+    """One read of a range; the base of the read in latest.py."""
 
     def __init__(
         self, client: Client, what: ReadRange, report: Report, inactive_ns: int = INACTIVE_THRESHOLD_NS
@@ -187,7 +186,7 @@ class PullRead:
         return self._consumer is not None and self._consumer.connection == self._client.connections
 
     def _open(self) -> bool:
-        """Create a consumer after the last row; return False if there is nothing to read."""
+        """Create a consumer that starts after the last row; return False if there is nothing to read."""
         what, next_seq = self._what, self._decoder.last_seq + 1
         made = self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": next_seq})
         if made is None:
@@ -254,7 +253,7 @@ class PullRead:
         self._client.publish(subject.encode(), json.dumps(request).encode(), consumer.next_reply())
 
     def _receive(self) -> int:
-        """Read until the request is over: DONE, FULL (the batch), ENOUGH, or NEED_MORE if it ended before."""
+        """Read until the request ends; return DONE, FULL (the batch is full), ENOUGH, or NEED_MORE (ended early)."""
         wait_s = self._client.settings.timeout_s + (self._what.fetch_expires_s if self._waits else 0)
         deadline_s, before = time.monotonic() + wait_s, self._progress()
         while True:
@@ -280,7 +279,7 @@ class PullRead:
         return self._decoder.delivered, self._client.begun
 
     def _failed(self, state: int, wait_s: float) -> None:
-        """Raise the error for a state in which no request ends."""
+        """Raise the error for a state of the decoder after which the read cannot continue."""
         seq = self._decoder.last_seq
         if state == TOO_LARGE:
             text = f"stream {self._what.stream}: the sequence after {seq} is above 2^63-1, which Spark cannot hold"
@@ -290,7 +289,7 @@ class PullRead:
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
-        """Return the kind of end that a status means for the request, or None if it continues."""
+        """Return the state with which a status ends the request, or None if the request continues."""
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:
@@ -318,16 +317,16 @@ class PullRead:
         return ENOUGH
 
     def _is_reached(self) -> bool:
-        """Return whether the whole range is read, after the delivery at which the decoder stopped."""
+        """Return whether the delivery at which the decoder stopped is the end of the range."""
         last_seq = self._decoder.last_seq
         if last_seq >= self._what.high - 1 or self._decoder.pending:
-            return True  # what is still pending lies after the range
-        if self._is_pending():  # the request may still be open: what it delivers meanwhile is not seen
+            return True  # the pending messages are after the range
+        if self._is_pending():  # the request may still be open: its deliveries meanwhile are not seen
             raise Broken(f"the consumer ended after sequence {last_seq}, and the stream has more")
         return True
 
     def _is_pending(self) -> bool:
-        """Return whether the stream has more of the range although the consumer has nothing to deliver."""
+        """Return whether the stream has more messages of the range although the consumer has none to deliver."""
         what, low = self._what, self._decoder.last_seq + 1
         try:
             is_left = lookup.has_message(self._client, what.stream, low, what.high, what.subjects)
@@ -344,7 +343,7 @@ class PullRead:
         return is_left
 
     def _check_idle(self, there: str) -> None:
-        """Raise ReadStalled if nothing came for the idle timeout; `there` tells why something should have come."""
+        """Raise ReadStalled if nothing arrived in the idle timeout; `there` explains why a message was expected."""
         idle_s = time.monotonic() - self._heard_at_s
         if idle_s > self._what.idle_timeout_s:
             raise ReadStalled(
@@ -353,7 +352,7 @@ class PullRead:
             )
 
     def _check_gaps(self, has_more: bool) -> bool:
-        """Find out whether sequences without a message were trimmed; return False to end the read."""
+        """Check whether sequences without a message were trimmed; return False to end the read."""
         low = self.next_seq
         self.next_seq = high = self._decoder.last_seq + 1 if has_more else self._what.high
         missing = high - low - self._decoder.rows
@@ -364,4 +363,4 @@ class PullRead:
 
 
 class Broken(Exception):
-    """The consumer cannot be used any more, but the connection can."""
+    """The consumer is unusable, but the connection still works."""

@@ -1,10 +1,11 @@
 """Filters of a query that the plan of a batch can use: bounds of sequence and time, subjects, streams.
 
-A filter that is applied exactly is not returned to Spark; one that only narrows the read is, so that Spark filters
-once more. Filters are pyspark's, distinguished by the names of their classes, so that this runs without pyspark.
+A filter that the plan applies exactly is not returned to Spark; one that only narrows the read is returned, so that
+Spark applies it again. Filters are pyspark's, distinguished by the names of their classes, so that this runs without
+pyspark.
 
-A filter on `ts` trusts the order of times in the stream, as the server does when it is asked for a start time: a
-message that was stored while the server's clock was behind may be missed. Hence pushdown is an option.
+A filter on `ts` relies on ascending times in the stream, as the server does for a start time: a message stored while
+the server's clock was behind may be missed. So pushdown is an option.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The rows to read after filters."""
+    """The rows to read, after filters."""
 
     seq_low: int = 1
     seq_high: int = SEQ_MAX  # exclusive
@@ -42,7 +43,7 @@ class Bounds:
 def push(filters: Iterable[Any], subjects: tuple[str, ...]) -> tuple[Bounds, list[Any]]:
     """Return the bounds that `filters` set, and the filters that Spark must still apply.
 
-    `subjects` is the server-side filter of the options, () for all.
+    `subjects` is the server-side filter of the options; () means all.
     """
     bounds, rest = Bounds(), []
     for each in filters:
@@ -95,9 +96,9 @@ def _time(span: tuple[int | None, int | None] | None, bounds: Bounds) -> Bounds:
 
 
 def _span(kind: str, value: int, unit: int) -> tuple[int | None, int | None] | None:
-    """Return [low, high) of the values for which the filter holds; None if it is not a range.
+    """Return the range [low, high) of the values that match the filter, or None if they are not a range.
 
-    A column in units of `unit` holds what lies in [value, value + unit).
+    `unit` is the resolution of the column: its value v stands for [v, v + unit).
     """
     ranges: dict[str, tuple[int | None, int | None]] = {
         "EqualTo": (value, value + unit),
@@ -118,7 +119,7 @@ def _stream(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[
 
 
 def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
-    """Narrow the server-side filter, if it covers all requested messages."""
+    """Narrow the server-side filter if it covers all requested subjects."""
     if bounds.subjects is not None:
         return bounds, False  # one filter is enough; Spark applies the other
     names = _names(kind, value)
@@ -139,7 +140,7 @@ def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -
 
 
 def _is_literal(subject: str) -> bool:
-    """Return whether a server-side filter finds only this subject; U+FFFD may replace any other bytes."""
+    """Return whether a server-side filter matches only this subject; U+FFFD may stand for any other bytes."""
     return is_subject(subject) and not {"*", ">"} & set(subject.split(".")) and "\ufffd" not in subject
 
 

@@ -1,8 +1,8 @@
 """The range that a task reads, its losses, and its retries.
 
-A range is [low, high) of one stream's sequences, planned before the task runs. Meanwhile messages may go: deleted
-one by one, which is allowed, or cut off at the stream's beginning, which is data loss, like a re-created stream.
-`created`, the stream's time of creation, tells them apart.
+A range is [low, high) of one stream's sequences, planned before the task runs. Messages may be removed meanwhile.
+Single deletions are allowed. Messages trimmed at the beginning of the stream are data loss, and so is a re-created
+stream, which has another creation time (`created`).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Report:
 
 
 class Losses:
-    """Finds data loss in one range, and raises or counts it."""
+    """Finds data loss in one range; raises or counts it."""
 
     def __init__(self, what: ReadRange, report: Report) -> None:
         self._what = what
@@ -108,9 +108,9 @@ class Losses:
         self._is_end_known = False  # a loss at the range's end is counted
 
     def of_stream(self, info: dict[str, Any] | None, next_seq: int) -> bool:
-        """Look at the stream before reading on at `next_seq`; return False if there is nothing to read any more.
+        """Check the stream before the read continues at `next_seq`; return False if there is nothing left to read.
 
-        `info` is its STREAM.INFO, None if there is no such stream.
+        `info` is its STREAM.INFO, or None if there is no such stream.
         """
         what = self._what
         if info is None:
@@ -128,16 +128,16 @@ class Losses:
         return True
 
     def of_batch(self, info: dict[str, Any] | None, low: int, high: int, missing: int) -> bool:
-        """Check the stream after `missing` sequences of [low, high) had no message; return False to end the read."""
+        """Check the stream if `missing` sequences of [low, high) had no message; return False to end the read."""
         if info is None or (self._what.created and info["created"] != self._what.created):
             return self.of_stream(info, high)
         self._trimmed(low, min(int(info["state"]["first_seq"]), high), missing)
         return True
 
     def of_chunk(self, info: dict[str, Any], low: int, high: int, rows: int) -> None:
-        """Check the state of the stream at the time when it returned all its `rows` messages of [low, high).
+        """Check the planned stream, which has returned all its `rows` messages of [low, high).
 
-        `info` is STREAM.INFO at that moment; it is the planned stream.
+        `info` is its STREAM.INFO at that moment.
         """
         self._trimmed(low, min(int(info["state"]["first_seq"]), high), high - low - rows)
         if high < self._what.high and int(info["state"]["last_seq"]) < high:
@@ -151,7 +151,7 @@ class Losses:
             LOG.warning("stream %s: messages %d to %d: %s", self._what.stream, low, high - 1, why)
 
     def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
-        """Count messages below `first_seq` as lost, except read ones: up to `missing` from `low` on were unread."""
+        """Count messages below `first_seq` as lost, except read ones: up to `missing` from `low` on were not read."""
         if not self._what.keeps_all:
             return
         low, first_seq = max(low, self._first_seq), min(first_seq, self._what.high)
@@ -176,7 +176,7 @@ class Losses:
 
 
 class Patience:
-    """Tolerates a few failures in a row: waits longer after each and connects again."""
+    """Tolerates several failures in a row: waits longer after each one, and connects again."""
 
     def __init__(self, client: Client, report: Report) -> None:
         self._client = client
@@ -202,7 +202,7 @@ class Patience:
         return stream_info(self, stream)
 
     def bear(self, error: SparkError) -> None:
-        """Wait, and connect again if needed; raise `error` if it is not temporary, or one too many."""
+        """Wait, and connect again if necessary; raise `error` if it is permanent, or there were too many."""
         self._failures += 1
         self._report.failures += 1
         if not is_passing(error) or self._failures > FAILURES_MAX:

@@ -1,4 +1,4 @@
-"""Answers to a plan's requests from a store directory, the same as a server's.
+"""Answers to a plan's requests from a store directory, equal to those of a server.
 
 The requests are those of lookup.py: names of streams, state of a stream, first message after a time. So the same
 planner works with and without a server.

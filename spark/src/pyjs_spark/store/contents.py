@@ -21,7 +21,7 @@ class Contents:
     end: int  # of the header and records in the image
     chain: int  # checksum of the last record
     is_sealed: bool
-    floor: int  # messages below it are gone, in any segment; 0 if none are
+    floor: int  # messages below it were removed, in any segment; 0 if none were
     first_ts: int
     last_ts: int
     messages: int
@@ -37,5 +37,5 @@ class Contents:
 
 
 def no_entries() -> Any:
-    """Return an empty array of entries."""
+    """Return an empty array for entries."""
     return np.zeros(0, ENTRY)

@@ -47,7 +47,7 @@ def stream(place: StoreDirectory, name: str) -> StreamPlace | None:
 
 
 def file_name(name: str) -> str:
-    """Return the name of an account or stream as that of its directory."""
+    """Return the directory name of an account or stream."""
     escaped = "".join(
         char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
     )
@@ -65,7 +65,7 @@ def segment_numbers(names: Iterable[str], suffix: str) -> list[int]:
 
 
 def damaged_store(messages: str, what: str) -> BadStore:
-    """Return the error for a damaged stream, which has its segments in `messages`."""
+    """Return the error for a damaged stream, whose segments are in the directory `messages`."""
     root = messages.removesuffix("/").rsplit("/", 4)[0]
     return BadStore(
         f"{what}; a damaged stream is not read: see what pyjs-server fsck {root} says, mend it with fsck --repair "
@@ -114,7 +114,7 @@ def _key_in(place: StoreDirectory) -> str:
 
 
 def _stream(directory: str, key: str) -> StreamPlace | None:
-    """Return the stream of a directory, or None if none was ever confirmed there."""
+    """Return the stream in a directory, or None if its creation was never confirmed."""
     found: list[Metadata] = []
     for copy in ("a", "b"):
         path = f"{directory}/meta.{copy}"

@@ -1,4 +1,4 @@
-"""Metadata of a stream: a msgpack map in a checksummed envelope, twice in its directory and once in its segments.
+"""Metadata of a stream: a msgpack map in a checksummed envelope, in two files and in each segment.
 
     envelope = "PYJSMETA" version u16 kind u8 flags u8 needs u8 u8 u16 body_size u32 0 u32 generation u64
                body  XXH64 u64
@@ -39,9 +39,9 @@ class Metadata:
 
 
 def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
-    """Return the metadata of a stream in an envelope, or None if it is damaged, or of something else.
+    """Return the metadata of a stream in an envelope, or None if it is damaged or of another kind.
 
-    `key` is the operator's, "" for none.
+    `key` is the operator's key; "" means none.
 
     Raises:
         BadStore: a newer version wrote it.
@@ -60,7 +60,7 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
 def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
     """Return the filter of the purge in an envelope ("" for all) and the sequence below which it removes messages.
 
-    Return None if it is not a whole envelope of a purge, or has no filter.
+    Return None if it is not a complete envelope of a purge, or has no filter.
 
     Raises:
         BadStore: a newer version wrote it.
@@ -79,7 +79,7 @@ def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] |
 
 
 def _is_whole(data: bytes, wanted: int, path: str) -> bool:
-    """Return whether `data` is one whole envelope of the kind `wanted`. Raises BadStore: of a newer version."""
+    """Return whether `data` is one complete envelope of the kind `wanted`. Raises BadStore: a newer format."""
     if len(data) < HEADER.size + CHECKSUM_SIZE or not data.startswith(MAGIC):
         return False
     _, version, kind, flags, *needs, size, _, _ = HEADER.unpack_from(data)
@@ -94,7 +94,7 @@ def _is_whole(data: bytes, wanted: int, path: str) -> bool:
 
 
 def _opened_with(body: bytes, frame: bytes, path: str, key: StreamKey | None) -> bytes:
-    """Return the map of an envelope that the data key of its stream sealed."""
+    """Return the map in an envelope that is encrypted with the stream's data key."""
     algorithm, wrapped_size, _ = SEAL.unpack_from(body)
     try:
         if key is None:

@@ -105,7 +105,7 @@ class Image:
         self.size = os.fstat(fd).st_size
 
     def damage(self, at: int, what: str) -> Unusable:
-        """Return the error for damage at a place of the image."""
+        """Return the error for damage at an offset of the image."""
         return Unusable(f"{self.path} is damaged at {self.unit} {self.shift + at}: {what}")
 
     def read(self, at: int, size: int) -> bytes:
@@ -117,7 +117,7 @@ class Image:
         os.close(self._fd)
 
 
-class VeiledImage(Image):
+class EncryptedImage(Image):
     """The image of an encrypted file."""
 
     def __init__(self, fd: int, path: str, header: Header, key: StreamKey) -> None:
@@ -135,7 +135,7 @@ class VeiledImage(Image):
         return self._key.decrypted(self.header.cipher, self.header.nonce, data, at)
 
     def _find_end(self) -> int:
-        """Return the place of the mark; without one the last write is incomplete or damaged."""
+        """Return the offset of the mark; without a mark the last write is incomplete or damaged."""
         size = end = max(os.fstat(self._fd).st_size, self.shift)
         while end > self.shift:
             begin = max(end - CHUNK_SIZE, self.shift)
@@ -173,7 +173,7 @@ class PackedImage(Image):
         self._places = [(at, size, checksum) for at, (size, checksum) in zip(begins, rows, strict=False)]
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`, unpacked."""
+        """Return up to `size` bytes of the image from `at`, decompressed."""
         end = max(at, min(at + size, self.size))
         first = at // CHUNK_SIZE
         chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
@@ -262,7 +262,7 @@ def _image(fd: int, path: str, key: StreamKey | None) -> Image:
     if header.codec:
         return PackedImage(fd, path, header, stream_key)
     assert stream_key is not None
-    return VeiledImage(fd, path, header, stream_key)
+    return EncryptedImage(fd, path, header, stream_key)
 
 
 def _is_known(header: Header) -> bool:

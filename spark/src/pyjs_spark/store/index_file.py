@@ -1,4 +1,4 @@
-"""Index files: the entries of a segment without payloads; a cache, used only if it is undamaged and fits the segment.
+"""Index files: the entries of a segment without payloads; a cache, used only if it is intact and matches the segment.
 
     index = header (128)  entry* (40)  subject* (24)  removal* (8)  names  padding  checksum
 
@@ -99,7 +99,7 @@ def fits(index: Contents, image: Image) -> bool:
 
 
 def _is_confirmed(index: Contents, image: Image) -> bool:
-    """Return whether the index file has all removals of the records between the messages; the server's rule."""
+    """Return whether the index file has all removals recorded between the messages, as the server checks."""
     rows = index.entries
     begins = np.append(rows["offset"].astype(np.int64), index.end)
     sizes = RECORD_SIZE_MIN + np.where(rows["flags"] & EXTENDED, 16, 0) + rows["subject_len"] + rows["size"]
@@ -152,7 +152,7 @@ def _parts_in(plain: bytes, entries: int, subjects: int, removals: int) -> tuple
 
 
 def _decrypted(data: bytes, key: StreamKey | None) -> bytes:
-    """Return the index in a file, decrypted if needed; b"" if that fails."""
+    """Return the index in a file, decrypted if necessary; b"" if that fails."""
     algorithm = int.from_bytes(data[12:16], "little")
     if len(data) < OUTER_SIZE or algorithm == 0:
         return data

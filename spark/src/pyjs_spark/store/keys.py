@@ -1,7 +1,7 @@
 """Keys of encrypted streams: the data key in the metadata, and decryption with keys derived from it.
 
-The operator's key decrypts only data keys, one for each stream; each data key yields a key for each purpose and
-file. No key is ever in an error or a log.
+The operator's key decrypts only data keys, one for each stream; a key for each purpose and file is derived from the
+data key. No error or log line contains a key.
 
 Source: docs/storage-format.md, "Encryption".
 """
@@ -33,7 +33,7 @@ class StreamKey:
         self._data_key = data_key
 
     def fits(self, nonce: bytes) -> bool:
-        """Return whether a file of that nonce was encrypted with this data key."""
+        """Return whether a file with this nonce was encrypted with this data key."""
         return nonce[NONCE_SIZE:] == self._derive(b"mark" + nonce[:NONCE_SIZE])[: 16 - NONCE_SIZE]
 
     def open_meta(self, algorithm: int, sealed: bytes, frame: bytes) -> bytes:
@@ -41,7 +41,7 @@ class StreamKey:
         return unseal(algorithm, self._derive(b"meta"), sealed, frame)
 
     def decrypted(self, algorithm: int, nonce: bytes, data: bytes, at: int) -> bytes:
-        """Return decrypted bytes of a file; the first has the place `at` in its body."""
+        """Return decrypted bytes of a file; the first one is at offset `at` of its body."""
         ciphers = needed(CIPHERS, WHAT)
         key = self._derive(b"file" + nonce)
         block, skip = divmod(at, BLOCK_SIZES[algorithm])
@@ -60,7 +60,7 @@ class StreamKey:
 
 
 def open_data_key(key: str, algorithm: int, wrapped: bytes) -> StreamKey:
-    """Return the data key that is wrapped, with the operator's key, in metadata. Raises WrongKey."""
+    """Return the data key in the metadata, unwrapped with the operator's key. Raises WrongKey."""
     kdf = needed("cryptography.hazmat.primitives.kdf.hkdf", WHAT)
     hashes = needed("cryptography.hazmat.primitives.hashes", WHAT)
     made = kdf.HKDF(hashes.SHA256(), KEY_SIZE, salt=None, info=b"pyjs-server data keys")

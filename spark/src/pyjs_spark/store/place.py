@@ -1,4 +1,4 @@
-"""Location of a store directory: plain values, so that Spark can send them to its workers."""
+"""The location of a store directory: plain values, so that Spark can send them to its workers."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Purge:
 
 
 def purge_of(stream: StreamPlace) -> Purge | None:
-    """Return the unfinished purge, which a killed server may have left.
+    """Return the unfinished purge that a killed server has left, or None.
 
     Raises:
         BadStore: a newer version wrote it.

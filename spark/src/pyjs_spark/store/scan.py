@@ -1,7 +1,7 @@
-"""Contents of a segment, from its records alone. A damaged one is refused: `fsck` of the server repairs it.
+"""Contents of a segment, from its records alone. A damaged segment is refused; the server's `fsck` repairs it.
 
-Every record is checked. After an invalid record, the rest of the file is either the last write, which was
-cut short and never acknowledged, or damage. It is damage if it contains a whole record, or ends where a write
+Every record is checked. After an invalid record, the rest of the file is either an incomplete last write, which was
+never acknowledged, or damage. It is damage if it contains a complete record, or ends at an offset where a write
 cannot have stopped.
 
 `walk` of the compiled decoders handles runs of usual messages; the others, and without it all, are examined here.
@@ -81,7 +81,7 @@ class Head(NamedTuple):
 
     @property
     def fixed(self) -> int:
-        """Bytes of the record besides its subject, headers and payload."""
+        """The number of bytes of the record besides subject, headers and payload."""
         return RECORD_SIZE_MIN + (16 if self.flags & IS_EXTENDED else 0)
 
 
@@ -100,7 +100,7 @@ def scanned(image: Image, number: int) -> Contents:
 
 
 class _Scan:
-    """One reading of a segment's first `size` bytes."""
+    """One scan of a segment's first `size` bytes."""
 
     def __init__(self, image: Image, size: int) -> None:
         self._image = image
@@ -175,7 +175,7 @@ class _Scan:
         return end
 
     def _is_accepted(self, at: int, head: Head) -> bool:
-        """Return whether the record at `at` is whole, or an overwritten one that fits the next."""
+        """Return whether the record at `at` is valid, or an erased one that the next record confirms."""
         is_erased = head.kind == KIND_MESSAGE and head.flags & IS_ERASED and self._goes_on(at, head)
         if not is_erased and not is_whole(self._view, at, head.length):
             return False
@@ -185,7 +185,7 @@ class _Scan:
         return True
 
     def _goes_on(self, at: int, head: Head) -> bool:
-        """Return whether length and sequence of an overwritten message fit the next record, their only proof."""
+        """Return whether the next record confirms the length and sequence of an erased message, their only proof."""
         behind = at + head.length
         after = self._plausible(behind)
         if after is None:
@@ -207,7 +207,7 @@ class _Scan:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _check_cut(self, at: int, head: Head | None) -> None:
-        """Check that the bytes from `at` on are zeros or a write that was cut short. Raises Unusable."""
+        """Check that the bytes from `at` on are zeros or an incomplete write. Raises Unusable."""
         used = max(at, len(self._data.rstrip(b"\0")))
         if used == at:
             return
@@ -243,7 +243,7 @@ class _Scan:
         return page if page < len(self._data) else 0
 
     def _has_whole(self, at: int, used: int) -> bool:
-        """Return whether a whole record follows `at`, or one at `at` has only a wrong length."""
+        """Return whether a complete record follows `at`, or the record at `at` has only a wrong length."""
         for end in range(used, used + CHECKSUM_SIZE + 1):  # its checksum may end with zeros
             length = end - at
             record = length.to_bytes(4, "little") + self._data[at + 4 : end]
@@ -265,7 +265,7 @@ class _Scan:
         return bool(RECORD.unpack_from(record)[-1] == check_of(hash_of(record, 0, length)))
 
     def _candidates(self, at: int) -> Iterator[int]:
-        """Yield the places from `at` on at which a record may begin, in blocks."""
+        """Yield the offsets from `at` on at which a record may begin, in blocks."""
         size = len(self._data)
         for begin in range(at, size - RECORD_SIZE_MIN + 1, STEP):
             count = min(STEP, size - RECORD_SIZE_MIN + 1 - begin)

@@ -1,8 +1,8 @@
-"""All segments of a stream combined: sequences and removals. A damaged stream is refused.
+"""All segments of a stream combined: their sequences and removals. A damaged stream is refused.
 
-Statements of a segment about others (removals, the first sequence, a missing end) are combined as in a start of the
-server. A directory in use changes during the read: a snapshot has each file as it was when it was opened, in
-order. So it has everything written before the first was opened, and the beginning, without gaps, of what came later.
+Records of a segment about other segments (removals, the first sequence, a missing end) are combined as at a start of
+the server. A directory in use changes during the read. A snapshot has each file as of its opening, and files are
+opened in order, so it has everything written before the first opening, and a gapless part of the later messages.
 Apparent damage is read again before it is reported, since a write may be in progress.
 
 The contents of a segment are cached in this process, as long as its files are the same.
@@ -110,12 +110,12 @@ class Snapshot:
         return rows if keep.all() else rows[keep]
 
     def _removed_between(self, low: int, high: int) -> Any:
-        """Return the sequences of [low, high) that were removed one by one."""
+        """Return the sequences of [low, high) that were removed individually."""
         begin, end = np.searchsorted(self.removed, np.array([low, max(low, high)], np.uint64))
         return self.removed[begin:end]
 
     def is_removed(self, seq: int) -> bool:
-        """Return whether the message of a sequence is known to be removed."""
+        """Return whether the message with this sequence is known to be removed."""
         return seq < self.floor or len(self._removed_between(seq, seq + 1)) > 0
 
     # -- one segment after the other --------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def _index_of(stream: StreamPlace, number: int) -> Contents | None:
 
 
 def _is_blank(path: str) -> bool:
-    """Return whether a file holds only zeros."""
+    """Return whether a file contains only zeros."""
     with open(path, "rb") as file:
         return not any(any(block) for block in iter(partial(file.read, 1 << 20), b""))
 

@@ -21,7 +21,7 @@ Tails = dict[str, tuple[int, bytes]]
 
 
 def tails_signature(messages: str) -> Signature:
-    """Return a value that changes with the file of the account to which the directory `messages` belongs."""
+    """Return a value that changes whenever the account's common file does; `messages` is one of its directories."""
     try:
         found = os.stat(_path_of(messages))
     except OSError:
@@ -63,7 +63,7 @@ def _read(path: str, signature: Signature) -> Tails:
 
 
 def _bodies(data: bytes) -> Iterator[bytes]:
-    """Yield the bodies of whole envelopes."""
+    """Yield the bodies of complete envelopes."""
     at = 0
     while at >= 0 and len(data) - at >= HEADER.size + CHECKSUM_SIZE:
         magic, version, kind, flags, *_, size, _, _ = HEADER.unpack_from(data, at)

@@ -36,7 +36,7 @@ class RowPlan:
 
 
 def plan_rows(fields: Sequence[SparkField], options: SinkOptions) -> RowPlan:
-    """Return the written columns.
+    """Return the indexes of the columns to write.
 
     Raises:
         SchemaError: a column is missing, has another type, or cannot be written.

@@ -1,8 +1,8 @@
 """The write of one partition: rows to messages, each stored exactly once, or at least once.
 
-Exactly once rests on two things. Each message has an id computed from its row alone, so a server drops
-repetitions within its duplicate window. And each partition has a marker (marker.py): a finished batch is never sent
-again; of an unfinished one only the messages missing in the stream are sent (recovery.py).
+Exactly once has two parts. Each message has an id computed from its row alone, so the server drops repetitions within
+its duplicate window. Each partition has a marker (marker.py): a finished batch is never sent again, and of an
+unfinished batch only the messages missing in the stream are sent (recovery.py).
 
 Knows nothing of Spark: its input is Arrow batches, its result the number of written messages.
 """
@@ -47,7 +47,7 @@ LONG_AGO_NS = 2**62  # the time of a server that does not send it: everything is
 
 @dataclass(frozen=True, slots=True)
 class SinkPart:
-    """Identity of the rows of one task."""
+    """The identity of one task's rows."""
 
     sink_id: str
     batch: int
@@ -127,9 +127,9 @@ def _takes(subjects: Iterable[str], subject: str) -> bool:
 
 
 class Digest:
-    """Checksum by which the rows of a repeated partition are compared.
+    """A checksum of rows, to compare those of a repeated partition.
 
-    Rows without their own ids are identified by their places, so their order matters; with ids it does not.
+    Rows without their own ids are identified by position, so their order matters; with ids it does not.
     """
 
     def __init__(self) -> None:
@@ -139,13 +139,13 @@ class Digest:
 
     @property
     def text(self) -> str:
-        """All rows so far."""
+        """The checksum of all rows so far, as text."""
         if self._ids:
             return f"ids-{self._ids:x}"
         return f"{self._subjects:08x}{self._data:08x}"
 
     def add(self, columns: Columns) -> None:
-        """Add rows; the result is the same for any division into batches."""
+        """Add rows; the division into batches does not affect the result."""
         if columns.ids is not None:
             offsets, values = columns.ids
             text = bytes(values)
@@ -169,7 +169,7 @@ def framing_of(options: SinkOptions, place: SinkPart, inbox: bytes) -> Framing:
 
 
 def own_size(options: SinkOptions, framing: Framing, plan: RowPlan) -> int:
-    """Return the most bytes of headers that the sink adds to those of a row."""
+    """Return the maximum number of header bytes that the sink adds to those of a row."""
     lines = len(framing.fixed)
     if framing.mark:
         lines += len(PLACE) + len(framing.mark) + DIGITS_MAX + 2
@@ -263,10 +263,11 @@ class Delivery:
         progress.write(place.part, replace(done, duplicates=self._publisher.duplicates))
 
     def _before(self) -> list[Marker]:
-        """Begin the batch unless it has begun; return the relevant markers of earlier attempts.
+        """Begin the batch if necessary; return the relevant markers of earlier attempts.
 
-        In the run that began the batch it is the one of this partition. Another run may have had other partitions,
-        so all markers are relevant.
+        If this run began the batch, only the marker of this partition is relevant. If another run began it, its
+        partitions
+        may have been different, so all markers are relevant.
         """
         place, newest = self._place, self._newest
         if newest is None or newest.batch < place.batch:
@@ -277,7 +278,7 @@ class Delivery:
         return [each for each in found if each is not None and each.batch == place.batch]
 
     def _check(self) -> None:
-        """Refuse to write if the markers in the stream come from another sequence of rows."""
+        """Refuse to write if the stored markers belong to a different sequence of rows."""
         place = self._place
         known = [each for each in (self._mine, self._newest) if each is not None and each.batch >= 0]
         for marker in known:
@@ -328,7 +329,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the messages of earlier attempts at the batch, or None if there was no relevant attempt."""
+        """Return the check against messages of earlier attempts at the batch, or None if no attempt is relevant."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:
@@ -346,7 +347,7 @@ class Delivery:
         return ReplayCheck(found, self._what, keeps_subjects=self._target.keeps_subjects)
 
     def _check_evidence(self) -> None:
-        """Raise ReplayDiffers if messages are gone and the duplicate window cannot prove that they were stored."""
+        """Raise ReplayDiffers if messages were removed and the duplicate window cannot prove that they existed."""
         if self._missing and not self._is_in_window(self._target.age_ns(self._begun_ns)):
             raise ReplayDiffers(
                 f"{self._what}: an earlier attempt wrote some of it, and {self._missing} messages left the "
@@ -367,7 +368,7 @@ class Delivery:
         )
 
     def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
-        """Return the rows of `under_way` that the stream has, after a lost connection."""
+        """Return the rows of `under_way` that the stream has; called after a lost connection."""
         found: Found = self._recovery().find(max(after, self._publisher.last_seq))
         away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
         if found.missing and not self._is_in_window(away_ns):
@@ -407,7 +408,7 @@ class Delivery:
 
 
 def begin(options: SinkOptions, plan: RowPlan, place: SinkPart) -> Delivery:
-    """Connect, and read the state of the stream and of the sink; nothing is written yet."""
+    """Connect, and read the state of the stream and of the sink, without writing anything."""
     client = Client(options.connect)
     try:
         return Delivery(client, options, plan, place)

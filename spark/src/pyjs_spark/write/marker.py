@@ -8,9 +8,8 @@
     key      <sinkId>.batch
     value    JSON: {"v": 1, "batch": 7, "run": "...", "stream": "OUT"}
 
-The second key names the run of the query that began the newest batch. A task of that run reads only its own marker
-and this key, however many partitions there are; a task of another run reads all markers, since partitions may have
-been different then.
+The second key names the run of the query that began the newest batch. A task of that run reads only this key and the
+marker of its partition; a task of another run reads all markers, since the partitions may have been different.
 
 `begun` is written before the first row of a batch, with the stream's last sequence at that time: messages of the
 batch come after it. `done` is written after the last acknowledgement.
@@ -61,7 +60,7 @@ class BatchMark:
 
 
 def new_attempt() -> str:
-    """Return a name for one attempt at a partition, or for one run."""
+    """Return a unique name for one attempt at a partition, or for one run."""
     return f"{random.getrandbits(64):016x}"
 
 

@@ -1,8 +1,8 @@
 """Publishing many messages with acknowledgements: a window of them is in flight, each identified by its row.
 
-There is no thread: while the window has room, frames are sent; otherwise acknowledgements are read. If a row is not
-acknowledged for too long, or when a connection ends, it is published again with its message id; a server that has it
-answers "duplicate". If the duplicate window may be too short for that, `stored` searches the stream first.
+There is no thread: while the window has room, frames are sent; otherwise acknowledgements are read. A row that is not
+acknowledged in time, or before its connection ends, is published again with its message id; a server that already has
+it answers "duplicate". If the duplicate window may be too short for that, `stored` searches the stream first.
 Messages are in the order of the rows, unless some have to be published again.
 
 Source: nats.docs "JetStream Publish"; the answers of both servers are checked in spark/tests/write/test_publish.py.
@@ -57,7 +57,7 @@ Stored = Callable[[Iterable[Frames]], Iterable[int]]
 
 
 class Publisher:
-    """Publishes the frames of one partition on a connection of its own."""
+    """Publishes the frames of one partition over its own connection."""
 
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self.inbox = b"_INBOX.%016x." % random.getrandbits(64)
@@ -112,7 +112,7 @@ class Publisher:
             self._listening = self._client.connections
 
     def _wait(self, target: int) -> None:
-        """Read acknowledgements until at most `target` are missing."""
+        """Read acknowledgements until at most `target` rows are unacknowledged."""
         acks = self._acks
         while acks.waiting > target:
             acks.enough = target
@@ -127,7 +127,7 @@ class Publisher:
             acks.forget_before(done.numbers[-1] + 1)
 
     def _catch_up(self) -> None:
-        """Handle input received while rows were slow: a server closes a connection with unanswered PINGs."""
+        """Handle input that arrived while rows were slow, since a server closes connections with unanswered PINGs."""
         if time.monotonic() < self._heard_at_s + CATCH_UP_S:
             return
         self._acks.enough = 0
@@ -227,7 +227,7 @@ class Publisher:
                 error = worse
 
     def _count_failure(self, why: str, failed: type[PublishFailed]) -> None:
-        """Wait longer than before, or give up."""
+        """Wait longer than the last time, or give up."""
         self._failures += 1
         if self._failures > self._options.retries:
             raise failed(

@@ -1,11 +1,11 @@
 """Messages of an earlier attempt at a batch, found in the stream by the sink's own header of each message.
 
-This is needed only after a crash: the stream is read once from the place where the batch began. Before that,
-a publish that the stream must refuse ensures that all earlier publishes are stored; and since bytes of
-a connection whose process died may still arrive at the server, the end is read until nothing new comes.
+This is needed only after a crash: the stream is read once from the place where the batch began. Before that, a
+publish that the stream must refuse ensures that all earlier publishes are stored. Bytes of a dead process's
+connection may still arrive at the server, so the end is read until no new messages arrive.
 
-A repeated batch must be the same: a stored row with other content, or with another place, means that the
-query now gives other rows or partitions than before, and the write fails.
+A repeated batch must be equal: a stored row with other content, or at another place, means that the query now returns
+other rows or partitions than before, and the write fails.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
 
 @dataclass
 class Found:
-    """Rows of one batch in the stream, found by one of its partitions."""
+    """Rows of one batch that a partition has found in the stream."""
 
     mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> content
-    ids: set[bytes] = field(default_factory=set)  # of rows with an id of their own, of all partitions
+    ids: set[bytes] = field(default_factory=set)  # of rows with their own ids, in all partitions
     # Content of rows of other partitions, of many at most.
     others: Counter[int] = field(default_factory=Counter)
-    missing: int = 0  # sequences of the range whose message is gone
+    missing: int = 0  # sequences of the range without a message
 
     def rows_of(self, frames: Frames) -> list[int]:
         """Return the rows of these publishes that are in the stream, found by id or by place."""
@@ -52,7 +52,7 @@ class Found:
 
 
 def content(subject: bytes, headers: bytes, data: bytes) -> int:
-    """Return a hash of a message's content, equal for stored and new ones."""
+    """Return a hash of a message's content; stored and new messages with equal content have equal hashes."""
     lines = OWN_LINE.sub(b"", headers.removeprefix(HEAD))
     return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
 
@@ -71,7 +71,7 @@ class Recovery:
     keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
 
     def find(self, after: int) -> Found:
-        """Return the rows after sequence `after`, once no more of this partition arrive."""
+        """Return the rows stored after sequence `after`, once no more rows of this partition arrive."""
         found, low, looks = Found(), after + 1, 0
         patient_until_s = time.monotonic() + OTHERS_WAIT_S
         while True:
@@ -84,7 +84,7 @@ class Recovery:
             time.sleep(QUIET_S)
 
     def _last_seq(self) -> int:
-        """Return a last sequence that is not below any message stored before this call."""
+        """Return a last sequence that is not below that of any message stored before this call."""
         headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
         said = publish_one(self.client, self.subject, b"", headers, self.retries)
         last = LAST_SEQ.search(said.text)
@@ -154,7 +154,7 @@ def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, b
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Compares the rows of a replay with the messages found, and selects those still to be sent."""
+    """Compares the rows of a replay with the messages found, and selects the rows still to send."""
 
     found: Found
     what: str  # names the batch in errors

@@ -1,7 +1,7 @@
-"""Rows of a user as the cells of messages, and the check for values that a message cannot have.
+"""Rows of a user as cells of messages, and the checks of their values.
 
-A batch is checked as a whole before any of it is sent, by its buffers and its distinct subjects, so that a good
-batch needs no Python per row; the row is searched only for an error, which names the row and its content.
+A whole batch is checked before any part of it is sent, by its buffers and its distinct subjects, so that a valid
+batch needs no Python per row. Only for an error is the row searched, since the error names the row and its content.
 
 Headers that were instructions for an earlier publish of the same message are left out, since the sink sets
 its own: `Nats-Expected-*` and `Nats-Batch-*`, `Pyjs-Sink`, and message ids of a sink.
@@ -47,7 +47,7 @@ class RowReader:
         size_max: int,
         own_size: int,
     ) -> None:
-        """`size_max` is the server's maximum size of a message; the sink's own headers use `own_size` of it."""
+        """`size_max` is the server's maximum size of a message, of which the sink's headers use `own_size` bytes."""
         self._plan = plan
         self._options = options
         self._part = part
@@ -91,7 +91,7 @@ class RowReader:
         return RowRefused(f"row {row} of partition {self._part}: {why}")
 
     def _full(self, batch: pa.RecordBatch, place: int, name: str, first: int) -> pa.Array:
-        """Return a column that must have no null."""
+        """Return a column, in which null is not allowed."""
         array = _plain(batch.column(place))
         if array.null_count:
             row = first + pc.index(pc.is_null(array), True).as_py()
@@ -166,7 +166,7 @@ class RowReader:
                 self._good_names.add(name)
 
     def _check_values(self, values: pa.Array, row_of: Callable[[int], int], what: str, first: int) -> None:
-        """Refuse line ends: they would start another header."""
+        """Refuse line ends, which would begin another header."""
         held = values.buffers()[2]
         text = held.to_pybytes() if held is not None else b""
         if b"\r" not in text and b"\n" not in text:
@@ -179,7 +179,7 @@ class RowReader:
             )
 
     def _own_headers(self, headers: pa.MapArray, first: int) -> tuple[pa.MapArray, bytes]:
-        """Return the headers without those of earlier publishes, and the rows with a message id among them."""
+        """Return the headers without those of earlier publishes, and which rows have a message id among them."""
         names = headers.keys
         known = [name for name in pc.unique(names).to_pylist() if _is_special(name)]
         if not known:
@@ -271,7 +271,7 @@ def _with_lists(column: pa.MapArray) -> pa.MapArray:
 
 
 def _owner(offsets: pa.Array) -> Callable[[int], int]:
-    """Return a function from an entry to the row that it belongs to."""
+    """Return a function that maps an entry to its row."""
 
     def owner(at: int) -> int:
         begins: list[int] = offsets.to_pylist()
@@ -281,7 +281,7 @@ def _owner(offsets: pa.Array) -> Callable[[int], int]:
 
 
 def _header_sizes(headers: pa.MapArray) -> pa.Array:
-    """Return, for each row, the bytes of its header lines."""
+    """Return the size in bytes of the header lines of each row."""
     values = headers.items.values
     value_sizes = pc.add(pc.binary_length(values).cast(pa.int64()), 4)  # ": " and CRLF
     lists = headers.items

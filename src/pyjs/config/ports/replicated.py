@@ -1,4 +1,4 @@
-"""What JetStream needs of the configuration of a server in a cluster.
+"""The rules for JetStream in the configuration of a server in a cluster.
 
 Asked only where JetStream in a cluster is allowed (ports/cluster.py, UNFINISHED).
 
@@ -32,8 +32,8 @@ def check_replicated(options: Options, at: Callable[[str], Place]) -> list[Probl
 
 
 def expected_servers(options: Options, own_routes: int) -> int:
-    """Return how many servers the routes name, this one among them.
+    """Return the number of servers that the routes name, including this one.
 
-    `own_routes` of the addresses lead to this server itself: all servers may have the same list.
+    `own_routes` of the addresses lead to this server itself, since all servers may have the same list.
     """
     return 1 + len(set(options.cluster.routes)) - own_routes

@@ -1,1 +1,1 @@
-"""The node log: what consensus must not forget, of all groups of a node, in one sequence of files."""
+"""The node log: the durable state of consensus for all groups of a node, in one sequence of files."""

@@ -5,9 +5,9 @@
              | first u64 | synced u64 | check u64
     seal   = "PYJSSEAL" | last u64 | end u64 | group u64 | next u64 | boot u64 | check u64
 
-Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be used
-again, `fresh.tmp` one that is being made. Unused bytes may be anything: records of another file do not fit, since the
-id, which never comes again, is the seed of every check.
+Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one to be reused,
+`fresh.tmp` one being created. Unused bytes may have any value: records of another file are not valid, since the id of
+the file, which is never reused, is the seed of every check.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Header(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The end of a file, written when that is durable: its successor is, or the log is closed."""
+    """The end of a file, written when that is durable, because the next file exists or the log is closed."""
 
     last: int  # number of the last record
     end: int  # offset behind it
@@ -114,13 +114,13 @@ def log_name(number: int) -> str:
 
 
 def number_in(name: str, suffix: str = LOG) -> int:
-    """Return the number in a name, 0 if it is not one of a file of the log."""
+    """Return the number in a name, or 0 if it is not the name of a log file."""
     digits = name.removesuffix(suffix)
     return int(digits) if digits != name and len(digits) == 8 and digits.isascii() and digits.isdigit() else 0
 
 
 def header_in(data: bytes, path: str) -> Header | None:
-    """Return the header in some bytes, None if they are no intact header.
+    """Return the header in some bytes, or None if they are not an intact header.
 
     Raises:
         UnknownLog: another version wrote it.
@@ -138,7 +138,7 @@ def header_in(data: bytes, path: str) -> Header | None:
 
 
 def seal_in(data: bytes, file_id: int) -> Seal | None:
-    """Return the seal in some bytes, None if they are no intact seal of the file."""
+    """Return the seal in some bytes, or None if they are not an intact seal of the file."""
     if len(data) < SEAL.size or data[: len(SEAL_MAGIC)] != SEAL_MAGIC:
         return None
     _, *fields, check = SEAL.unpack(data[: SEAL.size])
@@ -146,6 +146,6 @@ def seal_in(data: bytes, file_id: int) -> Seal | None:
 
 
 def is_nothing(data: bytes, number: int, path: str) -> bool:
-    """Return whether these bytes were there before a header was written: zeros, or that of an older file."""
+    """Return whether no header was written over these bytes yet: they are zeros, or the header of an older file."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)

@@ -1,11 +1,11 @@
-"""What the node log knows of one group.
+"""The index of the node log for one group.
 
 A group is intact or damaged. An intact one has its whole log:
 
     first = start + 1, last = start + number of entries, start_term <= term of each entry, terms do not decrease
 
-A damaged one has lost a record. Only what is newer than the loss is still looked at; as soon as that is a whole log
-again, the group is intact. Whoever changes a group writes a record, or reads one.
+A damaged one has lost a record. Only records after the loss count; as soon as they form a complete log, the group is
+intact again. Every change of a group corresponds to a record that is written or read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILE_SHIFT = 40  # a place is the number of its file, and the offset in it
 
 
 class StoredGroup:
-    """One group: what the engine needs to open it, and where its entries are."""
+    """One group: the state that the engine needs to open it, and the places of its entries."""
 
     __slots__ = (
         "_base_size",
@@ -69,22 +69,22 @@ class StoredGroup:
 
     @property
     def is_damaged(self) -> bool:
-        """Return whether something of the group was lost: it must come back as another peer."""
+        """Return whether a record of the group was lost: it must come back as another peer."""
         return bool(self.damage)
 
     @property
     def last(self) -> int:
-        """Return the index of the last entry, `start` without entries."""
+        """Return the index of the last entry, or `start` if there are none."""
         return self._first + len(self._terms) - 1
 
     @property
     def oldest_file(self) -> int:
-        """Return the number of the oldest file that has something of the group."""
+        """Return the number of the oldest file with records of the group."""
         oldest = min(self.base_place, self._places[0]) if self._places else self.base_place
         return oldest >> FILE_SHIFT
 
     def term_at(self, index: int) -> int:
-        """Return the term of an index, 0 if it is not here."""
+        """Return the term of an index, or 0 if the log does not have it."""
         if index == self.start:
             return self.start_term
         at = index - self._first
@@ -102,7 +102,7 @@ class StoredGroup:
         return self._places[at], self._sizes[at]
 
     def append(self, index: int, term: int, place: int, size: int) -> None:
-        """Take an entry, in place of those from its index on."""
+        """Add an entry; it replaces those from its index on."""
         at = index - self._first
         if not 0 <= at <= len(self._terms):
             assert self.damage  # an intact log has no gaps
@@ -118,7 +118,7 @@ class StoredGroup:
             self._heal()
 
     def begin_at(self, base: Base, last: int, place: int, size: int, *, reset: bool) -> None:
-        """Take a GROUP record: the log begins after `base.start`; its entries up to `last` stay."""
+        """Apply a GROUP record: the log begins after `base.start`, and its entries up to `last` stay."""
         assert base.start <= last
         self.name, self.peer, self.conf = base.name, base.peer, base.conf
         self.start, self.start_term = base.start, base.start_term
@@ -135,7 +135,7 @@ class StoredGroup:
             self._is_based = True
 
     def lose(self, damage: str) -> None:
-        """Note a loss: nothing older than it counts any more."""
+        """Record a loss: records before it no longer count."""
         self.damage = self.damage or damage
         self._is_based = False
         self._clear(0)
@@ -147,7 +147,7 @@ class StoredGroup:
         assert not self._terms or self.start_term <= self._terms[0]
 
     def _heal(self) -> None:
-        """Become intact: everything from the start on is here."""
+        """Mark the group as intact: all entries after the start are present."""
         self.damage, self._is_based = "", False
         self._forget(self.start + 1 - self._first)
 

@@ -4,7 +4,7 @@
     log.flush()                     # one write
     job = log.begin_sync(); log.finish_sync(job, job())     # durable; the job runs in any thread
 
-What holds, asserted by whoever writes:
+Invariants, asserted by each writer:
 
     synced <= written < number      synced: durable, written: in the file, number: of the next record
     seq(record) = seq(record of the group before it) + 1; the first record of a replica has seq = number
@@ -13,10 +13,10 @@ What holds, asserted by whoever writes:
     within a term
     oldest file <= file of a group's GROUP record and of each of its entries
 
-A place in a file is written by one process once, so that number, place and id together never come again. A file is
-used again when no group needs it. What groups at rest have in the oldest file is written again, a little with each
-write; a group with much there is in `crowding`, for its owner to compact. A failed write or sync is the end of the
-log: only a start finds out what is durable.
+Each place in a file is written only once by a process, so a combination of number, place and id is never repeated. A
+file is reused when no group needs it. Records that idle groups have in the oldest file are copied to the end of the
+log, a few with each write; `crowding` lists groups with many records there, for the owner to compact. After a failed
+write or sync the log accepts nothing more, since only the next start can find out which records are durable.
 
 Long because whatever changes a group stages its records here.
 
@@ -76,7 +76,7 @@ OFFSET_BITS = (1 << FILE_SHIFT) - 1
 
 
 class Write(Protocol):
-    """What the engine wants to have written of a group."""
+    """The changes of a group that the engine wants to be written."""
 
     @property
     def group(self) -> int:
@@ -130,22 +130,22 @@ class NodeLog:
 
     @property
     def boot(self) -> int:
-        """Return the number of this start of the node, durable when `recover_steps` has ended."""
+        """Return the number of this start of the node; it is durable when `recover_steps` has ended."""
         return self._end.boot
 
     @property
     def lost_unknown(self) -> bool:
-        """Return whether a group that is not here may have been, now or at an earlier start: see `end_doubt`."""
+        """Return whether the log may have lost a whole group, now or at an earlier start: see `end_doubt`."""
         return self._end.is_in_doubt
 
     # -- start ---------------------------------------------------------------------------------------------
 
     def recover_steps(self) -> Iterator[None]:
-        """Read the log and begin the file of this start, in steps; report damage.
+        """Read the log, report damage, and begin the file of this start, in steps.
 
         Raises:
             UnknownLog: another version wrote it; nothing is changed.
-            StoreFailed: the disk refuses; what was durable still is.
+            StoreFailed: the disk failed; durable records are unchanged.
         """
         try:
             make_directory(self._disk, self._directory)
@@ -184,7 +184,7 @@ class NodeLog:
         self._written = end.number - 1
 
     def _write_again(self, replay: Replay) -> Iterator[None]:
-        """Write again what no record says to be durable: an earlier process may have failed to sync it."""
+        """Write records again that no later one proves durable: an earlier process may have failed to sync them."""
         if not replay.unsynced:
             return
         _, first_file, first_at = replay.unsynced[0]
@@ -199,7 +199,7 @@ class NodeLog:
                 yield
 
     def _begin_boot(self, replay: Replay) -> None:
-        """Begin the file of this start: what follows the end of the log is void from now on."""
+        """Begin the file of this start; bytes after the end of the log are invalid from now on."""
         self._sync_now(self._shelf.sync_job(self._written))
         self._end.synced = self._written
         self._shelf.find_spares()
@@ -230,7 +230,7 @@ class NodeLog:
     def create(
         self, group: int, name: str, peer: int, conf: Members, start: int, start_term: int, state: bytes = b""
     ) -> None:
-        """Stage a new group, or a new replica in place of the one here."""
+        """Stage a new group, or a new replica in place of the current one."""
         self._check_working()
         assert group > 0
         assert peer > 0
@@ -241,7 +241,7 @@ class NodeLog:
         self.groups[group] = new  # a census before its record lists the one before it
 
     def remove(self, group: int) -> None:
-        """Stage the end of a group."""
+        """Stage the removal of a group."""
         self._check_working()
         gone = self.groups[group]
         self._end.reserve(RECORD_SIZE_MIN)
@@ -252,7 +252,7 @@ class NodeLog:
     def write(self, write: Write, payloads: Sequence[bytes] = ()) -> None:
         """Stage hard state and entries of a write, with a payload for each entry: b"" if it has none.
 
-        A snapshot in it is left to the caller: `point`, when its data is durable.
+        A snapshot in it is not staged: the caller calls `point` when its data is durable.
 
         Raises:
             CorruptRecord: the group is damaged.
@@ -294,7 +294,7 @@ class NodeLog:
         file.groups.add(group.number)
 
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
-        """Stage a new start of a group's log: a compaction, or an installed snapshot.
+        """Stage a new start of a group's log, after a compaction or an installed snapshot.
 
         Entries after `index` stay if the log has `index` with this term, otherwise the log is empty.
 
@@ -311,7 +311,7 @@ class NodeLog:
     def _stage_base(
         self, group: StoredGroup, flags: int, last: int, base: Base | None = None, room: int = 0
     ) -> LogFile:
-        """Stage a GROUP record, with room for more; `last` is the last index after it. Return its file."""
+        """Stage a GROUP record, with room for further records; `last` is the last index after it. Return its file."""
         if base is None:
             base = Base(group.peer, group.start, group.start_term, group.conf, group.name)
         body = encode_base(base)
@@ -347,7 +347,7 @@ class NodeLog:
         """Write everything that is staged.
 
         Raises:
-            StoreFailed: it is not written, or a part of it is, and nothing will be from now on.
+            StoreFailed: nothing or only a part was written; the log accepts no more writes.
         """
         self._check_working()
         if self._end.is_empty:
@@ -364,7 +364,7 @@ class NodeLog:
         assert self._end.synced <= self._written
 
     def begin_sync(self) -> SyncJob | None:
-        """Return the sync of what is written, for any thread; None if there is nothing, or one is under way.
+        """Return a job that syncs the written records, for any thread; None if there are none, or a sync is running.
 
         The caller gives its result to `finish_sync`.
         """
@@ -375,7 +375,7 @@ class NodeLog:
         return None
 
     def finish_sync(self, job: SyncJob, error: Exception | None) -> None:
-        """Take the result of a sync: without an error, what was written when it began is durable."""
+        """Handle the result of a sync: without an error, the records written before it began are durable."""
         assert job is self._job
         self._job = None
         if error is not None:
@@ -423,14 +423,14 @@ class NodeLog:
         one.hard = (*one.hard[:2], one.start)
 
     def end_doubt(self) -> None:
-        """Stage that all groups are known: those that may have been lost are here again, as other peers, or gone."""
+        """Stage that all groups are known: those that may have been lost are back as other peers, or removed."""
         self._check_working()
         self._end.end_doubt()
 
     def witness(self) -> None:
-        """Write that the last records are durable, if no later one does; call it in quiet moments.
+        """Write a record that proves the last records durable, if none does yet; call it when the node is idle.
 
-        Until then their damage looks like the end of a log that was never synced.
+        Without this record, damage to the last records looks like the end of a log that was never synced.
 
         Raises:
             StoreFailed: as `flush`.
@@ -441,9 +441,9 @@ class NodeLog:
             self.flush()
 
     def begin_fresh_file(self) -> FreshFileJob | None:
-        """Return the making of a file in advance, for any thread; None if there is one. Its end: `finish_fresh_file`.
+        """Return a job that creates a file in advance, or None if there is one; its end goes to `finish_fresh_file`.
 
-        Without it the log makes files when it needs them, whose syncs are slower.
+        Without such a file the log creates files when it needs them, and their syncs are slower.
         """
         self._check_working()
         return self._shelf.fresh_job()
@@ -459,7 +459,7 @@ class NodeLog:
             self._log.warn(f"  {self._directory}: no file could be made in advance: {error}")
 
     def close(self) -> None:
-        """Make everything durable, say so at the end of the file, and close the files. No sync may be under way."""
+        """Make everything durable, seal the newest file, and close the files. No sync may be running."""
         assert self._job is None
         if self.error is None:
             try:
@@ -494,7 +494,7 @@ class NodeLog:
         Raises:
             KeyError: there is no such entry.
             NotNow: it is not written yet, or memory is short.
-            CorruptRecord: it is not what was written; the group is damaged from now on.
+            CorruptRecord: the record is damaged, and so is the group from now on.
         """
         view, head = self._read(self._intact(group), index, whole=True)
         found = payload_of(view, 0, head)
@@ -502,7 +502,7 @@ class NodeLog:
         return bytes(found)
 
     def entries(self, group: int) -> list[tuple[int, int, bytes]]:
-        """Return term, kind and body of each entry, as the engine opens a group with.
+        """Return term, kind and body of each entry, as the engine needs them to open a group.
 
         Raises:
             NotNow, CorruptRecord: as `payload`.
@@ -515,7 +515,7 @@ class NodeLog:
         return found
 
     def _read(self, group: StoredGroup, index: int, *, whole: bool) -> tuple[memoryview, Head]:
-        """Return bytes and head of the record of an entry; `whole`: with its payload, which is checked too."""
+        """Return bytes and head of the record of an entry; `whole` includes and checks its payload."""
         place, size = group.place_of(index)
         file, at = self._shelf.files[place >> FILE_SHIFT], place & OFFSET_BITS
         if at + size > file.written:
@@ -537,7 +537,7 @@ class NodeLog:
         return view, head
 
     def _damaged(self, group: StoredGroup, file: LogFile, at: int, what: str) -> CorruptRecord:
-        """Note that a group has lost something."""
+        """Record that a group has lost a record; return the error."""
         error = CorruptRecord(file.path, at, what)
         self.damages += 1
         self._log.error(
@@ -549,11 +549,11 @@ class NodeLog:
     # -- files to use again --------------------------------------------------------------------------------
 
     def crowding(self) -> list[int]:
-        """Return the groups that hold the oldest file with more than is written again: compact them."""
+        """Return the groups with too many records in the oldest file to copy; they must be compacted."""
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether more than half of the log is not needed: at most as much is written again as is written."""
+        """Return whether more than half of the log is unneeded; this bounds copied bytes by written bytes."""
         files = self._shelf.files
         if len(files) <= FILES_FEW:
             return False
@@ -564,7 +564,7 @@ class NodeLog:
         return len(files) > self._files_max
 
     def _carry(self, oldest: LogFile) -> None:
-        """Write again some of what groups have in the oldest file."""
+        """Copy some records of the oldest file to the end of the log."""
         if oldest.free_at:
             return
         left, last = self._file_size // CARRY_SHARE, self._end.number + CARRY_RECORDS
@@ -591,7 +591,7 @@ class NodeLog:
             oldest.free_at = self._end.number - 1
 
     def _carry_group(self, group: StoredGroup) -> None:
-        """Write all of a group again, as one change."""
+        """Write all records of a group again, as one change."""
         if not group.damage:
             try:
                 read = [self._read(group, i, whole=True) for i in range(group.start + 1, group.last + 1)]
@@ -609,14 +609,14 @@ class NodeLog:
 
 
 def _body_end(data: bytes) -> int:
-    """Return how much of a record is needed to check head and body."""
+    """Return the number of bytes of a record that are needed to check head and body."""
     if len(data) < HEAD.size:
         return RECORD_SIZE_MIN
     return RECORD_SIZE_MIN + int(Head._make(HEAD.unpack_from(data)).body_size)
 
 
 def _check_hard(old: tuple[int, int, int], new: tuple[int, int, int]) -> None:
-    """Check that a hard state may follow another one."""
+    """Check that a hard state may follow the previous one."""
     assert new[0] >= old[0]
     assert new[2] >= old[2]
     if new[0] == old[0]:

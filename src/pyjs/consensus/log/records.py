@@ -10,10 +10,10 @@ payload, with seed 0. docs/node-log-format.md is the specification. Invariants o
 
 - number(next record) = number + 1, through all files; synced < number.
 - seq(next record of a group) = seq + 1; term, vote and commit are the group's hard state after the record.
-- last is the last index of the group after the record, with an entry that one's.
+- last is the last index of the group after the record; for an entry it is the index of that entry.
 - term never decreases, vote changes only from 0 or with a higher term, commit <= last.
 
-Knows nothing of files and of what an entry means.
+Knows nothing of files, and of the meaning of an entry.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ hash_of = xxhash.xxh3_64_intdigest
 
 
 class RecordKind(IntEnum):
-    """What a record says."""
+    """The kinds of records."""
 
     WRITE = 1  # the hard state, with flag ENTRY also an entry
     GROUP = 2  # name, replica, membership and log start of a group
@@ -92,7 +92,7 @@ class Head(NamedTuple):
 
 
 class Members(Protocol):
-    """A membership, as the engine has it."""
+    """A membership, in the form of the engine."""
 
     @property
     def voters(self) -> Sequence[int]:
@@ -100,11 +100,11 @@ class Members(Protocol):
 
     @property
     def learners(self) -> Sequence[int]:
-        """Return the peers that do not."""
+        """Return the peers that do not vote."""
 
     @property
     def outgoing(self) -> Sequence[int]:
-        """Return the voters of the membership before."""
+        """Return the voters of the previous membership."""
 
     @property
     def next_learners(self) -> Sequence[int]:
@@ -137,7 +137,7 @@ class Membership(NamedTuple):
 
 
 class Base(NamedTuple):
-    """What a GROUP record says; its payload is the state of the application at `start`."""
+    """The content of a GROUP record; its payload is the state of the application at `start`."""
 
     peer: int
     start: int
@@ -152,9 +152,9 @@ def mark_of(file_id: int) -> bytes:
 
 
 def head_at(view: memoryview, at: int, end: int, file_id: int) -> Head | None:
-    """Return the head of the record at `at`, None if head, body or size are not those of a record.
+    """Return the head of the record at `at`, or None if head, body or size are not valid.
 
-    The payload is not looked at.
+    The payload is not checked.
     """
     if at + RECORD_SIZE_MIN > end:
         return None
@@ -172,7 +172,7 @@ def body_of(view: memoryview, at: int, head: Head) -> bytes:
 
 
 def payload_of(view: memoryview, at: int, head: Head) -> memoryview | None:
-    """Return the payload of the record at `at`, None if it is damaged."""
+    """Return the payload of the record at `at`, or None if it is damaged."""
     payload = view[at + RECORD_SIZE_MIN + head.body_size : at + head.size]
     return payload if hash_of(payload) == head.payload_check else None
 
@@ -189,7 +189,7 @@ def encode_base(base: Base) -> bytes:
 
 
 def decode_base(body: bytes) -> Base:
-    """Return what a GROUP record says.
+    """Return the content of a GROUP record.
 
     Raises:
         ValueError, struct.error: the body is not one of a GROUP record.

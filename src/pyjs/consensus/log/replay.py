@@ -1,13 +1,14 @@
-"""The reading of a node log: groups, its end, and what is lost. Writes nothing.
+"""Reads a node log: its groups, its end, and its lost records. Writes nothing.
 
-A record that is missing was either never durable, or is damage. `synced` of a later record decides: if that one was
-written when the missing one was known to be durable, it is damage, and reading goes on after it. Otherwise the log
-ends there, as a power cut leaves it, and what follows counts as not written.
+A missing record was either never durable, or is damaged. `synced` of a later record decides: if it shows that the
+missing record was durable, the record is damaged, and reading continues after it. Otherwise the log ends there, as
+after a power cut, and later records count as not written.
 
-Damage costs the groups that it hit. The next record names the group of the one before it, the next record of a group
-has a gap in its `seq`, and a census lists the groups with records since the census before. If lost records remain
-that no group is known to have had, every group without a later sign may have had them, and is damaged too. A group is
-intact again when what follows the loss is a whole log.
+Damage affects the groups of the lost records. They are found in three ways: the next record names the group of the
+record before it, the next record of a group has a gap in its `seq`, and a census lists the groups with records since
+the previous census. If the groups of some lost records remain unknown, every group without a later record or census
+entry may have lost them and counts as damaged too. A group is intact again when the records after the loss form a
+complete log.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Loss:
 
 @dataclass(eq=False, slots=True)
 class Change:
-    """A record whose change is not complete, since the next one belongs to it."""
+    """A record of a change whose next record has not been read yet."""
 
     head: Head
     file: LogFile
@@ -118,7 +119,7 @@ class Replay:
 
     @property
     def lost_unknown(self) -> bool:
-        """Return whether records are lost whose groups are unknown: a group that is not here may have been."""
+        """Return whether lost records have unknown groups: a group that is missing here may have existed."""
         return bool(self.broken) or any(loss.left for loss in self.losses)
 
     def steps(self) -> Iterator[None]:
@@ -187,7 +188,7 @@ class Replay:
         return ends[0], ends[1]
 
     def _limit(self, at: int) -> int:
-        """Return the number from which on the records of a file do not count: a later file begins with it."""
+        """Return the number from which on records of a file do not count, since a later file begins with it."""
         return min((file.header.first for file in self._headers[at + 1 :]), default=1 << 64)
 
     # -- records -------------------------------------------------------------------------------------------
@@ -217,14 +218,14 @@ class Replay:
         self.ends[file.number] = at
 
     def _search(self, data: bytes, at: int, file: LogFile, limit: int) -> tuple[int, Head] | None:
-        """Return place and head of the next record that counts."""
+        """Return place and head of the next valid record."""
         for place, head in _heads_after(data, at, file):
             if self.next_number <= head.number < limit:
                 return place, head
         return None
 
     def _pass_gap_before(self, at_file: int, data: bytes) -> bool:
-        """Note that records before a file are lost; return whether it is damage."""
+        """Record that the records before a file are lost; return whether that is damage."""
         file = self._headers[at_file]
         if file.header.synced < self.next_number and not self._is_witnessed(at_file, data, FIRST_AT - 1):
             self._is_over = True
@@ -240,7 +241,7 @@ class Replay:
         return True
 
     def _pass_gap(self, at_file: int, data: bytes, at: int, found_at: int, found: Head) -> bool:
-        """Note that the records up to a place are lost; return whether it is damage."""
+        """Record that the records before a place are lost; return whether that is damage."""
         if found.synced < self.next_number and not self._is_witnessed(at_file, data, at):
             self._is_over = True
             return False
@@ -251,7 +252,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Note that the one record of the last loss was of a group, or was a census."""
+        """Record the group of the single record of the last loss; 0: it was a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:
@@ -272,7 +273,7 @@ class Replay:
             self._changes = []
 
     def _is_witnessed(self, at_file: int, data: bytes, at: int) -> bool:
-        """Return whether something behind a place was written when the next record was durable."""
+        """Return whether a later record shows that the next record was durable."""
         number = self.next_number
         file = self._headers[at_file]
         seal = seal_in(data[-TAIL_SIZE:], file.id)
@@ -297,7 +298,7 @@ class Replay:
     # -- changes -------------------------------------------------------------------------------------------
 
     def _take(self, at_file: int, data: bytes, at: int, head: Head) -> bool:
-        """Take the next record; return whether it counts."""
+        """Apply the next record; return whether it counts."""
         file, view = self._headers[at_file], memoryview(data)
         payload = payload_of(view, at, head)
         if payload is None and not self._is_witnessed(at_file, data, at):
@@ -326,14 +327,14 @@ class Replay:
         return True
 
     def _lose_of(self, group: StoredGroup, file: LogFile, at: int, head: Head, what: str) -> None:
-        """Note that a record of a group is of no use."""
+        """Record that a record of a group is unusable."""
         loss = Loss(file.path, at, head.size, what, head.number, groups={group.number})
         self.losses.append(loss)
         self._changes = []
         group.lose(str(loss))
 
     def _group_of(self, head: Head) -> StoredGroup:
-        """Return the group of a record; note which of its records are missing."""
+        """Return the group of a record; count the missing records of the group before it."""
         group = self.groups.get(head.group)
         if group is None:
             group = self.groups[head.group] = StoredGroup(head.group)
@@ -347,7 +348,7 @@ class Replay:
         return group
 
     def _miss(self, group: StoredGroup, count: int) -> None:
-        """Note that `count` records of a group are among the lost ones."""
+        """Record that `count` of the lost records belong to a group."""
         hit = [loss for loss in self.losses if loss.first > group.seen and loss.left]
         for loss in hit:
             loss.groups.add(group.number)
@@ -412,7 +413,7 @@ class Replay:
         self._changes = []
 
     def _check_end(self) -> None:
-        """Note that the end of the log is missing: records of the newest file, or a newer file."""
+        """Record that the end of the log is missing: records of the newest file, or a newer file."""
         newest = self.files[-1] if self.files else None
         self.machine = self._headers[-1].header.machine if self._headers else 0
         if newest is not None:
@@ -446,7 +447,7 @@ class Replay:
         self.losses.append(Loss(path, at, 0, what, self.next_number, left=UNKNOWN_MANY))
 
     def _judge(self) -> None:
-        """Find the groups that may have lost something; forget those of a loss that are intact again."""
+        """Mark groups that may have lost records as damaged; remove intact groups from the losses."""
         for loss in self.losses:
             for group in self.groups.values():
                 if loss.left and group.seen < loss.first:
@@ -462,7 +463,7 @@ class Replay:
 
 
 def _follows(group: StoredGroup, change: Change) -> bool:
-    """Return whether a record can be the next one of its group, which a writer makes sure of."""
+    """Return whether a record can be the next one of its group by the rules of the writer."""
     head, base = change.head, change.base
     if base is not None and head.flags & RESET:
         return base.start <= head.last
@@ -476,7 +477,7 @@ def _follows(group: StoredGroup, change: Change) -> bool:
 
 
 def _heads_after(data: bytes, at: int, file: LogFile) -> Iterator[tuple[int, Head]]:
-    """Yield place and head of the records behind `at`."""
+    """Yield place and head of the records after `at`."""
     mark, view, end = mark_of(file.id), memoryview(data), min(file.end, len(data))
     place = data.find(mark, at + 1, end)
     while place >= 0:

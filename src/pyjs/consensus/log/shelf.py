@@ -1,9 +1,9 @@
-"""The files of a node log on the disk: opened, filled, synced, sealed, and used again.
+"""The files of a node log on the disk: opened, filled, synced, sealed, and reused.
 
-A file that nobody needs becomes a spare by a new name, and a spare becomes the next file by another one. Each name is
-durable before the next change of it: otherwise a power cut could leave an old name with new contents.
+A file that no group needs is renamed to a spare, and a spare is renamed to become the next file. Each name is durable
+before the next rename: otherwise a power cut could leave an old name with new contents.
 
-Invariant: files are freed oldest first, and only when what replaces their records is durable.
+Invariant: files are freed oldest first, and only when the replacements of their records are durable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Shelf:
 
     @property
     def oldest(self) -> LogFile:
-        """Return the file that is to be freed first."""
+        """Return the file to free next."""
         return next(iter(self.files.values()))
 
     def add(self, file: LogFile, seal: Seal | None) -> None:
@@ -55,7 +55,7 @@ class Shelf:
         self.files[file.number] = self.newest = file
 
     def find_spares(self) -> None:
-        """Find spares that earlier processes left; remove a file that was being made."""
+        """Find spares that earlier processes left; remove a file that was being created."""
         for name in self._disk.list_dir(self.directory):
             path = f"{self.directory}/{name}"
             if name == TEMPORARY:
@@ -69,7 +69,7 @@ class Shelf:
     # -- writing -------------------------------------------------------------------------------------------
 
     def write(self, file: LogFile, offset: int, data: bytes) -> None:
-        """Write records behind those of the file."""
+        """Write records after those of the file."""
         if file.fd < 0:
             self._open_new(file)
         assert offset == file.written
@@ -78,7 +78,7 @@ class Shelf:
         self._dirty[file.number] = file
 
     def write_again(self, file: LogFile, size: int, offset: int) -> None:
-        """Write bytes of the file once more; reading them is no proof that they ever left the memory."""
+        """Write bytes of the file again: that they can be read does not prove that they reached the disk."""
         self._disk.write_at(file.fd, self._disk.read_at(file.fd, size, offset), offset)
         self._dirty[file.number] = file
 
@@ -97,7 +97,7 @@ class Shelf:
     # -- syncing -------------------------------------------------------------------------------------------
 
     def sync_job(self, mark: int) -> SyncJob | None:
-        """Return the sync of everything written up to record `mark`, None if there is nothing to sync."""
+        """Return a job that syncs everything up to record `mark`, or None if there is nothing to sync."""
         if not self._dirty and not self._names_changed:
             return None
         files = [self._dirty[number] for number in sorted(self._dirty)]
@@ -111,13 +111,13 @@ class Shelf:
         return job
 
     def closing_job(self, seal: Seal) -> SyncJob:
-        """Return the last work on the newest file: a seal."""
+        """Return the last job for the newest file, which writes its seal."""
         job = SyncJob(self._disk, [], "", seal.last)
         job.seals = [(self.newest, seal.encode(self.newest.id))]
         return job
 
     def synced(self, job: SyncJob) -> None:
-        """Take what a sync made durable, and free the oldest file if nobody needs it any more."""
+        """Handle the result of a sync, and free the oldest file if no group needs it any more."""
         self._spares += job.spares
         oldest = self.oldest
         if 0 < oldest.free_at <= job.mark and oldest is not self.newest:
@@ -126,7 +126,7 @@ class Shelf:
             self.retire(oldest.path, oldest.size)
 
     def retire(self, path: str, size: int) -> None:
-        """Make a spare of a file that is not needed, or remove it."""
+        """Rename an unneeded file to a spare, or remove it."""
         self._names_changed = True
         if size != self._file_size or len(self._spares) + len(self._renamed) >= SPARES_MAX:
             self._disk.unlink(path)
@@ -147,7 +147,7 @@ class Shelf:
         return self._making
 
     def made(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Take the file that a job has made."""
+        """Add the file that a job has created."""
         assert job is self._making
         self._making = None
         if error is None:

@@ -31,7 +31,7 @@ NO_HARD = (0, 0, 0)
 
 
 class Staging:
-    """The end of the log."""
+    """The end of the log, with the staged records."""
 
     def __init__(
         self, shelf: Shelf, groups: dict[int, StoredGroup], incarnation: int, file_size: int
@@ -56,7 +56,7 @@ class Staging:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing waits."""
+        """Return whether no record is staged."""
         return not self._chunks
 
     def reserve(self, size: int) -> LogFile:
@@ -99,7 +99,7 @@ class Staging:
         self._stage_census(body, DAMAGED_FLAG if self.is_in_doubt else 0)
 
     def end_doubt(self) -> None:
-        """Stage a census of all groups, which are all that there are."""
+        """Stage a census of all groups, as the complete list."""
         self.is_in_doubt = False
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._groups)
         if self.at + size > self._shelf.newest.end:
@@ -112,7 +112,7 @@ class Staging:
         return Seal(self.number - 1, self.at, self.before, next_file, self.boot)
 
     def stage_census(self) -> None:
-        """Stage a list of the groups with records since the last one, which says how much is durable."""
+        """Stage a list of the groups with records since the last one; it also states the last durable record."""
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._touched)
         if self.at + size > self._shelf.newest.end:
             self.begin_file(0, self._shelf.newest.number + 1)
@@ -136,13 +136,13 @@ class Staging:
         entry_term: int = 0,
         entry_kind: int = 0,
     ) -> None:
-        """Stage a record, for which `reserve` made room."""
+        """Stage a record; `reserve` must have made room for it."""
         seq = group.seq = group.seq + 1
         self._touched[group.number] = seq
         self._put(kind, flags, entry_kind, group.number, seq, group.hard, index, entry_term, body, payload)
 
     def forget(self, group: int) -> None:
-        """Note that a group is gone."""
+        """Forget a removed group."""
         self._touched[group] = 0
 
     def _put(
@@ -180,10 +180,10 @@ class Staging:
         self.at += size
 
     def write(self) -> None:
-        """Write everything that waits.
+        """Write all staged records.
 
         Raises:
-            OSError: it is not written, or a part of it is.
+            OSError: nothing or only a part was written.
         """
         chunks, self._chunks = self._chunks, []
         for file, offset, parts in chunks:

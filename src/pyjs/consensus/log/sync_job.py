@@ -1,4 +1,4 @@
-"""Work of the node log for another thread: a sync, and the making of a file in advance."""
+"""Jobs of the node log for another thread: a sync, and the creation of a file in advance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ZEROS = bytes(1 << 20)
 
 
 class SyncJob:
-    """A sync of everything that is written; it uses the disk only."""
+    """A sync of all written records; it uses only the disk."""
 
     def __init__(self, disk: Disk, files: list[LogFile], directory: str, mark: int) -> None:
         self.disk = disk
@@ -28,7 +28,7 @@ class SyncJob:
         self.spares: list[tuple[str, int]] = []  # path and size of files whose new names it makes durable
 
     def __call__(self) -> Exception | None:
-        """Sync bytes, then names, then seal; return the first error, None if all is durable."""
+        """Sync data, then names, then write the seal; return the first error, or None if all is durable."""
         try:
             for file in self.files:
                 self.disk.sync_file(file.fd)
@@ -43,7 +43,7 @@ class SyncJob:
 
 
 class FreshFileJob:
-    """The making of a file of zeros: a sync of records that go into it later writes no metadata."""
+    """Creates a file of zeros, so that later syncs of its records write no metadata."""
 
     def __init__(self, disk: Disk, directory: str, size: int) -> None:
         self._disk = disk
@@ -53,7 +53,7 @@ class FreshFileJob:
         self.has_failed_sync = False  # what the disk forgot then, a later sync would not report
 
     def __call__(self) -> Exception | None:
-        """Write the file; return the error, None if it is durable."""
+        """Write the file; return the error, or None if the file is durable."""
         temporary = f"{self._directory}/{TEMPORARY}"
         try:
             with closing(self._disk, self._disk.open_file(temporary, create=True)) as fd:

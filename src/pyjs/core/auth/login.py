@@ -181,7 +181,7 @@ class Login:
         return f" - Token {quoted('[REDACTED]')}" if options.auth_token else ""
 
     def _take_token(self, user: User) -> None:
-        """Arrange that the session closes when its user's token expires."""
+        """Close the session when its user's token expires."""
         session, token = self._session, user.token
         if self._expiry is not None:
             self._expiry.cancel()
@@ -243,7 +243,7 @@ class Login:
             return
         claim = self._claim()
         if claim.user is None or claim.user.account != session.account.name:
-            # nats-server reports nothing to a user that is gone or has moved
+            # nats-server reports nothing to a user that was removed or moved to another account
             named = bool(session.options.user or session.options.nkey) or claim.user is not None
             session.close("Client Closed" if named else FAILURE, "" if named else VIOLATION)
             return

@@ -18,7 +18,7 @@ from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matche
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FEW = 8  # a list with at most so many entries is compared one by one
+FEW = 8  # a list with at most this many entries is compared one by one
 
 
 class ResponsePermission(NamedTuple):

@@ -124,7 +124,7 @@ def responses_of(account: Account, rng: Rng) -> Responses:
 
 
 def importers(declared: Mapping[str, Exchange], names: Iterable[str]) -> list[str]:
-    """Return the other accounts, which import from one of `names`."""
+    """Return the accounts outside `names` that import from one of them."""
     exporters = set(names)
     return [
         name

@@ -11,7 +11,7 @@ cdef struct Pending:
     PyObject* table             # the Responses that contains it, borrowed
     PyObject* calls             # ServiceCalls of its import, borrowed
     PyObject* account           # Account that gets the response, borrowed
-    PyObject* tracked           # latency.Tracked, a reference of its own; NULL: not measured
+    PyObject* tracked           # latency.Tracked, an owned reference; NULL: not measured
     int64_t at_ns               # of the request, or of the last of several responses
     uint32_t token_len
     uint32_t reply_len

@@ -25,7 +25,7 @@ cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil
 cdef class Responses(Sink)
 
 cdef class ServiceCalls:
-    """The pending requests of one service import, and how they end."""
+    """The pending requests of one service import."""
     cdef Responses table                # of the exporting account
     cdef readonly object export         # config.exchange.declared.ServiceExport
     cdef readonly object latency        # core.exchange.latency.Meter, None: not measured

@@ -7,7 +7,7 @@ replies, so no one else can answer. It is valid for one response, or for several
 the export's threshold. A response with a reply subject is a request in the opposite direction.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every response
-across accounts (benchmarks/: request/reply across a service import).
+across accounts passes here (benchmarks/: request/reply across a service import).
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF

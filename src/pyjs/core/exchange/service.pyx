@@ -5,7 +5,7 @@ header Nats-Request-Info, which identifies the client. If there is no receiver, 
 an import.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every request
-across accounts (benchmarks/: request/reply across a service import).
+across accounts passes here (benchmarks/: request/reply across a service import).
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -94,7 +94,7 @@ cdef class ServiceSink(Sink):
         if before != NULL:
             with gil:
                 return self.describe_again(m, e, before, n)
-        if m.origin == NULL:        # of a stream: what its publisher says of itself must not count
+        if m.origin == NULL:        # of a stream: a description sent by its publisher must not count
             return set_info(e, self.own_text, self.own_len)
         info = self.infos.of(m.origin, self.importer.turn.now)
         return -1 if info == NULL else set_info(e, info.text, info.size)
@@ -157,7 +157,7 @@ cdef class ServiceSink(Sink):
                 return 0
 
     cdef void end_traced(self, Pending* p) noexcept nogil:
-        """End a request that is only traced, so nobody answers it."""
+        """End a request that is only traced, so it gets no answer."""
         with gil:
             if self.trace.only:
                 self.calls.end(p, 0)

@@ -108,7 +108,7 @@ def account_options(claims: AccountClaims, *, with_exchange: bool = True) -> Acc
 
 
 def _trace_dest(trace: TraceClaims) -> TraceDest | None:
-    """Return the destination of traces, or None if nobody can publish to it."""
+    """Return the destination of traces, or None if no client can publish to it."""
     subject = trace.subject.encode()
     return TraceDest(trace.subject, trace.sampling) if is_valid_subject(subject) else None
 

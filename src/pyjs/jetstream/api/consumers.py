@@ -209,14 +209,14 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
 
 
 def _check_identity(call: ApiCall) -> None:
-    """Refuse a consumer for a server that expects an earlier stream of this name."""
+    """Refuse a request of another server that expects an earlier stream of this name."""
     expected, actual = value_of(call.request.headers, IDENTITY), identity(call.stream().created_ns)
     if expected and expected != actual:
         raise errcodes.CONSUMER_STREAM_IDENTITY_MISMATCH.error(msg=actual.decode())
 
 
 def _identity_header(call: ApiCall) -> JsonDict:
-    """Return the header of an answer that tells the identity of the stream."""
+    """Return the response header with the identity of the stream."""
     return {HEADERS: b"NATS/1.0\r\n%b: %b\r\n\r\n" % (IDENTITY, identity(call.stream().created_ns))}
 
 

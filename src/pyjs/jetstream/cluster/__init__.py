@@ -1,14 +1,14 @@
-"""The replicated metadata of a cluster: which servers and streams there are, and which servers hold which stream.
+"""The replicated metadata of a cluster: its servers, its streams, and the servers that hold each stream.
 
-Pure: driven by committed entries, asked by the API. Knows nothing of sockets, clocks, chance, files and the consensus
-engine. The way of a request that creates a stream, on the leader of the metadata:
+Pure: committed entries drive it, and the API reads it. Knows nothing of sockets, clocks, randomness, files and the
+consensus engine. A request that creates a stream takes these steps on the leader of the metadata:
 
 1. `rules` check its configuration, `state.check_create` looks for conflicts, `placement` chooses servers.
-2. The request becomes a `StreamCreated` of `entries`, which is proposed with the limits of the account.
-3. Every server applies it (`state.apply`): that alone decides. The leader answers from the result, or begins again.
-4. `changes.duties` says what each server has to do: those that hold the stream open it.
+2. The request becomes a `StreamCreated` entry (`entries`), which is proposed with the limits of the account.
+3. Every server applies the entry (`state.apply`); only this decides. The leader answers with the result, or retries.
+4. `changes.duties` lists the work of each server: those that hold the stream open it.
 
-`bootstrap` finds the first members of the metadata group, and `membership` lets it follow the servers. `moves` finds
-other servers for streams; a `snapshot` replaces all entries before it. The modules `answers`, `reports` and
-`advisories` hold what clients are told.
+`bootstrap` finds the first members of the metadata group, and `membership` adapts the group to the servers. `moves`
+chooses other servers for streams; a `snapshot` replaces all entries before it. The modules `answers`, `reports` and
+`advisories` compose the output for clients.
 """

@@ -30,7 +30,7 @@ class AccountStreams:
         return iter(self._streams.values())
 
     def get(self, name: str) -> Assignment | None:
-        """Return a stream, None if there is none."""
+        """Return a stream, or None if there is none."""
         return self._streams.get(name)
 
     def put(self, assignment: Assignment) -> None:
@@ -50,7 +50,7 @@ class AccountStreams:
             self._subjects.remove(subject, name)
 
     def check_limits(self, config: StreamConfig, bounds: Bounds) -> None:
-        """Refuse a stream, new or with a new configuration, for which the account has no room. Raises ApiError."""
+        """Refuse a new or updated stream for which the account has no room. Raises ApiError."""
         if bounds.max_streams <= 0 and bounds.max_bytes < 0:
             return
         others = [each.config for each in self if each.name != config.name]
@@ -61,7 +61,7 @@ class AccountStreams:
         self._check_bytes([each for each in others if each.storage == config.storage], config, bounds)
 
     def check_subjects(self, config: StreamConfig) -> None:
-        """Refuse a stream with a subject of another one. Raises ApiError."""
+        """Refuse a stream whose subjects overlap with those of another. Raises ApiError."""
         if any(at_once(self._subjects.overlapping(subject, config.name)) for subject in config.subjects):
             raise errcodes.STREAM_SUBJECT_OVERLAP.error()
 

@@ -1,4 +1,4 @@
-"""The advisories of groups: who leads, who has no majority, who was removed.
+"""The advisories of groups: a new leader, a lost majority, a removed server.
 
 Source: nats.docs "JetStream advisories"; subjects, fields and their order probed on three nats-servers 2.15.1,
 tests/conformance/test_cluster_jetstream.py.
@@ -20,7 +20,7 @@ KIND = "advisory.v1"
 
 
 class Advisory(NamedTuple):
-    """One advisory without what all of them have (jetstream/advisories.publish)."""
+    """One advisory, without the fields common to all (jetstream/advisories.publish)."""
 
     subject: str
     kind: str
@@ -28,9 +28,9 @@ class Advisory(NamedTuple):
 
 
 def stream_leader(stream: str, leader: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory of a stream's new leader, who is among the replicas.
+    """Return the advisory of a stream's new leader, which is one of the replicas.
 
-    Its account gets it without `account`, the system account with it.
+    Without `account` it is for the account of the stream, with it for the system account.
     """
     fields = {"stream": stream, "leader": leader, "replicas": replicas}
     subject = f"{PREFIX}.STREAM.LEADER_ELECTED.{stream}"
@@ -38,14 +38,14 @@ def stream_leader(stream: str, leader: str, replicas: Rows, account: str = "") -
 
 
 def stream_quorum_lost(stream: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory of a stream whose leader no longer reaches a majority, as `stream_leader`."""
+    """Return the advisory of a stream whose leader has lost its majority; arguments as for `stream_leader`."""
     fields = {"stream": stream, "replicas": replicas}
     subject = f"{PREFIX}.STREAM.QUORUM_LOST.{stream}"
     return Advisory(subject, f"{KIND}.stream_quorum_lost", _for(account) | fields)
 
 
 def consumer_leader(stream: str, consumer: str, leader: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory of a consumer's new leader, which is that of its stream; as `stream_leader`."""
+    """Return the advisory of a consumer's new leader, which is that of its stream; see `stream_leader`."""
     fields = {"stream": stream, "consumer": consumer, "leader": leader, "replicas": replicas}
     subject = f"{PREFIX}.CONSUMER.LEADER_ELECTED.{stream}.{consumer}"
     return Advisory(subject, f"{KIND}.consumer_leader_elected", _for(account) | fields)

@@ -1,7 +1,7 @@
-"""What the API answers from the metadata alone, and whom it must ask for the rest.
+"""Answers of the API from the metadata, and the servers to ask for the rest.
 
-Names come from the metadata. A list needs the state of each stream, which its leader has: the plan says which streams
-are here, which are to be asked for where, and which cannot be reported now.
+Names come from the metadata. A list needs the state of each stream, which the leader of the stream has: the plan
+lists the streams reported here, those to request from another server, and those that cannot be reported now.
 
 Source: order and pages as nats-server 2.15.1 answers, tests/conformance/test_cluster_jetstream.py.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ListPlan:
-    """How one page of a list is made; every name of the page is in exactly one place."""
+    """The plan for one page of a list; every name of the page is in exactly one of its fields."""
 
     here: list[str] = field(default_factory=list)
     elsewhere: dict[int, list[str]] = field(default_factory=dict)  # names by the server to ask
@@ -34,8 +34,8 @@ class ListPlan:
 def require_leader(leader: int) -> None:
     """Refuse a request if the metadata has no leader: creates, deletes, names, lists and the info of an account.
 
-    nats-server refuses so about ten seconds after the leader was lost and does not answer before; the info of a
-    stream it answers from a replica, without a leader.
+    nats-server refuses these requests from about ten seconds after the leader was lost, and leaves earlier ones
+    unanswered. A replica answers the info of a stream without a leader.
 
     Raises:
         ApiError: 10008.
@@ -55,9 +55,9 @@ def matching(state: MetaState, account: str, subject: str) -> list[Assignment]:
 def list_plan(
     streams: list[Assignment], me: int, leaders: Mapping[int, int], online: Collection[int]
 ) -> ListPlan:
-    """Return how to report `streams`; `leaders` has the server that leads each group, as far as it is known here.
+    """Return the plan to report `streams`; `leaders` maps groups to their leaders, as far as known here.
 
-    The only replica of a stream leads without a group.
+    A stream with one replica has no group; its server counts as the leader.
     """
     plan = ListPlan()
     for stream in streams:

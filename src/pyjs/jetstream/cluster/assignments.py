@@ -1,7 +1,7 @@
 """An assigned stream: its configuration, and the servers that hold its replicas.
 
-Sees the configuration as stored values. A newer server may have written options that this one does not know: such a
-stream is offline here, and still has its name, its subjects and its bytes.
+Holds the configuration as stored values. If a newer server wrote options that this one does not know, the stream is
+offline here, but keeps its name, its subjects and its reserved bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
-    """A configuration as it is stored, and what this server understands of it."""
+    """A stored configuration, with the options that this server knows."""
 
     values: dict[str, Any]  # never changed
     config: StreamConfig = field(compare=False)  # the options that this server knows
@@ -69,34 +69,34 @@ class Assignment:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The servers that hold it."""
+        """The servers that hold the stream."""
         return tuple(replica.node for replica in self.replicas)
 
     @property
     def raft_group(self) -> str:
-        """The name of its group, for people."""
+        """The name of its group, as shown to people."""
         return group_name(self.group, self.config)
 
     def incarnation_on(self, node: int) -> int:
-        """Return the incarnation of the replica on a server, 0 if that has none."""
+        """Return the incarnation of the replica on a server, or 0 if the server has none."""
         return next((each.incarnation for each in self.replicas if each.node == node), 0)
 
     def regrouped(self, nodes: tuple[int, ...], lost: int = 0) -> Assignment:
-        """Return the stream on other servers; the replica on the server `lost` starts again."""
+        """Return the stream on other servers; the replica on server `lost` gets a new incarnation."""
         stay = {each.node: each for each in self.replicas if each.node != lost}
         newest = self.newest + any(node not in stay for node in nodes)
         replicas = tuple(stay.get(node) or Replica(node, newest) for node in nodes)
         return replace(self, replicas=replicas, newest=newest)
 
     def to_row(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         replicas = [list(each) for each in self.replicas]
         head = [self.account, self.group, self.revision, self.created_ns]
         return [*head, replicas, self.newest, self.stored.values]
 
 
 def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
-    """Count a stream on servers; with -1 it goes from them."""
+    """Add a stream to the load of servers; a `count` of -1 subtracts it."""
     size = count * max(config.max_bytes, 0)
     for node in nodes:
         there = load.setdefault(node, Load())
@@ -111,7 +111,7 @@ def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], 
 
 
 def group_name(group: int, config: StreamConfig) -> str:
-    """Return the name of a group in nats-server's form: replicas, storage, and eight digits at least."""
+    """Return the name of a group in nats-server's form: replicas, storage, and at least eight digits."""
     digits = ""
     while group or len(digits) < 8:
         group, digit = divmod(group, len(DIGITS))
@@ -140,7 +140,7 @@ def _take_replica(row: Row) -> Replica:
 
 
 def stored_config(config: StreamConfig) -> StoredConfig:
-    """Return a configuration that this server made."""
+    """Return the stored form of a configuration that this server created."""
     return StoredConfig(to_meta(config), config)
 
 

@@ -1,26 +1,28 @@
-"""How servers with empty stores agree on the first members of the metadata group.
+"""Agreement of servers with empty stores on the first members of the metadata group.
 
-Each server says a `Word` to every other one, again and again: its number, the number drawn when its store was made,
-how many servers its configuration names (`expected`), and the membership that it has adopted. A membership is the
-list of all expected servers as pairs (number, store). The rules:
+Each server repeatedly sends a `Word` to every other server: its number, the random number of its store, the number
+of servers in its configuration (`expected`), and the membership that it has adopted. A membership is the list of all
+expected servers as pairs (number, store). The rules:
 
-1. A store adopts at most one membership, ever, and durably before it says so.
-2. It adopts only after every expected server has spoken to it, when all memberships that it heard of are one, or
-   none was heard of and it makes one of the servers that spoke. It must be in it, by number and store.
-3. It starts the group, that is, votes, only when more than half of the expected servers have said to it that they
-   adopted the same membership, itself among them; or when one of them says that the group runs.
-4. A server that hears of a running group which it cannot start joins it, as a learner under a new incarnation.
+1. A store adopts at most one membership, ever, and makes it durable before it sends it.
+2. A server adopts a membership only after it has a word of every expected server, and only if all memberships in
+   these words are equal; if there is none, it creates one from the servers that sent words. The membership must
+   contain the server itself, by number and store.
+3. A server starts the group (it votes) only when words of more than half of the expected servers, itself included,
+   have the membership that it adopted, or when a word says that the group is running.
+4. A server that learns of a running group which it cannot start joins it as a learner with a new incarnation.
 
-Why two memberships M and M' never both elect, as long as all name the same servers and fewer than half of the stores
-are lost: both voters' majorities are of the same servers, so one server x voted in both. By rule 1 those must have
-been two stores of x; it voted in M with the first and lost it. Before that vote more than half had adopted M (rule
-3), and one of them, y, still has its store. The second store of x adopted M' after y had spoken to it (rule 2), and y
-said M: so it would not have adopted M'.
+Claim: two memberships M and M' never both elect a leader, as long as all servers name the same servers and fewer than
+half of the stores are lost. Both majorities of voters are of the same servers, so some server x voted in both. By
+rule 1 x had two stores: it voted in M with the first and lost it. By rule 3 more than half of the servers had adopted
+M before that vote, and one of them, y, still has its store. The second store of x adopted M' after a word of y (rule
+2), and that word contained M, so x would not have adopted M'.
 
-Both assumptions are checked where they can be: servers that expect different numbers, or more servers than expected,
-adopt nothing and say why. Votes of different memberships never mix, since `identity` is in the name of the group.
+The assumptions are checked where possible: servers that expect different numbers of servers, or more servers than
+expected, adopt nothing and report the reason. Votes of different memberships never mix, since `identity` is in the
+name of the group.
 
-A machine without time: `step` says what to do now. Knows nothing of connections and files.
+A machine without time: `step` returns the next action. Knows nothing of connections and files.
 """
 
 from __future__ import annotations
@@ -57,28 +59,28 @@ class Membership:
 
     @property
     def voters(self) -> tuple[int, ...]:
-        """The servers that vote at the beginning; the others learn."""
+        """The servers that vote at first; the others learn."""
         return tuple(member.node for member in self.members[:VOTERS_MAX])
 
     @property
     def learners(self) -> tuple[int, ...]:
-        """The servers that do not vote at the beginning."""
+        """The servers that do not vote at first."""
         return tuple(member.node for member in self.members[VOTERS_MAX:])
 
     @property
     def identity(self) -> int:
-        """A number that two memberships do not share."""
+        """A number that differs between memberships."""
         digest: int = xxhash.xxh64_intdigest(pack(self.to_row()))
         return digest
 
     def to_row(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [list(member) for member in self.members]
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a server says of itself."""
+    """The description of a server that it sends to the others."""
 
     node: int
     store: int
@@ -114,7 +116,7 @@ def _take_member(row: Row) -> Member:
 
 
 class Do(Enum):
-    """What a server does next."""
+    """The next action of a server."""
 
     WAIT = "wait"  # for more words; `reason` says which
     ADOPT = "adopt"  # make `membership` durable, then call `adopt`
@@ -131,7 +133,7 @@ class Step(NamedTuple):
 
 
 class Bootstrap:
-    """One server until its group runs. A server whose group has a log needs none of this."""
+    """The bootstrap of one server, until its group runs. A server whose group has a log needs none."""
 
     def __init__(self, node: int, store: int, expected: int, adopted: Membership | None = None) -> None:
         self._me = Member(node, store)
@@ -147,18 +149,18 @@ class Bootstrap:
         return Word(self._me.node, self._me.store, self.expected, self._adopted)
 
     def hear(self, word: Word) -> None:
-        """Take a word that another server said to this one."""
+        """Store a word that another server sent to this one."""
         if word.node != self._me.node:
             self._words[word.node] = word
 
     def adopt(self, membership: Membership) -> None:
-        """Note that `membership` is durable here."""
+        """Record that `membership` is durable here."""
         assert self._adopted is None
         assert self._me in membership.members
         self._adopted = membership
 
     def step(self) -> Step:
-        """Return what to do now; ask again after each word."""
+        """Return the next action; call again after each word."""
         running = next((word.adopted for word in self._words.values() if word.is_running), None)
         if running is not None:
             is_mine = running == self._adopted and self._me in running.members
@@ -198,7 +200,7 @@ class Bootstrap:
         return Step(Do.ADOPT, membership)
 
     def _disagreement(self) -> str:
-        """Return why nothing can be adopted yet, or ""."""
+        """Return the reason why no membership can be adopted yet, or ""."""
         remedy = "name all servers in the routes of each"
         for node, word in sorted(self._words.items()):
             if word.expected != self.expected:

@@ -1,7 +1,7 @@
-"""What an applied entry has changed, and what one server has to do because of it.
+"""The changes made by an applied entry, and the duties that follow for one server.
 
-Changes are the same on every server; `duties` says what they mean for one of them. The order of duties is the order
-of the changes. `difference` gives the changes between two states, for a server that was sent a snapshot.
+Changes are the same on every server; `duties` returns the work of one server, in the order of the changes.
+`difference` returns the changes between two states, for a server that has received a snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ServerChange(NamedTuple):
-    """A server that joined (no `old`), was removed (no `new`), or is described differently."""
+    """A server that joined (no `old`), was removed (no `new`), or has another description."""
 
     old: Server | None
     new: Server | None
@@ -34,7 +34,7 @@ class StreamChange(NamedTuple):
 
 
 def stream_change(old: Assignment | None, new: Assignment, servers: Collection[int]) -> StreamChange:
-    """Return the change to `new`; replicas on servers that are not in `servers` are lost."""
+    """Return the change to `new`; replicas on servers outside of `servers` are lost."""
     before = old.replicas if old is not None else ()
     left = [each for each in before if each in new.replicas or each.node not in new.nodes]
     return StreamChange(old, new, not any(replica.node in servers for replica in left))
@@ -44,7 +44,7 @@ Change: TypeAlias = ServerChange | StreamChange
 
 
 class Work(Enum):
-    """What a server has to do for one stream."""
+    """The kinds of work of a server for one stream."""
 
     CREATE = "create"  # open it empty; with other replicas, all found the group together
     JOIN = "join"  # open it empty, as a replica that the group's leader will add
@@ -56,14 +56,14 @@ class Work(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """One thing to do."""
+    """One task of a server."""
 
     work: Work
     stream: Assignment  # as it is now; as it was, for REMOVE
 
 
 def duties(changes: Iterable[Change], node: int) -> Iterator[Duty]:
-    """Yield what the server `node` has to do."""
+    """Yield the duties of the server `node`."""
     for change in changes:
         if isinstance(change, StreamChange):
             yield from _stream_duties(change, node)
@@ -91,7 +91,7 @@ def _stream_duties(change: StreamChange, node: int) -> Iterator[Duty]:
 
 
 def difference(old: MetaState, new: MetaState) -> list[Change]:
-    """Return the changes from one state to another: of servers, of streams that go, of the other streams."""
+    """Return the changes from one state to another: first servers, then deleted streams, then the other streams."""
     nodes = sorted({*old.servers, *new.servers})
     servers = [ServerChange(old.servers.get(node), new.servers.get(node)) for node in nodes]
     before = {each.group: each for each in old.streams()}

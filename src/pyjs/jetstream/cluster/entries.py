@@ -1,13 +1,13 @@
-"""Entries of the metadata group: what its leader proposes and every server applies.
+"""Entries of the metadata group, proposed by its leader and applied by every server.
 
     entry = msgpack list: version u8, kind u8, the fields of its kind
 
-An entry says what was wanted and on what it was based; whether it is done is decided when it is applied, on every
-server alike. A committed entry that this server does not understand cannot be skipped: the server would become
-different from the others. Decoding raises UnknownEntry or BadRow then, and the group stops on this server.
+An entry has the wanted change and the state that it is based on; every server decides alike, when it applies the
+entry, whether the change is made. A committed entry that this server does not understand cannot be skipped, since the
+server would then differ from the others: decoding raises UnknownEntry or BadRow, and the group stops here.
 
-`Bounds` are the limits of the account as the proposer knows them. They come from its configuration and from tokens,
-so servers could disagree; in the entry they are the same for all.
+`Bounds` are the limits of the account on the proposer. They come from configuration and tokens, which may differ
+between servers; in the entry they are the same for all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENTRY_SIZE_MAX = 16 << 20  # bytes
 
 
 class Kind(IntEnum):
-    """The kinds of entries; a number is never used for something else."""
+    """The kinds of entries; a number is never reused."""
 
     SERVER_DESCRIBED = 1
     SERVER_REMOVED = 2
@@ -50,7 +50,7 @@ class Kind(IntEnum):
 
 
 class UnknownEntry(PyjsError):
-    """A newer server proposed the entry: this one must be updated before it can go on."""
+    """A newer server proposed the entry: this server must be updated first."""
 
     def __init__(self, version: int, kind: int) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class UnknownEntry(PyjsError):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of an account for a stream; -1 means none."""
+    """Limits of an account for a stream; -1 means no limit."""
 
     max_streams: int = -1
     max_bytes: int = -1  # of all its streams with the same storage
@@ -70,12 +70,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ServerDescribed:
-    """A server joins, or says something new about itself."""
+    """A server joins, or changes its description."""
 
     server: Server
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.server.to_row()]
 
     @classmethod
@@ -86,12 +86,12 @@ class ServerDescribed:
 
 @dataclass(frozen=True, slots=True)
 class ServerRemoved:
-    """An operator removes a server that will not come back."""
+    """An operator removes a server for good."""
 
     node: int
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.node]
 
     @classmethod
@@ -102,13 +102,13 @@ class ServerRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ServerEvacuating:
-    """An operator moves all streams of a server to others, or stops that."""
+    """An operator moves all streams of a server to others, or cancels that."""
 
     node: int
     on: bool
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.node, self.on]
 
     @classmethod
@@ -127,7 +127,7 @@ class StreamCreated:
     bounds: Bounds = Bounds()
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.stored.values, list(self.nodes), *_bounds_row(self.bounds)]
 
     @classmethod
@@ -151,7 +151,7 @@ class StreamUpdated:
     bounds: Bounds = Bounds()
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [
             self.account,
             self.group,
@@ -179,7 +179,7 @@ class StreamMoved:
     nodes: tuple[int, ...]
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.name, self.group, self.revision, list(self.nodes)]
 
     @classmethod
@@ -190,7 +190,7 @@ class StreamMoved:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLost:
-    """The replica of a stream on one server has lost its log, and starts again as another peer."""
+    """The replica of a stream on one server has lost its log; it starts again as a new peer."""
 
     account: str
     name: str
@@ -199,7 +199,7 @@ class ReplicaLost:
     node: int
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.name, self.group, self.revision, self.node]
 
     @classmethod
@@ -217,7 +217,7 @@ class StreamDeleted:
     group: int
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.name, self.group]
 
     @classmethod
@@ -233,7 +233,7 @@ class AccountPurged:
     account: str
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account]
 
     @classmethod
@@ -274,7 +274,7 @@ def encode(entry: Entry) -> bytes:
     """Return the bytes of an entry.
 
     Raises:
-        BadRow: no server would accept it; the text names the field. Nothing may be proposed then.
+        BadRow: no server would accept the entry; the text names the field. It must not be proposed.
     """
     data = pack([VERSION, int(KINDS[type(entry)]), *entry.fields()])
     decode(data)

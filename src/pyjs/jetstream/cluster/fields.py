@@ -2,8 +2,8 @@
 
     row = msgpack list; its values are whole numbers, texts, booleans, lists of texts, lists of rows, or a map
 
-A packed row comes from another server or from a disk. Whatever the bytes are, the result is the values or a BadRow
-that names the first wrong field. Knows nothing of what the values mean.
+A packed row comes from another server or from a disk. For any bytes the result is the values, or a BadRow that names
+the first wrong field. Knows nothing of the meaning of the values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ TEXTS_MAX = 1024  # of one list
 
 
 class BadRow(PyjsError):
-    """The bytes are not what was packed; the text names the first wrong field."""
+    """The bytes are not a valid row; the text names the first wrong field."""
 
 
 class Row:
-    """The values of one list that were not taken yet."""
+    """The remaining values of one list."""
 
     def __init__(self, values: object, what: str) -> None:
         if not isinstance(values, list):
@@ -37,18 +37,18 @@ class Row:
         self._at = 0
 
     def number(self, name: str, low: int = 0, high: int = UINT64.high) -> int:
-        """Take a whole number in [low, high]."""
+        """Take an integer in [low, high]."""
         value = self._take(name)
         if type(value) is not int or not low <= value <= high:
             raise self.wrong(name, value, f"a number from {low} to {high}")
         return value
 
     def signed(self, name: str) -> int:
-        """Take a whole number of 64 bits with a sign."""
+        """Take a signed 64-bit integer."""
         return self.number(name, INT64.low, INT64.high)
 
     def text(self, name: str, *, may_be_empty: bool = False) -> str:
-        """Take a text."""
+        """Take a string."""
         return self._checked_text(name, self._take(name), may_be_empty)
 
     def data(self, name: str, most: int) -> bytes:
@@ -59,12 +59,12 @@ class Row:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Take a list of texts."""
+        """Take a list of strings."""
         values = self._list(name, TEXTS_MAX)
         return tuple(self._checked_text(name, each, False) for each in values)
 
     def numbers(self, name: str, most: int, low: int, high: int) -> tuple[int, ...]:
-        """Take a list of up to `most` whole numbers in [low, high], at least one and each once."""
+        """Take a list of 1 to `most` distinct integers in [low, high]."""
         values = self._list(name, most)
         is_good = all(type(each) is int and low <= each <= high for each in values)
         if not values or not is_good or len(set(values)) < len(values):
@@ -79,7 +79,7 @@ class Row:
         return value
 
     def values(self, name: str) -> dict[str, Any]:
-        """Take a map with texts as keys."""
+        """Take a map with strings as keys."""
         value = self._take(name)
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise self.wrong(name, value, "a map")
@@ -94,7 +94,7 @@ class Row:
         return [Row(each, f"{name} of {self.what}") for each in self._list(name, most)]
 
     def end(self) -> None:
-        """Refuse values that nobody took."""
+        """Refuse remaining values."""
         if rest := len(self._values) - self._at:
             raise BadRow(f"{self.what} has {rest} values too many")
 
@@ -123,7 +123,7 @@ class Row:
 
 
 def _kind(value: object) -> str:
-    """Return a short description of a value; it may be huge."""
+    """Return a short description of a value of any size."""
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) <= UINT64.high):
         return repr(value)
     return f"a {type(value).__name__}"

@@ -1,7 +1,8 @@
-"""How the metadata group follows the servers of the cluster: who learns, who votes, who leaves.
+"""The membership of the metadata group, adapted to the servers of the cluster: learners, voters, removals.
 
-New servers learn first, and vote when they have caught up, up to five. A server that was removed, or that came back
-with an empty store, leaves with its old peer. One change at a time: the next one is asked for when it is applied.
+New servers learn first, and vote once they have caught up, up to five voters. A server that was removed, or that came
+back with an empty store, loses its old peer. One change at a time: the next one is proposed after the last one was
+applied.
 
 Source: rules of nats-server 2.15.1 for peers of its meta group, and Raft's thesis, sections 4.2.1 and 4.3.
 """
@@ -43,7 +44,7 @@ class MemberChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The group as it is."""
+    """The current members of the group."""
 
     voters: frozenset[Peer]
     learners: frozenset[Peer]
@@ -52,16 +53,16 @@ class Members:
 
 
 def voters_wanted(servers: int) -> int:
-    """Return how many of so many servers vote: a fourth voter would make no failure harmless."""
+    """Return the number of voters for that many servers: up to five, but three of four, which tolerate no less."""
     if servers == 4:
         return 3
     return min(servers, 5)
 
 
 def next_change(members: Members, servers: Mapping[int, Server]) -> MemberChange | None:
-    """Return the change that brings the group nearer to the servers that there are, None if it is right.
+    """Return the next change that adapts the group to `servers`, or None if the group is right.
 
-    The leader is never removed: it hands its lead over first.
+    The leader is never removed: it transfers its leadership first.
     """
     wanted = {Peer(server.node, server.incarnation) for server in servers.values()}
     for peer in sorted(members.learners - wanted):
@@ -91,5 +92,5 @@ def _next_voter(members: Members, wanted: set[Peer]) -> MemberChange | None:
 
 
 def _is_safe(members: Members, voters: frozenset[Peer]) -> bool:
-    """Return whether more than half of `voters` are there to go on."""
+    """Return whether more than half of `voters` are online."""
     return 2 * sum(peer in members.current for peer in voters) > len(voters)

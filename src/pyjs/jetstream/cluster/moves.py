@@ -1,7 +1,7 @@
-"""Other servers for streams that exist: after an update, when a replica is removed, when a server goes.
+"""Other servers for existing streams: after an update, when a replica is removed, when a server leaves.
 
-Pure: returns servers and entries to propose. The metadata names the servers that should hold a stream; how its group
-gets there, new replicas first, is the business of the group's leader.
+Pure: returns servers and entries to propose. The metadata names the servers that should hold a stream; the leader of
+the stream's group carries out the move, new replicas first.
 
 Source: nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where streams can be: the metadata, the load of its servers, and the rules of the one that decides."""
+    """The input of a choice: the metadata, the load of the servers, and the rules of the deciding server."""
 
     state: MetaState
     cluster: str
@@ -47,8 +47,8 @@ class Field:
 def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: int) -> tuple[int, ...]:
     """Return the servers of a stream whose configuration becomes `config`.
 
-    More replicas are added to the old ones. Of fewer, the leader stays, then those that are online. A new placement
-    keeps servers that it allows.
+    Additional replicas are added to the old ones. If the number is reduced, the leader stays, then replicas that are
+    online. A new placement keeps the servers that it allows.
 
     Raises:
         ApiError: 10005, or 10123 for a new placement with another number of replicas.
@@ -81,11 +81,12 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
 
 
 def moves(field: Field) -> Iterator[StreamMoved]:
-    """Yield the entries that move streams away from servers which were removed or are evacuated.
+    """Yield the entries that move streams away from removed or evacuated servers.
 
-    Without another server a replicated stream has a replica less, as on nats-server; it gets one again as soon as a
-    server fits. The only replica stays where it is. If its server was removed and another one fits, the stream begins
-    there without messages. The load of `field` grows by what moves, so that not all streams go to one server.
+    If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one once a
+    server fits; a single replica stays. If the server of a single replica was removed and another server fits, the
+    stream starts there without messages. The load of `field` includes the moves so far, so that not all streams go to
+    one server.
     """
     state = field.state
     going = {server.node for server in state.servers.values() if server.evacuating} | state.removed.keys()
@@ -104,5 +105,5 @@ def moves(field: Field) -> Iterator[StreamMoved]:
 
 
 def field_of(state: MetaState, cluster: str, rules: Rules) -> Field:
-    """Return the field with the load of the assigned streams; the load is a copy."""
+    """Return the field with the load of all assigned streams; the load is a copy."""
     return Field(state, cluster, {node: replace(load) for node, load in state.load.items()}, rules)

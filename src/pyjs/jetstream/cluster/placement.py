@@ -1,10 +1,10 @@
-"""Which servers hold a stream: a function of the servers, the configuration and the load.
+"""Placement: the servers that hold a stream, as a function of the servers, the configuration and the load.
 
-A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`),
-and has room for `max_bytes`; for a replicated stream it must be below `max_ha_assets` too. With a `unique_tag` two
-replicas never share a tag of that prefix.
-Of those that fit, the least loaded come first: by replicated streams if the stream is one of them, then by free
-bytes, then by streams, then by number, so that equal facts give equal answers (nats-server draws lots among equals).
+A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`), and
+has room for `max_bytes`; for a replicated stream it must be below `max_ha_assets` too. With a `unique_tag` two
+replicas never share a tag of that prefix. Of the servers that fit, the least loaded come first: by replicated streams
+if the stream is replicated, then by free bytes, by streams, and by number, so that equal input gives equal results
+(nats-server chooses at random among equals).
 
 Source: rules and texts of nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
 """
@@ -33,7 +33,7 @@ UNLIMITED = 1 << 63  # free bytes where there is no limit
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The options of the server that decides, and who is online."""
+    """The options of the deciding server, and the servers that are online."""
 
     online: Collection[int]
     unique_tag: str = ""  # a prefix in lower case; "": none
@@ -42,7 +42,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Misfits:
-    """Why servers did not fit, for the text of the refusal."""
+    """The reasons why servers did not fit, for the text of the refusal."""
 
     offline: bool = False
     excluded: bool = False
@@ -53,7 +53,7 @@ class Misfits:
     unwanted_tags: set[str] = field(default_factory=set)
 
     def wrong_tag(self, tag: str) -> None:
-        """Note a tag that is missing, or that is there and unwanted; it is shown as the request writes it."""
+        """Add a tag that is missing, or that is present and unwanted; it is shown as in the request."""
         (self.unwanted_tags if tag.startswith(NOT) else self.missing_tags).add(tag.removeprefix(NOT))
 
     def error(self) -> ApiError:
@@ -87,10 +87,10 @@ def place(
 ) -> tuple[int, ...]:
     """Return the servers of a stream: `kept` first, then new ones, none of them in `avoided`.
 
-    `cluster` is where a stream goes whose configuration names none. `load` is that of the state, or more.
+    `cluster` applies if the configuration names none. `load` is at least that of the state.
 
     Raises:
-        ApiError: 10005, with what is wrong with the other servers.
+        ApiError: 10005, with the reasons why the other servers do not fit.
     """
     wanted = config.num_replicas
     if len(kept) >= wanted:
@@ -112,7 +112,7 @@ def successor(
     placement: Placement | None,
     online: Collection[int],
 ) -> int:
-    """Return the server in `nodes` that an operator wants to lead after `leader`; 0: any.
+    """Return the server in `nodes` that shall lead after `leader`, as an operator wants; 0: any.
 
     Raises:
         ApiError: 10005, there is none.
@@ -138,7 +138,7 @@ def successor(
 
 
 def wrong_tag(tags: Iterable[str], server: Server) -> str | None:
-    """Return the first of the wanted and unwanted tags that a server does not fit, None if it fits all."""
+    """Return the first tag in `tags`, wanted or unwanted, that a server does not fit, or None if it fits all."""
     for tag in tags:
         if (tag.removeprefix(NOT).lower() in server.tags) == tag.startswith(NOT):
             return tag
@@ -153,7 +153,7 @@ def fitting(
     rules: Rules,
     nodes: Collection[int],
 ) -> tuple[int, ...]:
-    """Return those of `nodes` that `place` would choose for a stream which is on them already."""
+    """Return those of `nodes` that `place` would choose for a stream that is already on them."""
     search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
     known = {server.node: server for server in servers}
     stay = [known[node] for node in nodes if node in known and search.fits(known[node])]
@@ -179,7 +179,7 @@ class _Search:
         self.misfits = Misfits()
 
     def fits(self, server: Server) -> bool:
-        """Return whether a server could hold the stream; note why not."""
+        """Return whether a server could hold the stream; record the reason if not."""
         misfits, load = self.misfits, self._load.get(server.node, Load())
         if server.cluster != self._cluster:
             return False
@@ -198,13 +198,13 @@ class _Search:
         return False
 
     def rank(self, server: Server) -> tuple[int, int, int, int]:
-        """Return the place of a server among those that fit; the smallest is the best."""
+        """Return the sort key of a server among those that fit; the smallest is the best."""
         load = self._load.get(server.node, Load())
         ha_assets = load.ha_assets if self._config.num_replicas > 1 else 0
         return ha_assets, -self._free(server), load.streams, server.node
 
     def unique(self, servers: list[Server], count: int) -> list[Server]:
-        """Return the first `count` servers; of those with the same unique tag the first alone."""
+        """Return the first `count` servers, at most one for each unique tag."""
         chosen: list[Server] = []
         for server in servers:
             if len(chosen) == count:

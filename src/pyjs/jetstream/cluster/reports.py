@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """Another member of a group, as this server sees it."""
+    """Another member of a group, from the point of view of this server."""
 
     node: int
     is_current: bool  # it has everything that is committed
@@ -33,7 +33,7 @@ class PeerStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """A group as this server sees it."""
+    """A group, from the point of view of this server."""
 
     leader: int = 0  # number of the server; 0: none is known
     leader_since_ns: int = 0  # on the wall clock; 0: unknown
@@ -42,7 +42,7 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What the metadata group of this server has not done yet."""
+    """The backlog of the metadata group on this server."""
 
     voters: int
     requests: int = 0  # proposed and not yet applied
@@ -61,7 +61,7 @@ class ConsumerName(NamedTuple):
 def stream_cluster(
     state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
 ) -> dict[str, Any]:
-    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group."""
+    """Return the `cluster` object of a stream's info; `account` is the one that carries the traffic of its group."""
     group = stream.raft_group if len(stream.replicas) > 1 else ""
     return _group(state, cluster, group, status, account)
 
@@ -74,9 +74,9 @@ def consumer_cluster(
     status: GroupStatus,
     account: str,
 ) -> dict[str, Any]:
-    """Return the `cluster` object of a consumer's info, which `status` of its stream's group is for.
+    """Return the `cluster` object of a consumer's info from the `status` of its stream's group.
 
-    A consumer lives in the group of its stream, and shows a name of its own as on nats-server, where it has a group.
+    A consumer is in the group of its stream; the shown name is that of a separate group, as on nats-server.
     """
     replicas = consumer.replicas or len(stream.replicas)
     kind = stream.raft_group.split("-")[1][-1]
@@ -85,7 +85,7 @@ def consumer_cluster(
 
 
 def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, account: str) -> dict[str, Any]:
-    """Return the report of a group; a single replica has none and reports its leader alone."""
+    """Return the report of a group; a single replica has no group, and its report has only the leader."""
     out: dict[str, Any] = {"name": cluster}
     if group:
         out["raft_group"] = group

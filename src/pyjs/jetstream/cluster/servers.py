@@ -1,6 +1,6 @@
 """The servers of a cluster as its metadata knows them.
 
-Whether a server is reachable is not here: each server sees that for itself, and it is never agreed on.
+Reachability is not part of the metadata: each server observes it separately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Server:
     name: str
     cluster: str
     tags: tuple[str, ...]  # in lower case
-    store: int  # drawn when its store directory was made: another number means that its files are gone
+    store: int  # random number of its store directory: another one means that its files were lost
     version: str  # of its software, for people
     level: int  # the newest version of entries that it applies
     max_memory: int  # bytes for memory streams; -1: no limit
@@ -37,7 +37,7 @@ class Server:
     evacuating: bool = False  # gets no more streams, and its streams move away
 
     def to_row(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [
             self.node,
             self.name,
@@ -74,7 +74,7 @@ def take_server(row: Row) -> Server:
 
 @dataclass(slots=True)
 class Load:
-    """What is on a server."""
+    """The load of a server."""
 
     memory: int = 0  # bytes that its streams may use
     storage: int = 0
@@ -84,7 +84,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A server that was removed; it comes back with an empty store only."""
+    """A removed server, which may come back only with an empty store."""
 
     node: int
     name: str
@@ -92,7 +92,7 @@ class Removed:
     incarnation: int
 
     def to_row(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.node, self.name, self.store, self.incarnation]
 
 

@@ -3,8 +3,8 @@
     snapshot = msgpack list: version u8, index, next group, servers, removed servers, streams
     servers and removed servers in the order of their numbers, streams in the order of their groups
 
-A snapshot comes from another server or from the own disk; what holds it has a checksum. Nonsense in it is refused by
-name all the same, and leaves no half of a state.
+A snapshot comes from another server or from this server's disk, in a container with a checksum. Invalid values are
+refused with the name of the field, and no partial state is returned.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROWS_MAX = SNAPSHOT_SIZE_MAX  # of streams and of removed servers: a row has mor
 
 
 class UnknownSnapshot(PyjsError):
-    """A newer server wrote the snapshot: this one must be updated."""
+    """A newer server wrote the snapshot: this server must be updated first."""
 
 
 def encode_snapshot(state: MetaState) -> bytes:
@@ -48,7 +48,7 @@ def encode_snapshot(state: MetaState) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> MetaState:
-    """Return the state in `data`, as `decoding` does, in one step."""
+    """Return the state in `data` in one call; see `decoding`."""
     return at_once(decoding(data))
 
 

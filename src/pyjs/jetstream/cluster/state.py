@@ -1,11 +1,11 @@
 """The metadata of a cluster: its servers, and the assigned streams of all accounts.
 
 A machine driven by committed entries: equal entries lead to equal states and equal answers on every server. Conflicts
-are decided here and nowhere else, so two requests that were in flight together cannot both win. The proposer may ask
-`check_create` and `check_update` before it chooses servers, but only the result of `apply` counts.
+are decided only here, so two conflicting requests in flight cannot both succeed. The proposer may ask `check_create`
+and `check_update` before it chooses servers, but only the result of `apply` counts.
 
-What an entry is based on may have changed before it is applied: a server was removed, the stream has another
-revision. Nothing is done then, and the result is STALE: the proposer looks again and proposes again.
+The state that an entry is based on may have changed before the entry is applied: a server was removed, the stream has
+another revision. Then nothing is changed and the result is STALE: the proposer must propose again from the new state.
 
 Source: cases and errors as three nats-servers 2.15.1 answer them, tests/conformance/test_cluster_jetstream.py.
 """
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
 
 
 class Outcome(Enum):
-    """What has become of an entry."""
+    """The outcome of an entry."""
 
     DONE = "done"
     EXISTS = "exists"  # the stream to create is there, with the same configuration
-    STALE = "stale"  # it is based on what is no longer so: look again, propose again
+    STALE = "stale"  # the state that it is based on has changed: propose again
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of an entry: for its proposer the answer, for every server the changes."""
+    """The result of an entry: the answer for its proposer, the changes for every server."""
 
     outcome: Outcome
     changes: tuple[Change, ...] = ()
@@ -66,7 +66,7 @@ class Applied:
 
 
 class Seen(NamedTuple):
-    """The stream that an entry changes, as its proposer knew it."""
+    """The stream that an entry changes, as known to its proposer."""
 
     account: str
     name: str
@@ -78,7 +78,7 @@ STALE = Applied(Outcome.STALE)
 
 
 class MetaState:
-    """What all servers of a cluster know alike."""
+    """The state of the metadata, equal on all servers of the cluster."""
 
     def __init__(self) -> None:
         self.index = 0  # of the last applied entry
@@ -94,19 +94,19 @@ class MetaState:
             yield from streams
 
     def stream(self, account: str, name: str) -> Assignment | None:
-        """Return a stream, None if there is none."""
+        """Return a stream, or None if there is none."""
         streams = self.accounts.get(account)
         return streams.get(name) if streams is not None else None
 
     def level(self) -> int:
-        """Return the newest version of entries that every server applies; newer ones may not be proposed."""
+        """Return the newest version of entries that every server can apply; newer ones may not be proposed."""
         return min((server.level for server in self.servers.values()), default=1)
 
     def apply(self, index: int, time_ns: int, payload: bytes) -> Applied:
         """Apply a committed entry; an empty one changes nothing.
 
         Raises:
-            UnknownEntry, BadRow: nothing was changed, and nothing may be applied after it.
+            UnknownEntry, BadRow: nothing was changed, and no later entry may be applied.
         """
         assert self.index < index <= INDEX_MAX
         if not payload:
@@ -120,10 +120,10 @@ class MetaState:
             return Applied(Outcome.REFUSED, error=error)
 
     def check_create(self, account: str, stored: StoredConfig, bounds: Bounds) -> Assignment | None:
-        """Return the equal stream that exists, None if a stream can be created.
+        """Return the existing equal stream, or None if the stream can be created.
 
         Raises:
-            ApiError: it cannot.
+            ApiError: it cannot be created.
         """
         config = stored.config
         streams = self.accounts.get(account) or AccountStreams()
@@ -138,7 +138,7 @@ class MetaState:
         return None
 
     def check_update(self, account: str, stored: StoredConfig, bounds: Bounds) -> None:
-        """Refuse an update that conflicts with other streams, or is of none. Raises ApiError."""
+        """Refuse an update of a missing stream, or one that conflicts with other streams. Raises ApiError."""
         streams = self.accounts.get(account)
         if streams is None or streams.get(stored.config.name) is None:
             raise errcodes.STREAM_NOT_FOUND.error()
@@ -237,10 +237,10 @@ class MetaState:
         return Applied(Outcome.DONE, tuple(self._drop(each) for each in streams))
 
     def _as_seen(self, seen: Seen) -> Assignment | None:
-        """Return the stream, None if it is not the one that the proposer knew.
+        """Return the stream, or None if it has changed since its proposer read it.
 
         Raises:
-            ApiError: there is none of the name.
+            ApiError: there is no stream with this name.
         """
         found = self.stream(seen.account, seen.name)
         if found is None:
@@ -249,7 +249,7 @@ class MetaState:
         return found if is_same else None
 
     def _are_there(self, nodes: tuple[int, ...], old: Assignment | None = None) -> bool:
-        """Return whether all servers are known; a replica that is on a removed server may stay there."""
+        """Return whether all servers are known; a replica on a removed server may stay there."""
         stay = old.nodes if old is not None else ()
         return all(node in self.servers or node in stay for node in nodes)
 

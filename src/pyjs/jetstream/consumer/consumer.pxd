@@ -29,7 +29,7 @@ cdef enum AckPolicy:
     ACK_FLOW                    # an answer to flow control acknowledges the sequences in it
 
 cdef class Consumer(StreamConsumer):
-    # what it belongs to
+    # its owners
     cdef readonly str stream_name
     cdef readonly int64_t created_ns
     cdef readonly Account account

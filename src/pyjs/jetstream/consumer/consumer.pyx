@@ -638,7 +638,7 @@ cdef class Consumer(StreamConsumer):
         self.finish_turn()
 
     def caught_up(self) -> None:
-        """Handle the end of the messages: end requests that do not wait, and wait for new messages."""
+        """Handle the end of the stream: end requests that do not wait, and wait for new messages."""
         if self.requests is not None and self.requests.queue.no_wait:
             self.sweep_waiting(True)
         if self.inbox is not None and self.has_demand():

@@ -16,7 +16,7 @@ from pyjs.store.store import StreamStore
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-FEW_SUBJECTS = 20_000  # up to so many are searched at once: a millisecond
+FEW_SUBJECTS = 20_000  # up to this many are searched at once: a millisecond
 SEARCH_STEP = 8_000  # subjects
 
 

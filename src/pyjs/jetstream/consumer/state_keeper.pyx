@@ -99,7 +99,7 @@ cdef class StateKeeper:
         else:
             self.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {failure}")
             self.changes.lost, self.state = True, REWRITE_FAILED
-        if failure is not None or not self.changes.lost:        # else the state changed meanwhile
+        if failure is not None or not self.changes.lost:        # otherwise the state changed meanwhile
             self.tell(failure)
         consumer.resume()
 

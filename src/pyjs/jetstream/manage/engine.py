@@ -52,7 +52,7 @@ class Shared:
     """The parts that all accounts of a server share: seams, options, totals."""
 
     options: JetStreamOptions
-    max_payload: int  # of the server; bounds sizes without a limit of their own
+    max_payload: int  # of the server; bounds sizes that have no other limit
     ack_v2: bool  # ack subjects name domain and account
     server_name: str
     clock: Clock

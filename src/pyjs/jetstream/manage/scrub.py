@@ -54,7 +54,7 @@ PASS_EVERY_NS = 24 * 3600 * NS_PER_S
 RETRY_NS = 10 * NS_PER_S  # after a step that failed for lack of descriptors or memory
 STEP_NS = 10_000_000  # minimum time between two steps
 STREAMS_AT_ONCE = 64  # names that a pass reads at once
-META_SIZE = 1024  # bytes; what a read of both copies counts
+META_SIZE = 1024  # bytes that a read of both copies counts
 
 
 class SegmentStep:
@@ -254,7 +254,7 @@ class Scrubber:
         self._stopped = False
         self._passes = 0
         self._finished_ns = 0  # end of the last pass; 0: none yet
-        self._checked_bytes = 0  # in the running pass, or else in the last one
+        self._checked_bytes = 0  # in the running pass, otherwise in the last one
         self._damaged = 0  # damaged places since the start
 
     def report(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The link of a mirror or source to a consumer that somebody made for it.
+"""The link of a mirror or source to a consumer of its origin that already exists.
 
 The consumer is reset to its ack floor with a request to the origin's API; its answer shows whether it has the ack
-policy flow_control, and only then the deliver subject is subscribed. States: idle (nothing was asked), asked, taking
-(subscribed), waiting (an error, the next request follows), probing (no answer came: the deliver subject is
-subscribed, and the first sign of life leads to the next request), closed.
+policy flow_control, and only then the deliver subject is subscribed. States: idle (no request sent), asked (a request
+waits for its answer), taking (subscribed), waiting (until the next request, after an error), probing (no answer came:
+the deliver subject is subscribed, and the first message there leads to the next request), closed.
 
 Knows nothing of messages (durable.pyx).
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
@@ -73,17 +73,17 @@ class ConsumerLink:
         self._timer: Timer | None = None
 
     def renew(self) -> None:
-        """Ask for a reset as soon as it may be: the copier takes nothing."""
+        """Request another reset of the consumer after a pause; until then the copier takes no deliveries."""
         if self._state in (Link.IDLE, Link.TAKING):
             self._ask_later(BETWEEN_NS)
 
     def origin_opened(self) -> None:
-        """Ask now, unless the consumer delivers: its stream was just opened."""
+        """Request a reset at once, since the origin was opened; do nothing if the consumer already delivers."""
         if self._state is not Link.TAKING:
             self._ask_later(0)
 
     def origin_closed(self) -> None:
-        """The consumer of the closed origin is gone: probe for a new one."""
+        """Probe for a new consumer, since that of the closed origin is gone."""
         if self._state is Link.TAKING:
             self._probe()
 
@@ -162,7 +162,7 @@ class ConsumerLink:
         self._watch()
 
     def _delivered(self, payload: bytes) -> int:
-        """Return the sequence that the consumer has delivered last. Raises ApiError: it does not fit."""
+        """Return the last sequence that the consumer has delivered. Raises ApiError: the answer is an error."""
         mirrors = self._copier.mirrors
         try:
             answer = orjson.loads(payload)
@@ -195,7 +195,7 @@ class ConsumerLink:
 
 
 def read_heartbeat(headers: bytes) -> tuple[int, bytes]:
-    """Return the last consumer_seq of a heartbeat, and the flow control request that it repeats; 0, b"": none."""
+    """Return the last consumer_seq of a heartbeat and the flow control request that it repeats, or (0, b"")."""
     lines = dict(line.partition(b":")[::2] for line in headers.split(b"\r\n"))
     text = lines.get(b"Nats-Last-Consumer", b"").strip()
     cseq = int(text) if text.isdigit() and len(text) < 20 else 0

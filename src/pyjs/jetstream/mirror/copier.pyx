@@ -94,7 +94,7 @@ cdef class Copier(StreamConsumer):
             origin.release(copied_from, position, self.wanted)
 
     cdef void start_at(self, uint64_t position) noexcept:
-        """Set all positions to `position`, perhaps of another origin; results of running syncs are ignored."""
+        """Set all positions to `position`, even of another origin; results of running syncs are ignored."""
         self.copied = self.written = self.kept = position
         self.generation += 1
 
@@ -141,7 +141,7 @@ cdef class Copier(StreamConsumer):
             self.origin.release(before + 1, seq, self.wanted)
 
     def lost(self, uint64_t taken) -> None:
-        """Return to the last safe position after a failed commit; a source has its messages up to `taken`."""
+        """Return to the last safe position after a failed commit; copies of a source up to `taken` were written."""
         if taken > self.written:
             self.copied = taken
             self.committed()

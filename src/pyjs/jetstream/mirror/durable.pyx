@@ -1,9 +1,10 @@
-"""The deliveries of a consumer that was made for a mirror or source, which copies them.
+"""Deliveries of an existing consumer, copied by a mirror or source.
 
 The consumer pushes to its deliver subject and has the ack policy flow_control. Every answer to one of its flow
-control requests acknowledges all deliveries so far, so it is sent when the target has them, and `sync_interval` is
-met. Deliveries are taken in order of their consumer_seq; after a gap, and after a message that the target refuses,
-nothing is taken until the consumer was reset to its ack floor. Messages that the target has already are passed over.
+control requests acknowledges all deliveries so far, so it is sent only when the target has committed them and
+`sync_interval` is met. Deliveries are taken in order of their consumer_seq; after a gap, and after a message that the
+target refuses, nothing is taken until the consumer was reset to its ack floor. Messages that the target has already
+are passed over.
 
 Knows nothing of requests and subscriptions (consumer_link.py). Compiled because every copied message passes here
 (benchmarks/: JetStream mirror).
@@ -87,7 +88,7 @@ cdef class ConsumerFeed(Sink):
         self.asked = b""
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Stop taking deliveries, for good."""
         self.pause()
         self.link.close()
 
@@ -148,7 +149,7 @@ cdef class ConsumerFeed(Sink):
                 self.copier.wake(0)
 
     cdef void miss(self) noexcept nogil:
-        """Take nothing more until the consumer is reset."""
+        """Take no more deliveries until the consumer is reset."""
         self.copier.blocked = True
         with gil:
             self.copier.wake(0)
@@ -183,7 +184,7 @@ cdef class ConsumerFeed(Sink):
 
 
 cdef int read_delivery(Msg* m, const char* consumer, size_t n, Delivery* out) noexcept nogil:
-    """Read the ack subject of a delivery; -1: it has none, or is of another consumer."""
+    """Read the ack subject of a delivery; return -1 if it has none, or belongs to another consumer."""
     cdef size_t[TOKENS_V2 + 1] starts
     cdef uint64_t[5] numbers
     cdef size_t i, first, count = 1

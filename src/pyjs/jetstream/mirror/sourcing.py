@@ -240,7 +240,7 @@ class Inflow:
         """Open a copier whose consumer has delivered everything up to `delivered`, and was reset to that.
 
         Raises:
-            ApiError: what was copied before is not written; the consumer must be reset again.
+            ApiError: earlier copies are not written yet; the consumer must be reset again.
         """
         try:
             self._stream.commit_now()  # otherwise the position lacks copies that wait, and they are taken again

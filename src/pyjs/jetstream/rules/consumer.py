@@ -134,7 +134,7 @@ def _inactive_threshold(stream: StreamConfig, pedantic: bool) -> int:
 
 
 def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
-    """Return `config` with the default inactive_threshold of ephemeral consumers; `ephemeral` includes durable ones.
+    """Return `config` with the inactive_threshold of ephemeral consumers; a durable only gets it with `ephemeral`.
 
     Not part of `normalised`: nats-server compares a repeated request with the stored configuration before this
     default.

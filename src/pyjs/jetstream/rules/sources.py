@@ -68,7 +68,7 @@ def check_filters(config: StreamConfig) -> None:
 def check_kept(config: StreamConfig, find: Find) -> None:
     """Refuse a stored configuration whose mirror or sources no request could have created.
 
-    Of other streams only a cycle counts: they may have changed since.
+    Other streams may have changed since, so of the rules about them only the one against cycles is checked.
 
     Raises:
         ApiError: the first violation.

@@ -68,7 +68,7 @@ cdef class Lifetimes:
             self.note(seq, ttl_ns, stored_at_ns)
 
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil:
-        """Let a message expire `ttl_ns` after its time of storage; without memory the TTL is ignored."""
+        """Add a message that expires `ttl_ns` after its time of storage; without memory the TTL is ignored."""
         cdef Due due
         due.seq = seq
         due.at_ns = stored_at_ns + ttl_ns if stored_at_ns < LAST_NS - ttl_ns else LAST_NS
@@ -138,7 +138,7 @@ cdef class Lifetimes:
         self.absent, self.taken = <int64_t> (catalogue.last_seq - catalogue.msgs), 0
 
     cdef bint sweep(self, SeqIndex* index, size_t most) noexcept nogil:
-        """Take up to `most` entries from the old heap; keep those of live messages. Return whether some are left."""
+        """Move up to `most` live entries of the old heap to the new one; return whether entries are left."""
         cdef size_t left = self.n_old - min(self.n_old, most)
         while self.n_old > left:
             self.n_old -= 1             # the last entry is no parent: the others stay a heap
@@ -163,7 +163,7 @@ cdef class Lifetimes:
         return 0
 
     cdef size_t place_of(self, uint64_t seq) noexcept nogil:
-        """Return how many sequences in `never` are below `seq`; usually all of them."""
+        """Return the number of sequences in `never` below `seq`; usually that is all of them."""
         cdef size_t low = 0, high = self.n_never, middle
         if high and self.never[high - 1] < seq:
             return high

@@ -54,7 +54,7 @@ cdef class Evictions:
         self.rollups.append((seq, subject))
 
     cdef bint carry_out(self, StreamLimits limits) noexcept nogil:
-        """Carry out what is noted, and the limits of the stream; return whether messages were removed."""
+        """Carry out the noted evictions, and the limits of the stream; return whether messages were removed."""
         cdef uint64_t before = self.store.catalogue.msgs
         if self.pending():
             with gil:

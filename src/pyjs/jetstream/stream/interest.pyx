@@ -17,7 +17,7 @@ from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.store.index.filter import is_wildcard
 
 cdef enum:
-    FEW = 4                     # up to so many waiting consumers are woken without a look at the messages
+    FEW = 4                     # up to this many waiting consumers are woken without a look at the messages
 
 
 cdef class Interest:

@@ -16,7 +16,7 @@ from pyjs.store.store cimport Record
 
 cdef enum:
     STEP_MESSAGES = 8192        # messages read in one step: some milliseconds
-    SCHEDULE_COST = 32          # a schedule takes as long as so many messages
+    SCHEDULE_COST = 32          # a schedule takes as long as this many messages
 
 
 def window_parts(Stream stream, uint64_t part_ids):

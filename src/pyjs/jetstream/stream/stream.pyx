@@ -724,7 +724,7 @@ cdef class Stream(Sink):
     # -- streams that copy from this one -------------------------------------------------------------------
 
     def add_follower(self, follower) -> None:
-        """Register a copier: messages that it needs are stored, and stay until it calls `release`."""
+        """Register a copier: the stream stores messages that it needs, and keeps them until it calls `release`."""
         self.n_followers += 1
         self.interest.add(follower)
         self.inbox.join(follower)
@@ -791,7 +791,7 @@ cdef class Stream(Sink):
         self.usage.count(0)
 
     cdef end(self):
-        """Take nothing more."""
+        """Stop accepting messages."""
         self.closed, self.special = True, Sink()        # the old one refers to this stream
         self.expiry.cancel()
         for part in (self.probe, self.replica):

@@ -1,7 +1,7 @@
 """The messages of an archive, between the bytes of its entries and a store, many at a time.
 
-Only for messages without anything unusual: both functions stop before one that cannot be read, is damaged, refused
-or expired, and the caller looks at that one message by itself (snapshot.py, writing.py).
+Only for ordinary messages: both functions stop before one that cannot be read, is damaged, refused or expired, and
+the caller handles that message alone (snapshot.py, writing.py).
 
 Compiled: no object is made for a message (benchmarks/archives.py).
 """
@@ -60,8 +60,8 @@ def append_messages(StreamStore store not None, EntryReader entries not None, ui
                     uint32_t subject_max, size_t size_max) -> int:
     """Append messages of an archive to a store; return the size of their entries in bytes.
 
-    Stops after `size_max` bytes, and before an entry that is incomplete, no message, larger than `message_max`,
-    invalid in another way, refused by the store, or has a TTL of its own in a stream that allows them.
+    Stops after `size_max` bytes, and before an entry that is incomplete, not a message, larger than `message_max`,
+    otherwise invalid, or refused by the store, and before a message with its own TTL in a stream that allows TTLs.
     """
     cdef EntryView e
     cdef size_t begin = entries._at
@@ -80,7 +80,7 @@ def append_messages(StreamStore store not None, EntryReader entries not None, ui
 
 
 cdef bint are_plain(EntryView* e, bint has_ttls) noexcept nogil:
-    """Return whether the headers of a message are valid and have no TTL that counts."""
+    """Return whether the headers of a message are valid and have no effective TTL."""
     return e.header_size >= LINE_SIZE + END_SIZE and memcmp(e.body, b"NATS/1.0", LINE_SIZE) == 0 \
         and memcmp(e.body + e.header_size - END_SIZE, b"\r\n\r\n", END_SIZE) == 0 \
         and not (has_ttls and memmem(e.body, e.header_size, b"Nats-TTL:", 9) != NULL)

@@ -114,7 +114,7 @@ class ArchiveBuilder:
             self._part = Part.MESSAGES
 
     def _messages(self) -> int:
-        """Append messages, up to one that `_message` must look at; return their size in bytes."""
+        """Append messages up to the next one that needs `_message`; return their size in bytes."""
         size = self._build.writer.add_from(self._entries, self._build.payload_max)
         self._commit()
         return size

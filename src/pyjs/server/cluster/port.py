@@ -126,7 +126,7 @@ class RoutePort:
         )
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds after a turn."""
+        """Wait until `holds()` is true after a turn."""
         held = asyncio.Event()
 
         def look() -> None:
@@ -162,7 +162,7 @@ class RoutePort:
         await self._tls.close()
 
     def close_port(self) -> None:
-        """Accept nobody, and connect to nobody."""
+        """Stop accepting other servers, and stop connecting to them."""
         self._stopped = True
         self.listener.close()
         for task in self._dialing:

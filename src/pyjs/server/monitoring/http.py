@@ -63,7 +63,7 @@ class HttpConnection(asyncio.Protocol):
     # -- called by the transport -------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request, or refuse the connection if there are too many."""
-        self.transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
+        self.transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_HIGH // 2)
         self._expect(IDLE_S)
         self._listener.accepted(transport)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Work = tuple[Syncing, SyncWork]
 
 NS_PER_S = 1_000_000_000
-GROUP_MIN = 32  # from so many streams on, one sync of the file system is cheaper
+GROUP_MIN = 32  # from this number of streams on, one sync of the file system is cheaper
 GROUP_MIN_ALWAYS = 256  # as GROUP_MIN, with `always`: other programs' writes could delay waiting publishers
 BEGUN_AT_ONCE = 128  # streams asked for their jobs in one callback: about 20 us each
 TOGETHER_MAX = 4096  # streams in one sync of the file system

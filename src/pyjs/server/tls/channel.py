@@ -33,7 +33,7 @@ class TlsEnded(Exception):
 
 
 class TlsAbused(Exception):
-    """The client sends records without data, new keys for instance, each of which costs more than many messages."""
+    """The client sent too many records without data, such as key updates; each costs more than a message."""
 
 
 class TlsChannel:

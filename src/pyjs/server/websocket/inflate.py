@@ -10,7 +10,7 @@ import zlib
 PIECE_SIZE = 64 * 1024  # bytes inflated at once: some 0.2 ms
 INPUT_SIZE = 16 * 1024  # bytes of input at once: blocks without content take up to 2 ms
 TAIL = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"  # ends a flush and the stream
-PACKED_FACTOR = 8  # a compressed message may have so many times max_payload bytes
+PACKED_FACTOR = 8  # a compressed message may have up to max_payload times this, in bytes
 PACKED_MAX = 64 * 1024 * 1024
 
 

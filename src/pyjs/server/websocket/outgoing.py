@@ -6,7 +6,8 @@ zlib if it is missing; both write the same format. Input from clients is inflate
 
 A turn writes at most a portion to each connection (`Link.portion`), within its share of time, so that compression
 does not delay other work. Large pieces of a message are compressed separately: the same body goes to many
-connections, after lines that differ, and is compressed once. The parts end at a byte, so they make one stream.
+connections, after lines that differ, and is compressed once. Each part ends at a byte boundary, so together they form
+one deflate stream.
 
 Source: RFC 6455, section 5; RFC 7692, section 7.2; RFC 1951, section 3.2.4.
 """

@@ -29,7 +29,7 @@ class Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop has classes of its own
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has its own classes
 
     def data_received(self, data: bytes) -> None:
         """Read every complete message."""

@@ -57,7 +57,7 @@ cdef class Compactor:
                 job.stale = True
 
     cdef bint is_busy(self):
-        """Return whether a job was handed out."""
+        """Return whether a job has been returned by `begin` and not finished."""
         return self.rewriting is not None or self.recasting is not None
 
     cdef bint has_work(self):

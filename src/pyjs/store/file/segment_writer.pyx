@@ -254,12 +254,12 @@ cdef class SegmentWriter:
         return 0
 
     cdef void end_entry(self, EntryMark mark):
-        """Record with the next commit that everything of an entry is stored."""
+        """Write a mark with the next commit, after all effects of an entry."""
         self.mark = mark
         self.entries = MARK_DUE
 
     cdef int stage_mark(self) noexcept nogil:
-        """Record the last whole entry now, with the removals of its messages."""
+        """Stage the mark of the last complete entry now, after the queued removals."""
         if self.stage_sequences(&self.removals, 0) != 0 or self.stage_sequences(&self.erasures, FLAG_ERASED) != 0:
             return -1
         self.removals.n = self.erasures.n = 0
@@ -274,7 +274,7 @@ cdef class SegmentWriter:
         self.indexed = found.indexed
 
     cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept:
-        """Set the state that a start has found."""
+        """Set the state found at a start."""
         self.next_number = next_number
         self.stored_tail = stored_tail
         self.state_due |= state_due

@@ -89,7 +89,7 @@ cdef class FileStore(StreamStore):
             self.replicate(self.group)
 
     cdef int take_mark(self, EntryMark mark) except -1:
-        """Continue after the entry of the last mark that was found; None: no entry was applied."""
+        """Continue after the entry of the last mark; None means that no entry was applied."""
         if mark is not None:
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
             self.ids_from = mark.ids_from
@@ -98,7 +98,7 @@ cdef class FileStore(StreamStore):
         return 0
 
     def headers_steps(self, int64_t from_ns):
-        """Return (sequence, time, headers) of the messages since `from_ns`, also of removed ones, in steps."""
+        """Return (sequence, time, headers) of the messages since `from_ns`, including removed ones, in steps."""
         return (yield from headers_steps(self.files, from_ns))
 
     def keep_headers(self) -> None:

@@ -126,7 +126,7 @@ cdef class RetiredFiles:
         return self.removing
 
     def _to_keep(self, due) -> dict:
-        """Return the new paths of files with message ids that still count; add those that no longer do to `due`."""
+        """Return new paths for files in `due` whose ids are needed; add kept files that are not needed to `due`."""
         files, keep = self.files, {}
         for path in due:
             last_ts = files.last_times.pop(path, None)

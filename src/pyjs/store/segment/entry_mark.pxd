@@ -1,4 +1,4 @@
-"""Marks: which entry of its log a replicated stream has applied, recorded with the effects."""
+"""Marks: the last entry of its log that a replicated stream has applied, recorded together with its effects."""
 from libc.stdint cimport int64_t, uint64_t
 
 cdef enum:

@@ -1,4 +1,4 @@
-"""Marks: which entry of its log a replicated stream has applied, recorded with the effects.
+"""Marks: the last entry of its log that a replicated stream has applied, recorded together with its effects.
 
 A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the group
 that has the log, the time from which message ids count, then the last message id. It says that the effects of every
@@ -7,7 +7,7 @@ of one: `cut_steps` removes everything behind the last mark. A mark of another g
 replicated before, and what was stored since then stays.
 
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
-where a mark covers everything.
+after a mark that covers all of its records.
 
 Knows segment files, and nothing of stores. Compiled because it belongs to the write of each batch
 (benchmarks/replica.py). Source: docs/storage-format.md, "Replicated streams".
@@ -63,7 +63,7 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
     Return the mark or None, and the numbers of the segments that were cut or removed.
 
     Raises, at any step:
-        OSError, UnknownFormat, Locked, CorruptRecord: the last segment cannot be read, so nothing is known.
+        OSError, UnknownFormat, Locked, CorruptRecord: the last segment cannot be read, so the last mark is unknown.
     """
     names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
                    key=lambda name: int(name[:-4]), reverse=True)
@@ -89,7 +89,7 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
 
 
 def _read(SegmentFiles files, path, number):
-    """Return contents, body of the STATE record with the last mark or b"", and where to cut or None if not at all."""
+    """Return the contents, the STATE record of the last mark (or b""), and the offset to cut at (or None)."""
     cdef SegmentContents c
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
         image = open_image(files.disk, path, fd, files.key)

@@ -1,8 +1,8 @@
-"""The headers of all messages that a replicated stream stored since some time, also of those that were removed.
+"""The headers of all messages that a replicated stream has stored since a time, including removed messages.
 
-Replicas must agree on the duplicate window after any crash, so the ids of removed messages must outlive them. They
-stay in the records: a segment with such messages is not compacted, and when it is superfluous it is renamed to
-`NNNNNNNN.ids` and removed once its ids do not count any more.
+Replicas must agree on the duplicate window after any crash, so ids are needed even after their messages were removed.
+They stay in the records: a segment with such ids is not compacted; once it has no live message it is renamed to
+`NNNNNNNN.ids`, and it is removed when its ids have left the window.
 
 Knows nothing of ids. Compiled: a start reads the segments of the window (benchmarks/replica.py).
 """
@@ -30,7 +30,7 @@ def kept_path(str path) -> str:
 def headers_steps(SegmentFiles files not None, int64_t from_ns):
     """Return (sequence, time, headers) of the messages since `from_ns`, in order; each step reads a file.
 
-    Kept files without such messages are removed; one that cannot be read counts as one of them.
+    Kept files without such messages, and unreadable ones, are removed.
     """
     names = [name for name in files.disk.list_dir(files.directory)
              if is_segment(name) or (name.endswith(KEPT) and is_segment(f"{name[:-4]}.seg"))]

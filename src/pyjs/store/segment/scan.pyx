@@ -6,8 +6,8 @@ If a record does not fit, there are three cases:
 - A later record fits: the bytes in between are damage; the scan continues with that record.
 - No later record fits: the last write was torn and never acknowledged. A complete record there is damage.
 
-A batch whose last message is missing at the end was torn too, and does not count. Nor does any of a batch with a
-hole, sectors of zeros that a power loss left where a page was not written, whose other pages were.
+A batch at the end whose last message is missing was torn too, and none of it counts. The same holds for a batch with
+a hole: sectors of zeros where a power loss prevented the write of a page, while other pages were written.
 
 One damaged byte in a short record of removals, which may be their only record, is corrected.
 
@@ -179,7 +179,7 @@ cdef class SegmentScan:
         return scan.c
 
     cdef SegmentContents without_parts(self, SegmentHeader* header):
-        """Scan again, and take the parts of batches before holes for damage too."""
+        """Scan again, and treat parts of batches before holes as damage too."""
         cdef SegmentScan scan = SegmentScan()
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
@@ -247,7 +247,7 @@ cdef class SegmentScan:
         self.batch_at = 0
 
     cdef size_t end_of_part(self, size_t at) noexcept nogil:
-        """Return where the damage ends that begins with the batch at `at`; 0: it is none with a hole."""
+        """Return the end of the damage that begins with the batch at `at`, or 0 if the batch has no hole."""
         if not self.has_parts:
             return 0
         with gil:
@@ -448,7 +448,7 @@ cdef class SegmentScan:
         return failed
 
     cdef void note_mark(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Note the mark in a STATE record, if it has one. Behind a hole no mark counts."""
+        """Note the mark in a STATE record, if it has one. After a hole no mark counts."""
         if h.length >= RECORD_SIZE_MIN + MARK_SIZE_MIN and self.hole_at == 0:
             self.c.mark_at, self.c.mark_size = at + RECORD_HEADER_SIZE, h.length - RECORD_SIZE_MIN
             self.c.mark_end = at + h.length

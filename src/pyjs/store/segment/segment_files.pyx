@@ -36,7 +36,7 @@ cdef class SegmentFiles:
         return f"{self.directory}/{number:08d}.seg"
 
     cdef bint keeps_ids(self, int64_t last_ts) noexcept nogil:
-        """Return whether the ids in a file must stay whose last message has this time."""
+        """Return whether the ids in a file whose last message has this time are still needed."""
         return last_ts >= self.ids_from and self.ids_from != TIME_MAX
 
     cdef void wrote(self, str path) except *:

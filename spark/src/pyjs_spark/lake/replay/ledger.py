@@ -1,10 +1,10 @@
-"""Progress of a replay: one key beside those of the sink, `<id>.replay` in its bucket (option progressBucket).
+"""Progress of a replay: the key `<id>.replay` in the bucket of the sink's progress (option progressBucket).
 
     {"v": 1, "definition": {...}, "created": "...", "batch": 3, "low": 2000001, "high": 3000001, "state": "begun"}
 
-`created` is when the archived stream was created. A batch is begun before its first message and done after the last
-acknowledgement; after a kill in between the next run repeats the same batch, even if the archive has changed. Each
-write names the revision that it has read, so of two concurrent runs of one replay, one ends.
+`created` is the creation time of the archived stream. A batch is begun before its first message and done after the
+last acknowledgement; after a kill in between the next run repeats the same batch, even if the archive has changed.
+Each write names the revision that it has read, so of two concurrent runs of one replay, one fails.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Ledger:
 
 
 def check_same(found: Replay, ledger: Ledger, created: str) -> None:
-    """Raise OptionError if the id belongs to another replay, DataLoss if to another archive."""
+    """Raise OptionError if the id belongs to another replay, DataLoss if it belongs to another archive."""
     ours = found.definition()
     for name, value in ours.items():
         if ledger.definition.get(name) != value:
@@ -58,7 +58,7 @@ def check_same(found: Replay, ledger: Ledger, created: str) -> None:
 
 
 def read(client: Client, found: Replay, created: str) -> Ledger:
-    """Return the state stored under this replay's key; without a key, that of a new replay.
+    """Return the stored progress of this replay; without a key, the progress of a new replay.
 
     `created` is the creation time of the stream.
     """

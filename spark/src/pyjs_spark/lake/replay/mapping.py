@@ -2,8 +2,8 @@
 
 The first mapping whose source matches a subject gives its destination. `$1`, or `{{wildcard(1)}}`, is the token that
 the first `*` of the source matched; `>` at the end is the rest, which its `>` matched. A subject without a match is
-not mapped; the caller decides what follows. The JVM does the mapping: each one is a regular expression and a
-replacement in Java's syntax.
+not mapped, which the caller must handle. The JVM applies the mappings: each is a regular expression and a replacement
+in Java's syntax.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def parse(said: str) -> Mapping:
 
 
 def _compact(token: str) -> str:
-    """Return {{ wildcard( 1 ) }} as $1, since subjects have no spaces."""
+    """Return {{ wildcard( 1 ) }} as $1; other tokens stay unchanged."""
     return f"${_number(token)}" if _number(token) else token
 
 

@@ -1,7 +1,7 @@
-"""Data source `jetstream-replay`: the sink with the option `batch`, its number, limited to `rate` rows per second.
+"""Data source `jetstream-replay`: the sink, with the number of the `batch` and a `rate` in rows per second.
 
-By this number a repeated write is recognised, as in a streaming query. The publishing task pauses, because Spark
-buffers thousands of rows before it and passes them on at once.
+A repeated write is recognised by the number of its batch, as in a streaming query. The publishing task pauses,
+because Spark buffers thousands of rows before it and passes them on at once.
 """
 
 from __future__ import annotations

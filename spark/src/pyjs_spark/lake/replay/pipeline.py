@@ -1,4 +1,4 @@
-"""Definition of a replay from an archive into a stream: its selection, target, mapping and rate, validated.
+"""The validated definition of a replay from an archive into a stream: selection, target, mapping and rate.
 
     [pipeline]
     kind = "replay"
@@ -23,15 +23,15 @@
 
     [catalog]                                   # of Iceberg, as the archive has it
 
-Messages go in the order of their sequences. Each has the headers of its original, without those that a server would
-obey again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
+Messages are written in the order of their sequences. Each has the headers of its original, without those that would
+have an effect again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
 
     Pyjs-Origin-Stream: ORDERS
     Pyjs-Origin-Seq: 1234
     Pyjs-Origin-Ts: 2026-11-20T19:19:45.123456789Z
 
-Its Nats-Msg-Id is that of the original, or `<stream>:<seq>` where it had none, or for all. Knows nothing of servers
-and files.
+Its Nats-Msg-Id is that of the original, or `<stream>:<seq>` if the original has none or `msg_ids` is `origin`. Knows
+nothing of servers and files.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Replay:
 def make(
     head: Said, maps: list[str], options: Table[str, str], catalog: Table[str, str] | None = None
 ) -> Replay:
-    """Return the pipeline of texts. Raises OptionError."""
+    """Return the replay defined by texts. Raises OptionError."""
     values = values_of("replay", KEYS, {**head, "map": maps})
     given, sink = sink_options(head, options)
     return of_values(values, given, sink, catalog or {})

@@ -1,8 +1,8 @@
 """Runs of a replay: checks the archive, plans batches and writes them one after another.
 
-Each batch is one Spark job with one task at its end, since order is promised: the JVM reads the Parquet files,
-filters and maps, and the task hands the rows to the sink's delivery, in the order of their sequences. A batch has
-the same rows in every attempt, so the sink recognises it by its number and writes nothing twice
+Each batch is one Spark job that ends with a single task, since the order of messages is guaranteed: the JVM reads the
+Parquet files, filters and maps, and the task passes the rows to the sink's delivery in the order of their sequences.
+A batch has the same rows in every attempt, so the sink recognises it by its number and writes nothing twice
 (ledger.py).
 """
 

@@ -56,7 +56,7 @@ def _files(archive: ParquetArchive) -> Source | None:
 
 
 def _once(held: Iterable[File]) -> Iterator[File]:
-    """Yield the files without those that another one covers: a compaction is about to remove them."""
+    """Yield the files except those covered by another one, which a compaction is about to remove."""
     end = 0
     for file in sorted(held, key=lambda each: (each.low, -each.high)):
         if file.high > end:

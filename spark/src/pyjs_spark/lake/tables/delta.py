@@ -1,9 +1,9 @@
 """Archive of a stream as a Delta table, written by the Python library deltalake; no Spark, no JVM.
 
 The application transaction `pyjs-archive` of the table's log is the progress: its version is the sequence after the
-last committed one. The library accepts the same version twice, so it is read before each commit; and a commit is
-tried only as the very next version of the table, so that no other commit comes between the read and the commit.
-The identity of the stream is stored in the table's configuration.
+last committed one. The library accepts the same version twice, so the version is read before each commit; and a
+commit must become the next version of the table, so that no other commit comes between the read and the commit. The
+identity of the stream is stored in the table's configuration.
 
 Source: the protocol of Delta (transaction identifiers); deltalake's part of it: spark/tests/lake/test_tables.py.
 """
@@ -61,7 +61,7 @@ class DeltaArchive(Table):
         )
 
     def loaded(self) -> Any:
-        """Return the library's object of the table, which exists."""
+        """Return the library's object for the existing table."""
         from deltalake import DeltaTable
 
         return DeltaTable(self.folder)
@@ -82,7 +82,7 @@ class DeltaArchive(Table):
         )
 
     def conflict(self) -> type[Exception]:
-        """Return the library's error for a commit that lost against another one."""
+        """Return the library's error for a commit that conflicts with another one."""
         from deltalake.exceptions import CommitFailedError
 
         found: type[Exception] = CommitFailedError

@@ -84,14 +84,14 @@ class IcebergArchive(Table):
             change.add_files(paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False)
 
     def conflict(self) -> type[Exception]:
-        """Return the library's error for a commit that lost against another one."""
+        """Return the library's error for a commit that conflicts with another one."""
         from pyiceberg.exceptions import CommitFailedException
 
         found: type[Exception] = CommitFailedException
         return found
 
     def loaded(self) -> Any:
-        """Return the library's object of the table, which exists."""
+        """Return the library's object for the existing table."""
         return self._catalog(is_made=False).load_table(self._name)
 
     def _check_unknown(self) -> None:
@@ -114,7 +114,7 @@ class IcebergArchive(Table):
         said = {name: value for name, value in self.lake.catalog.items() if name not in ("name", "namespace")}
         name = self.lake.catalog.get("name", NAME)
         if said:
-            # A REST catalog takes the name of one of its own warehouses, and would refuse a root.
+            # A REST catalog expects the name of one of its warehouses, and would refuse a root.
             is_rest = said.get("type") == "rest" or said.get("uri", "").startswith("http")
             return load_catalog(name, **({} if is_rest else {"warehouse": self.root}) | said)
         return self._own_catalog(name, is_made)

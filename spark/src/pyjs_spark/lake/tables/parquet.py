@@ -44,7 +44,7 @@ class ParquetArchive:
         self._parts = f"{base}/{parts_folder('parquet', stream)}"
 
     def holding(self, state: StreamState) -> Holding:
-        """Return what the archive has of its stream."""
+        """Return the archived range of the stream."""
         covered = tuple((file.low, file.high) for file in self.files())
         return Holding(state, covered, self.said(), len(covered))
 
@@ -63,7 +63,7 @@ class ParquetArchive:
         return sorted(found, key=lambda file: (file.low, file.high, file.path))
 
     def said(self) -> Mapping[str, Any] | None:
-        """Return the properties of the archive, or None if it has nothing of this stream."""
+        """Return the properties of the archive, or None if there is no archive of this stream."""
         path = f"{self._folder}/_archive.json"
         if not self._system.get_file_info(path).is_file:
             return None

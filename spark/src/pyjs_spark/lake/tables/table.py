@@ -81,7 +81,7 @@ class Table(ABC):
         return root.rstrip("/") if "://" in root else str(file_system(root)[1])
 
     def holding(self, state: StreamState) -> Holding:
-        """Return what the table has of its stream."""
+        """Return the archived range of the stream."""
         with told(self):
             record = self.record()
         if record is None:
@@ -140,7 +140,7 @@ class Table(ABC):
         """Add the files if the table ends at `after`, and set its end to `high`, in one step.
 
         Raises:
-            SparkError: it ends elsewhere; nothing was added.
+            SparkError: the table has another end; nothing was added.
         """
         for tries in range(1, TRIES_MAX + 1):
             table = self.loaded()
@@ -156,7 +156,7 @@ class Table(ABC):
 
     @abstractmethod
     def loaded(self) -> Any:
-        """Return the library's object of the table, which exists."""
+        """Return the library's object for the existing table."""
 
     @abstractmethod
     def end_of(self, table: Any) -> int | None:
@@ -168,10 +168,10 @@ class Table(ABC):
 
     @abstractmethod
     def conflict(self) -> type[Exception]:
-        """Return the library's error for a commit that lost against another one."""
+        """Return the library's error for a commit that conflicts with another one."""
 
     def moved(self, after: int, found: int | None) -> SparkError:
-        """Return the error for a table whose end has moved."""
+        """Return the error for a table whose end has changed."""
         return SparkError(
             f"{self.folder}: the table is at sequence {found}, and this run began at {after}: another run wrote "
             f"to it at the same time; nothing was added twice, run this again"
@@ -186,7 +186,7 @@ def check_installed(kind: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Raise exceptions of a library as SparkErrors of one line; a library has no common error class."""
+    """Convert exceptions of a library to SparkErrors of one line, since libraries have no common error class."""
     try:
         yield
     except (SparkError, OSError):

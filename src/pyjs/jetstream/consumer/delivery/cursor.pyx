@@ -111,9 +111,11 @@ cdef class DeliveryCursor:
         self.stale = True
 
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
-        """Set num_pending from a count: `unread` matches from the cursor, at the first message, to `counted_to`.
+        """Set num_pending to `unread`, the number of matches between the first message and sequence `counted_to`.
 
-        No message was removed since the count; removals that `dropped` will still report are not part of it.
+        Has no effect unless the cursor is still at the first message. No message may have been removed since the
+        count,
+        except for removals that `dropped` has yet to report.
         """
         if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
             self.unread, self.counted_to, self.stale = unread, counted_to, False

@@ -2,7 +2,7 @@
 
 cdef enum Outcome:
     SENT                        # a message was sent or given up: continue
-    NOT_TAKEN                   # nobody received it: continue
+    NOT_TAKEN                   # no client received it: continue
     OUT_OF_BUDGET               # the limit of one pump: continue in the next turn
     AT_END                      # no more messages
     ACK_PENDING_FULL            # max_ack_pending

@@ -17,8 +17,8 @@ cdef struct Waiting:
     int64_t heartbeat_at        # ns
     bint no_wait
     bint grouped                # it names a priority group
-    int64_t min_pending         # overflow: served if there are so many messages,
-    int64_t min_ack_pending     # or so many pending deliveries; both 0: always served
+    int64_t min_pending         # overflow: served if at least this many messages are pending,
+    int64_t min_ack_pending     # or this many deliveries; both 0: always served
     int64_t priority            # prioritized: the smallest is first
     uint64_t pin                # pinned_client: number of its pin; 0: none
     Waiting* next

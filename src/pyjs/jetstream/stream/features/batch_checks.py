@@ -1,7 +1,7 @@
 """The checks of an atomic batch at its commit: each message is checked as if those before it were stored.
 
-If a message fails, all messages are refused with the error of the first one that fails. The stored messages equal
-the published ones, except for counters, schedules, and lifetimes that are too short.
+If a message fails, all messages are refused with the error of the first one that fails. The stored messages equal the
+published ones, except for counters, schedules, and TTLs that are too short.
 
 Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """

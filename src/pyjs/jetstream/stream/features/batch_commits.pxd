@@ -7,12 +7,12 @@ from pyjs.wire.ops cimport Msg
 
 cdef class BatchCommits:
     cdef Stream stream
-    cdef object state                   # what batch_checks.BatchChecks reads
+    cdef object state                   # a batch_checks.State
     cdef BatchUsage usage
     cdef AtomicBatch batch              # the one that is committed in steps; None: none
     cdef bytes reply                    # of its last message
     cdef object checks                  # batch_checks.BatchChecks of it
-    cdef int phase                      # what the next step does
+    cdef int phase                      # the next step
     cdef bint stepping                  # a step runs
     cdef size_t at                      # the next message of the phase
     cdef size_t last_wanted             # the last message that is stored

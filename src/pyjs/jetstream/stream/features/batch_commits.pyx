@@ -2,10 +2,10 @@
 
 A small batch is committed where its last message arrives. A large one is committed in steps of bounded work over
 several turns: the checks; the bytes, which the store takes in parts; last the index, so that no reader sees a message
-before all of them are there. Meanwhile publishes of the stream are held, in order, and its other commits wait.
-Whatever else stores into the stream, erases from it, purges it, configures it or closes it calls `finish` first or
-waits. Removals of acknowledged or unwanted messages and the steps of a purge go on: they change the index and no file
-until the commit behind the batch. If many publishes are held, each further one does a part of the work itself.
+before all of them are there. Meanwhile publishes to the stream are held, in order, and its other commits wait. All
+other code that stores into the stream, erases from it, purges, configures or closes it calls `finish` first or waits.
+Removals of acknowledged or unwanted messages and the steps of a purge continue: until the commit after the batch they
+change only the index, no file. If many publishes are held, each further one does a part of the work itself.
 
 Compiled because every message of a batch passes here (benchmarks/batches.py: atomic).
 Source: ADR-50; order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
@@ -33,7 +33,7 @@ cdef uint32_t HEADER_LEN_MAX = HEADERS_SIZE_MAX
 cdef enum:
     CHECKED_STEP = 128          # messages that one step checks
     HELD_MAX = 2097152          # bytes of held publishes, beyond which they do a part of the work
-    HELD_OVERHEAD = 512         # what a held publish counts besides its bytes
+    HELD_OVERHEAD = 512         # bytes that a held publish counts in addition to its own
     STEP_WORK = 8192            # of the input of a turn that a step costs
 
 cdef enum Phase:
@@ -165,7 +165,7 @@ cdef class BatchCommits:
             self.put_some()
 
     cdef void enter(self) except *:
-        """Commit earlier messages; later turns' commits wait. Sends PubAcks, so it must not run during a delivery."""
+        """Commit earlier messages and make later commits wait. Must not run in a delivery, since it sends PubAcks."""
         if self.stream.dirty:
             self.stream.commit()
         self.stream.limits.features |= IN_STEPS

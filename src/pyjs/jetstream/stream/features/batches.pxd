@@ -17,7 +17,7 @@ cdef struct StagedMessage:
     uint32_t header_len
     uint32_t size               # headers and payload
     bint special                # a header needs a check, or has an effect
-    bint skipped                # nobody wants it, so it is not stored
+    bint skipped                # no consumer needs it, so it is not stored
 
 cdef void scan_batch_headers(const char* headers, size_t n, BatchHeaders* out) noexcept nogil
 

@@ -9,7 +9,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef class FastPublishes(Sink):
     cdef Stream stream
-    cdef object state               # what batch_checks.BatchChecks reads
+    cdef object state               # a batch_checks.State
     cdef readonly FastBatches batches
 
     cdef bint goes_on(self, Msg* m, FastReply* r, PubHeaders* h) noexcept nogil

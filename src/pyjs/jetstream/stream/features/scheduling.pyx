@@ -71,7 +71,7 @@ cdef class Scheduling:
             self.stream.turn.go_on(sweep_steps(self.due, self.stream))
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept:
-        """Note the next firing of a schedule that has fired or could not fire."""
+        """Add the next firing of a schedule that has fired or could not fire."""
         if self.learning:
             self.learned[seq] = at_ns
             return
@@ -159,7 +159,7 @@ cdef class Scheduling:
         if self.stream.replica is not None:
             return self.propose_some()
         self.stream.mark_dirty()
-        self.stream.makes_room()            # what ended in this turn must not fire
+        self.stream.makes_room()            # schedules that ended in this turn must not fire
         while left:
             at_ns = self.due.next_due()
             seq = self.due.take_due(now_ns)

@@ -1,1 +1,1 @@
-"""The stream as a replicated state machine: what its leader proposes, and how every replica applies it."""
+"""The stream as a replicated state machine: proposals of its leader, and their application by every replica."""

@@ -1,7 +1,7 @@
-"""The operations that are entries of a replicated stream: what each one does to a replica.
+"""The operations of a replicated stream: entries that are not messages, and their effect on a replica.
 
-Each depends only on the stream and the entry, so all replicas do the same. One that takes steps may be begun again
-after a crash: what a part of it removed, it removes anyway.
+The effect depends only on the stream and the entry, so it is the same on all replicas. An operation in steps may be
+started again after a crash: messages that it has already removed do not change its result.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def configure(config: StreamConfig) -> bytes:
 
 
 def skip(seq: int) -> bytes:
-    """Return the payload that uses up every sequence up to `seq`."""
+    """Return the payload that skips every unused sequence up to `seq`."""
     return operation("skip", _SEQ.pack(seq))
 
 
@@ -64,7 +64,7 @@ def apply_operation(replica: Replica, kind: str, subject: bytes, body: bytes) ->
     """Apply an operation of a checked payload; return its result.
 
     Raises:
-        ApiError: it is refused, by every replica alike.
+        ApiError: it is refused, on every replica.
     """
     if kind.startswith("consumer"):
         return replica.consumers.apply(kind, subject, body)

@@ -26,7 +26,7 @@
 changes and states of consumers, or one item of another kind. Reply subjects are not in it: only the
 leader that proposed it answers.
 
-A payload is checked as a whole before any of it is applied. Knows nothing of streams. Compiled because every
+The whole payload is checked before any part of it is applied. Knows nothing of streams. Compiled because every
 message of a replicated stream passes here (benchmarks/replica.py).
 """
 from libc.stdint cimport uint64_t
@@ -104,7 +104,7 @@ cdef class PayloadBuffer:
         return 0
 
     cdef int begin_batch(self, const char* id, size_t n, size_t* at) noexcept nogil:
-        """Add an empty batch; the messages that are added until `end_batch` belong to it."""
+        """Add an empty batch; messages added before `end_batch` belong to it."""
         if self.add(ITEM_BATCH, id, n, NULL, 0, 0) != 0:
             return -1
         at[0] = self.used - ITEM_HEADER_SIZE - n
@@ -138,7 +138,7 @@ cdef class PayloadBuffer:
         return out
 
     def clear(self) -> None:
-        """Drop what was collected."""
+        """Drop the collected items."""
         self.used = self.items = 0
 
 
@@ -173,7 +173,7 @@ cdef bint next_item(const char* p, size_t n, size_t* at, Item* out) noexcept nog
 
 
 cdef const char* item_fault(const char* p, size_t left) noexcept nogil:
-    """Return what is wrong with the sizes of the item at `p`, or NULL."""
+    """Return the fault of the sizes of the item at `p`, or NULL."""
     cdef ItemHeader h
     if left < ITEM_HEADER_SIZE:
         return b"it is cut off"
@@ -188,7 +188,7 @@ cdef const char* item_fault(const char* p, size_t left) noexcept nogil:
 
 
 cdef const char* message_fault(Item* item) noexcept nogil:
-    """Return what is wrong with a message, or NULL: nothing that no client could have sent may be stored."""
+    """Return the fault of a message, or NULL; only a message that a client could have sent is valid."""
     cdef uint32_t i
     cdef char c
     if item.subject_len == 0:
@@ -201,7 +201,7 @@ cdef const char* message_fault(Item* item) noexcept nogil:
 
 
 cdef const char* operation_fault(Item* item) noexcept nogil:
-    """Return what is wrong with an item that is no message, or NULL."""
+    """Return the fault of an item that is not a message, or NULL."""
     cdef bint fits = False
     cdef uint64_t seq = 0
     if item.kind == ITEM_PURGE:
@@ -246,7 +246,7 @@ cdef const char* consumer_fault(Item* item) noexcept nogil:
 
 cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, bint in_batch, uint32_t* items,
                              size_t* at) noexcept nogil:
-    """Return the first fault of the items between two offsets, and its place; count the items."""
+    """Return the first fault of the items between two offsets, and its offset; count the items."""
     cdef size_t behind = begin
     cdef size_t inner
     cdef uint32_t parts
@@ -281,7 +281,7 @@ cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, 
 
 
 cpdef str payload_fault(bytes payload):
-    """Return what is wrong with a payload and where, or None if it can be applied."""
+    """Return the fault of a payload and its offset as text, or None if the payload can be applied."""
     cdef const char* p = payload
     cdef size_t n = len(payload), at = 0
     cdef uint32_t items = 0, told = 0

@@ -1,4 +1,4 @@
-"""What the leader keeps of a payload that it has proposed."""
+"""The state that the leader keeps for each proposed payload."""
 from pyjs.wire.ops cimport Msg
 
 cdef class Proposal:

@@ -1,7 +1,7 @@
-"""What the leader keeps of a payload that it has proposed, until the entry is applied or lost.
+"""The state that the leader keeps for each proposed payload until its entry is applied or lost.
 
-Reply subjects stay with the leader, since only the node that took a message answers it. If the proposal is lost, the
-outcome of its messages is unknown and they get no answer.
+Reply subjects stay on the leader, since only the node that received a message answers it. If the proposal is lost,
+the outcome of its messages is unknown and they get no answer.
 
 Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
 """
@@ -23,14 +23,14 @@ class Outcome:
         self.error = None               # the operation failed or its outcome is unknown
 
     def settle(self, result, error=None) -> None:
-        """Note the outcome and wake the chore."""
+        """Store the outcome and wake the chore."""
         self.settled, self.result, self.error = True, result, error
         if self._chore is not None:
             self._turn.chores.append(self._chore)
             self._chore = None
 
     def park(self, chore) -> None:
-        """Keep the chore until the outcome is known."""
+        """Store the chore until the outcome is known."""
         self._chore = chore
 
 

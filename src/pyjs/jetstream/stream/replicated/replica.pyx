@@ -1,16 +1,16 @@
-"""A replica of a stream: collects and proposes messages where it leads, applies committed entries everywhere.
+"""A replica of a stream: proposes messages while it leads, and applies committed entries.
 
 A replicated stream ingests when an entry is applied, on every replica in the same order and with the entry's time. So
-the store has committed messages only, and followers run the code of the leader. What depends on the node is decided
-by the leader before it proposes: limits of account and server, the bytes in flight, whether it stops.
+the store has committed messages only, and followers run the code of the leader. Checks that depend on the node are
+made by the leader before it proposes: limits of account and server, bytes in flight, whether the server is stopping.
 
 On the leader `deliver` adds a message to the payload of this turn; `offer`, called by the stream's commit, proposes
-it. Replies stay with the proposal, and the answers leave after the entry is applied and written. Followers have no
-replies, so they answer nobody. A lost proposal is dropped: the outcome is unknown.
-The same replica alone republishes, so a copy leaves at most once, and not again in a replay after a restart.
+it. Reply subjects stay with the proposal, and answers are sent after the entry is applied and written. Followers have
+no reply subjects and send no answers. A lost proposal is dropped, since its outcome is unknown. Only the replica that
+proposed a message republishes it, so a copy is sent at most once, and not again in a replay after a restart.
 
-An atomic batch is staged by the leader, and proposed as a whole by its last message. Operations are entries of
-their own (operations.py). If one takes steps, later entries wait behind it.
+An atomic batch is staged by the leader, and proposed as a whole by its last message. Each operation has its own entry
+(operations.py). While one runs in steps, later entries wait.
 
 Evictions end each entry, not each turn: turns differ between replicas.
 
@@ -85,7 +85,7 @@ cdef class Replica(Sink):
 
     @property
     def may_expire(self) -> bool:
-        """Whether this replica sets the timer for expiry: only where it leads, and not while one is proposed.
+        """Return whether this replica may set the expiry timer: only while it leads and no expiry is proposed.
 
         After a refused proposal `settle` has set the timer.
         """
@@ -118,7 +118,10 @@ cdef class Replica(Sink):
         return 1 if trace.only else self.deliver(m, t)
 
     cdef void collect_transformed(self, Msg* m) noexcept:
-        """Collect a message under its transformed subject, since a transform may choose by chance."""
+        """Handle the end of a proposed expiry: propose the rest if `more`, else set the timer at the next commit.
+
+        A refused proposal is repeated after a delay.
+        """
         cdef bytes subject = self.stream.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -216,7 +219,7 @@ cdef class Replica(Sink):
         return 0
 
     def offer(self) -> bool:
-        """Propose what was collected; return whether the stream may commit what was applied."""
+        """Propose the collected messages; return whether the stream may commit applied entries."""
         cdef Proposal proposal
         if self.buffer.used:
             payload, proposal = self.buffer.take(), self.proposal
@@ -227,7 +230,7 @@ cdef class Replica(Sink):
         return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
-        """Propose a payload; `proposal` is dropped if this replica does not lead, or followers would refuse it."""
+        """Propose a payload; drop `proposal` if this replica does not lead, or followers would refuse the payload."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
         if self.leads and self.stopped is None and not (is_operation(payload) and payload_fault(payload)) \
@@ -237,7 +240,7 @@ cdef class Replica(Sink):
         return False
 
     def dropped(self, Proposal proposal not None) -> None:
-        """Handle a lost proposal: nobody gets an answer, since the outcome is unknown."""
+        """Handle a lost proposal: no answer is sent, since the outcome is unknown."""
         self.in_flight -= min(proposal.size, self.in_flight)
         proposal.size = 0
         if self.leads:
@@ -332,7 +335,7 @@ cdef class Replica(Sink):
         self.stream.note_change()       # the commit sets the timer for expiry
 
     def follow(self) -> None:
-        """Propose nothing from now on; what was collected and not proposed is dropped."""
+        """Stop proposing; drop collected messages that are not proposed yet."""
         self.leads = False
         self.buffer.clear()
         self.proposal, self.removals = Proposal(), []
@@ -340,9 +343,10 @@ cdef class Replica(Sink):
         self.stream.expiry.cancel()
 
     def stop(self, error) -> None:
-        """Apply nothing more: this replica cannot be what the others are. Answers that wait are not sent.
+        """Stop applying entries, because this replica would differ from the others. Waiting answers are not sent.
 
-        Chores that wait for an operation get an error: it may be applied, after a restart or elsewhere.
+        Chores that wait for an operation get an error: it may still be applied, after a restart or on another
+        replica.
         """
         if self.stopped is None:
             self.stopped = error
@@ -357,13 +361,13 @@ cdef class Replica(Sink):
                 self.owner.stopped(error)
 
     def cancel(self) -> None:
-        """Stop with the stream; what is committed later is applied when the stream is opened again."""
+        """Stop together with the stream; entries committed later are applied when the stream is opened again."""
         self.stop(PyjsError(f"{self.stream} is closed"))
 
     # -- every replica -----------------------------------------------------------------------------------------
     def apply(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload not None,
               Proposal proposal=None) -> None:
-        """Apply a committed entry; one that is applied already has no effect.
+        """Apply a committed entry; an entry that was already applied has no effect.
 
         Raises:
             BrokenEntry: it cannot be applied; this replica has stopped.
@@ -545,13 +549,13 @@ cdef class Replica(Sink):
         stream.note_change()
 
     def go_on(self, first, steps):
-        """Go on with an operation after its first step, then apply the entries that wait behind it."""
+        """Continue an operation after its first step, then apply the entries that wait for it."""
         yield first
         yield from steps
         yield from self.drain_steps()
 
     def until_stopped(self, steps):
-        """Run the steps of an operation; return its result. They end early when this replica stops."""
+        """Run the steps of an operation; return its result. The steps end early when this replica stops."""
         while self.stopped is None:
             try:
                 step = next(steps)
@@ -561,13 +565,13 @@ cdef class Replica(Sink):
         steps.close()
 
     def end_running(self, result, error) -> None:
-        """Settle the outcome of the running operation, if somebody waits for it."""
+        """Store the outcome of the running operation, if a chore waits for it."""
         outcome, self.running = self.running, None
         if outcome is not None:
             outcome.settle(result, error)
 
     def drain_steps(self):
-        """Apply the entries that waited, some in each step, up to the next operation that takes steps."""
+        """Apply the waiting entries, some in each step, up to the next operation that takes steps."""
         cdef int64_t left = DRAINED_PER_STEP
         while self.waiting and not self.working:
             if left <= 0:
