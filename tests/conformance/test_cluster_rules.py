@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.conformance.harness.asker import Asker
 from tests.conformance.harness.both import needs_peer
 from tests.conformance.harness.cluster import NAMES, ThreeServers, three
 from tests.conformance.harness.process import peer_command
@@ -18,7 +19,6 @@ from tests.conformance.test_cluster_jetstream import (
     COMMON,
     LOGINS,
     TAGS,
-    Asker,
     Ours,
     create,
     holders,
