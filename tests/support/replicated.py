@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from struct import unpack_from
 from typing import Any
 
 from raft.tests.sim.net import SimNet, Weather
@@ -327,10 +328,23 @@ def state_of(stream: Stream) -> dict[str, Any]:
     stream.dedupe.expire(store.applied_ns)
     found = [store.get(seq) for seq in range(max(store.first_seq, 1), store.last_seq + 1)]
     messages = [(m.seq, m.ts, m.subject, m.headers, m.payload) for m in found if m is not None]
-    ids = stream.dedupe
+    ids, last_id = ids_of(stream), stream.dedupe.last_msg_id
     return {
         "messages": messages,
         "range": (store.first_seq, store.last_seq, store.msgs, store.bytes),
-        "ids": (len(ids), ids.last_msg_id),
+        "ids": (len(ids), last_id),
+        "each id": ids,
         "config": stream.config,
     }
+
+
+def ids_of(stream: Stream) -> list[tuple[int, int, bytes]]:
+    """Return sequence, time and text of the ids that count; a forgotten one has no text."""
+    count = len(stream.dedupe)
+    dump, at = stream.dedupe.dump(0, count), 24 * count
+    found = []
+    for number in range(count):
+        seq, ns, size, _ = unpack_from("<QqII", dump, 24 * number)
+        found.append((seq, ns, dump[at : at + size]))
+        at += size
+    return [each for each in found if each[2]]

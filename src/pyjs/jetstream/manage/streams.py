@@ -212,7 +212,9 @@ def open_replica(
         PyjsError, OSError, MemoryError: its messages cannot be read; its files stay.
     """
     config, created_ns, store = found
-    if config.first_seq and not store.applied_index:  # a start forgets what no entry has recorded
+    if config.first_seq and not (
+        store.applied_index or store.msgs
+    ):  # a start forgets what no entry has recorded
         store.set_first_seq(config.first_seq)
     stream = _open(js, config, store, created_ns)
     try:

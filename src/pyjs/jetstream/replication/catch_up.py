@@ -200,9 +200,9 @@ class CatchUp:
             if kind is Kind.END:
                 state, data = copy_batch.end_of(data)
                 deleted = copy_batch.sequences(state.deleted)
-            for record in copy_batch.records_of(data):
-                if record.message.seq > store.last_seq:
-                    put(store, record)
+            for message in copy_batch.records_of(data):
+                if message.seq > store.last_seq:
+                    put(store, message)
             store.flush()
             have = max(have, upto)
             if state is not None and state.index >= self._let_go:

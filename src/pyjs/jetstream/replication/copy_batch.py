@@ -20,9 +20,9 @@ checksum is XXH3 (64 bits) of everything before it and of the data. The data of 
 records; that of an `end` is the size of a state (u32), the state, and the last records. An `end` belongs to one
 moment: with it the copy is the replica that has applied the entry `index` of its state.
 
-    record = size u32  flags u8  0 u8  subject_len u16  header_len u32  seq u64  ts i64  subject  headers  payload
+    record = size u32  0 u16  subject_len u16  header_len u32  seq u64  ts i64  subject  headers  payload
 
-Flag 1: the message is removed, and only its id still counts. The state is a msgpack list, see State.
+The state is a msgpack list, see State.
 """
 
 from __future__ import annotations
@@ -43,13 +43,12 @@ if TYPE_CHECKING:
 VERSION = 1
 PIECE_SIZE = 1 << 20  # bytes of data in one batch
 PIECES_MAX = 1 << 12
-REMOVED = 1
 _HEADER = Struct("<BBHIQI")
 _ASK = Struct("<Q")
 _PLACE = Struct("<IIQ")
 _CHECKSUM = Struct("<Q")
 _HEAD_SIZE = _HEADER.size + _PLACE.size
-_RECORD = Struct("<IBBHIQq")
+_RECORD = Struct("<IHHIQq")
 _SIZE = Struct("<I")
 _SEQ_MAX = (1 << 64) - 2
 ALL = (
@@ -92,13 +91,6 @@ class Piece(NamedTuple):
     data: bytes
 
 
-class Record(NamedTuple):
-    """One message."""
-
-    message: StoredMessage
-    is_removed: bool
-
-
 @dataclass(frozen=True, slots=True)
 class State:
     """The replica that a copy becomes, without its messages."""
@@ -114,6 +106,7 @@ class State:
     size: int  # bytes of the messages
     config: dict[str, Any]
     deleted: bytes  # sequences between first and last without a message, u64 each
+    kept: bytes  # those of removed messages whose ids still count, u64 each, ascending
     ids: bytes  # of a memory stream: a dump of its message ids, see Dedupe.dump
     ids_count: int
     consumers: bytes  # a dump of them, see ReplicatedConsumers.dump
@@ -204,17 +197,16 @@ def _piece(data: bytes, kind: Kind, group: int, number: int) -> Piece:
 # -- records and state ------------------------------------------------------------------------------------------
 
 
-def encode_record(message: StoredMessage, *, is_removed: bool = False) -> bytes:
+def encode_record(message: StoredMessage) -> bytes:
     """Return a record."""
     subject, headers, payload = message.subject, message.headers, message.payload
     size = _RECORD.size + len(subject) + len(headers) + len(payload)
-    flags = REMOVED if is_removed else 0
-    head = _RECORD.pack(size, flags, 0, len(subject), len(headers), message.seq, message.ts)
+    head = _RECORD.pack(size, 0, len(subject), len(headers), message.seq, message.ts)
     return b"".join((head, subject, headers, payload))
 
 
-def records_of(data: bytes) -> Iterator[Record]:
-    """Yield the records in checked data, in the order of their sequences.
+def records_of(data: bytes) -> Iterator[StoredMessage]:
+    """Yield the messages in checked data, in the order of their sequences.
 
     Raises:
         BadCopy: the next one is not a record.
@@ -223,15 +215,15 @@ def records_of(data: bytes) -> Iterator[Record]:
     while at < len(data):
         if len(data) - at < _RECORD.size:
             raise BadCopy(f"record: {len(data) - at} bytes")
-        size, flags, spare, subject_len, header_len, seq, ts = _RECORD.unpack_from(data, at)
+        size, spare, subject_len, header_len, seq, ts = _RECORD.unpack_from(data, at)
         headers_at = at + _RECORD.size + subject_len
         payload_at, end = headers_at + header_len, at + size
-        if not payload_at <= end <= len(data) or not subject_len or flags > REMOVED or spare:
+        if not payload_at <= end <= len(data) or not subject_len or spare:
             raise BadCopy(f"record: sizes {size}, {subject_len} and {header_len} of {len(data) - at} bytes")
         if not last < seq <= _SEQ_MAX:
             raise BadCopy(f"record: sequence {seq} after {last}")
         subject, headers = data[at + _RECORD.size : headers_at], data[headers_at:payload_at]
-        yield Record(StoredMessage(seq, ts, subject, headers, data[payload_at:end]), flags == REMOVED)
+        yield StoredMessage(seq, ts, subject, headers, data[payload_at:end])
         at, last = end, seq
 
 
@@ -250,7 +242,7 @@ def end_of(data: bytes) -> tuple[State, bytes]:
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise BadCopy(f"state: {error}") from None
     names = [each.name for each in fields(State) if not _is_kind(getattr(state, each.name), str(each.type))]
-    if names or len(state.deleted) % 8:
+    if names or len(state.deleted) % 8 or len(state.kept) % 8:
         raise BadCopy(f"state: {names or ['deleted']} has another kind")
     return state, data[_SIZE.size + size :]
 
@@ -271,5 +263,5 @@ def _is_kind(value: object, kind: str) -> bool:
 
 
 def sequences(packed: bytes) -> memoryview[int]:
-    """Return the sequences of a state's `deleted`."""
+    """Return the sequences of a state's `deleted` or `kept`."""
     return memoryview(packed).cast("Q")

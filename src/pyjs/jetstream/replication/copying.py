@@ -10,12 +10,13 @@ Up to the end the store says that it has applied the entry from before the copy,
 ends the process, the next start finds the replica behind, and copies what is missing.
 
 Ids of removed messages count for a while, and a start learns them from the headers of the messages. So the copy has
-these messages too: with their ids only, and removed again at once.
+these messages too, with their ids only, and they are removed with everything else at its end.
 """
 
 from __future__ import annotations
 
 from array import array
+from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream.config.choices import MEMORY
 from pyjs.jetstream.config.declared import to_meta
-from pyjs.jetstream.replication.copy_batch import Kind, State, answer, encode_record, refusal
+from pyjs.jetstream.replication.copy_batch import Kind, State, answer, encode_record, refusal, sequences
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timers
     from pyjs.core.chore import Chore, Step
     from pyjs.core.sink import Turn
-    from pyjs.jetstream.replication.copy_batch import Ask, Piece, Record
+    from pyjs.jetstream.replication.copy_batch import Ask, Piece
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.store import StreamStore
 
@@ -87,7 +88,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
     records = {message.seq: encode_record(message) for message in found}
     if stream.config.storage != MEMORY:
         for message in _removed(stream, have, upto):
-            records.setdefault(message.seq, encode_record(message, is_removed=True))
+            records.setdefault(message.seq, encode_record(message))
     return b"".join(records[seq] for seq in sorted(records)), upto
 
 
@@ -118,8 +119,18 @@ def _place_of(stream: Stream, seq: int) -> int:
     return low
 
 
+def _kept_ids(stream: Stream, deleted: array[int]) -> bytes:
+    """Return the sequences of removed messages whose ids still count."""
+    dedupe, first_seq = stream.dedupe, stream.store.first_seq
+    heads = memoryview(dedupe.dump(0, len(dedupe))[: _ID.size * len(dedupe)]).cast("Q")
+    counting = [seq for seq, size in zip(heads[::3], heads[2::3], strict=True) if size]
+    gone = set(deleted)
+    return array("Q", [seq for seq in counting if seq < first_seq or seq in gone]).tobytes()
+
+
 def _state_of(stream: Stream, applied: int) -> State:
     store, dedupe = stream.store, stream.dedupe
+    deleted = array("Q", store.catalogue.deleted())
     count = len(dedupe) if stream.config.storage == MEMORY else 0
     return State(
         index=max(store.applied_index, applied),
@@ -132,7 +143,8 @@ def _state_of(stream: Stream, applied: int) -> State:
         msgs=store.msgs,
         size=store.bytes,
         config=to_meta(stream.config),
-        deleted=array("Q", store.catalogue.deleted()).tobytes(),
+        deleted=deleted.tobytes(),
+        kept=_kept_ids(stream, deleted),
         ids=dedupe.dump(0, count),
         ids_count=count,
         consumers=stream.replica.consumers.dump() if stream.replica is not None else b"",
@@ -146,27 +158,25 @@ class OtherStore(PyjsError):
     """After the copy the store is not what the state says: the copy begins again with an empty store."""
 
 
-def put(store: StreamStore, record: Record) -> None:
+def put(store: StreamStore, message: StoredMessage) -> None:
     """Add a message to a copy.
 
     Raises:
         StoreFailed: it is not stored.
     """
-    message = record.message
     store.skip_seqs_to(message.seq - 1)
     if store.store(message.subject, message.headers, message.payload, message.ts) != message.seq:
         raise store.error or OtherStore(f"message {message.seq} follows {store.last_seq}")
-    if record.is_removed:
-        store.drop_seq(message.seq)
 
 
 def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
-    """Make the copy the replica that `state` says, in one change.
+    """Make the copy the replica that `state` says: what it has too much is removed in one change.
 
     Raises:
         OtherStore: it is another one.
         StoreFailed: it is not written.
     """
+    yield from _erase_steps(store, state, deleted)
     store.begin_copied_entry()
     store.skip_seqs_to(state.last_seq)
     everything = store.make_filter(())
@@ -188,6 +198,23 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Ste
             f"{store.msgs} messages of {store.bytes} bytes, {state.msgs} of {state.size} are right"
         )
     store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_ns, state.last_id)
+
+
+def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
+    """Erase messages whose ids do not count any more: a start would learn the ids from their headers."""
+    kept, everything = set(sequences(state.kept)), store.make_filter(())
+    front = []
+    seq = store.catalogue.next_match(0, everything)
+    while 0 < seq < state.first_seq:
+        front.append(seq)
+        seq = store.catalogue.next_match(seq + 1, everything)
+    for number, seq in enumerate(chain(front, deleted)):
+        message = None if seq in kept else store.get(seq)
+        if message is not None and b"Nats-Msg-Id" in message.headers:
+            store.drop_seq(seq, erase=True)
+        if number % STEP == STEP - 1:
+            yield None
+    store.flush()
 
 
 class Answer:

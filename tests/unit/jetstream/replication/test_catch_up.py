@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.replicated import Cluster, ReplicaNode
+from tests.support.replicated import STEP_MS, Cluster, ReplicaNode
 
 from pyjs.consensus.consensus import Tuning
-from pyjs.jetstream.replication import copying
+from pyjs.jetstream.replication import catch_up, copying
+from pyjs.jetstream.replication.copy_batch import State
+from pyjs.jetstream.stream.stream import Stream
 
 STORAGES = pytest.mark.parametrize("storage", ["file", "memory"])
 SHORT = Tuning(log_size_max=2000)
@@ -174,3 +177,37 @@ def test_a_memory_stream_that_nobody_has_any_more_begins_again_with_new_sequence
     assert seq > 300
     assert cluster.same()["range"][1:3] == (seq, 1)
     assert any("begins again empty" in text for _, text in cluster.leader().log.lines)
+
+
+def test_a_copy_takes_the_time_that_its_rate_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT)
+    cluster.create()
+    away = away_for_long(cluster)
+    monkeypatch.setattr(catch_up, "RATE", 20_000)
+    before = cluster.now
+
+    cluster.start(away.number)
+    cluster.same()
+
+    size = 390 * (28 + 3 + 40)  # of the records
+    assert (cluster.now - before) * STEP_MS >= size * 1000 // 20_000 * 9 // 10
+
+
+def test_a_copy_that_is_not_what_was_described_begins_again_with_an_empty_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT)
+    cluster.create()
+    away = away_for_long(cluster)
+    state_of = copying._state_of
+    wrong = [1]
+
+    def described(stream: Stream, applied: int) -> State:
+        return replace(state_of(stream, applied), msgs=400 - (wrong.pop() if wrong else 0))
+
+    monkeypatch.setattr(copying, "_state_of", described)
+    again = cluster.start(away.number)
+
+    cluster.until(lambda: any("tries again" in text for _, text in again.log.lines), 1000)
+    cluster.until(lambda: "S" in again.js.streams, 1500)
+    assert cluster.same()["range"][1:3] == (400, 400)

@@ -71,13 +71,14 @@ def test_a_replica_on_a_lost_node_is_replaced(tmp_path: Path) -> None:
 def test_a_stream_without_replicas_gets_some(tmp_path: Path, storage: str) -> None:
     cluster = Cluster(tmp_path, storage=storage)
     node = cluster.nodes[2]
-    node.ask("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": storage})
+    config = {"name": "S", "subjects": ["s.>"], "storage": storage, "first_seq": 100}
+    node.ask("$JS.API.STREAM.CREATE.S", config)
     for at in range(20):
         node.ask(f"s.{at % 3}", b"x")
-    node.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 7})
-    created_ns, config = node.stream.created_ns, replace(node.stream.config, num_replicas=3)
+    node.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 107})
+    created_ns, wanted = node.stream.created_ns, replace(node.stream.config, num_replicas=3)
     replicas = (Replica(2, 1), Replica(1, 2), Replica(3, 2))
-    cluster.assignments["S"] = made = Assignment("$G", 1, 2, created_ns, replicas, 2, stored_config(config))
+    cluster.assignments["S"] = made = Assignment("$G", 1, 2, created_ns, replicas, 2, stored_config(wanted))
     cluster.state.put(made)
     for each in cluster.up():
         each.do(partial(each.replicated.open_steps, each.js, made))
@@ -85,10 +86,10 @@ def test_a_stream_without_replicas_gets_some(tmp_path: Path, storage: str) -> No
     cluster.until(lambda: members(cluster) == [(1, True), (2, True), (3, True)], 1500)
     cluster.publish(5)
 
-    assert cluster.same()["range"][:3] == (1, 25, 24)
+    assert cluster.same()["range"][:3] == (100, 124, 24)
     for number in cluster.numbers:
         cluster.kill(number)
         cluster.start(number)
         cluster.settle()
-    assert cluster.publish(1)[0]["seq"] == 26
-    assert cluster.same()["range"][:3] == (1, 26, 25)
+    assert cluster.publish(1)[0]["seq"] == 125
+    assert cluster.same()["range"][:3] == (100, 125, 25)
