@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.notes import Note
 
 LOG_DIRECTORY = ".raft"
+MEET_NS = 3 * NS_PER_S
 READ_NS = NS_PER_S  # for the confirmation that this server still leads
 AGAIN_NS = 50 * NS_PER_MS  # if that cannot be asked for now
 
@@ -259,6 +260,20 @@ class MemberNode:
         yield from self.waiters.until(lambda: proposal.is_over)
         self.machine.pending -= 1
         return proposal.applied
+
+    def meet(self) -> Generator[Step, None, None]:
+        """Wait until every member of the metadata group is there and described, for MEET_NS after this one leads.
+
+        A stream that is created at once after the start of all servers is not refused for want of servers.
+        """
+        wait_ns = self.machine.leads_since_ns + MEET_NS - self._turn.now
+        if wait_ns > 0:
+            yield from self.waiters.until(self._is_complete, wait_ns)
+
+    def _is_complete(self) -> bool:
+        status, there = self.meta_status(), self.online | {self.node}
+        nodes = [] if status is None else [each.node for each in status.replicas]
+        return all(node in there and node in self.machine.state.servers for node in nodes)
 
     def hand_over(self, group: int, node: int) -> None:
         """Let another server lead a group, if that is possible now."""

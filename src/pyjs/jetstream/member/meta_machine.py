@@ -43,6 +43,7 @@ class MetaMachine:
         ] = []  # not yet carried out on this server; drained by the keeper of streams
         self.owes = False  # the keeper has not removed all streams that entries have removed
         self.leads = False  # and has applied everything of earlier terms
+        self.leads_since_ns = 0  # when that began last
         self.leader = 0  # number of the server that leads, 0: none is known
         self.had_leader = False
         self.pending = 0  # proposals of this server without a result
@@ -63,6 +64,8 @@ class MetaMachine:
 
     def role(self, term: int, role: Role, leader: int) -> None:
         """Note who leads."""
+        if role == Role.LEADER and not self.leads:
+            self.leads_since_ns = self._turn.now
         self.leads = role == Role.LEADER
         if self.leader and not leader:
             self._lost_ns = self._turn.now

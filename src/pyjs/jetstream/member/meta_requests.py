@@ -22,6 +22,7 @@ from pyjs.jetstream.cluster.placement import Rules
 from pyjs.jetstream.cluster.state import Applied, Outcome
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.member.notes import Order
 from pyjs.jetstream.member.questions import streams_report, usage_report
 from pyjs.jetstream.rules import stream as stream_rules
@@ -93,7 +94,13 @@ class MetaRequests:
                 return existing
             return StreamCreated(account, stored, self.field().place(config), bounds)
 
-        applied = yield from self._agree(decide)
+        try:
+            applied = yield from self._agree(decide)
+        except ApiError as error:
+            if error.err_code != errcodes.CLUSTER_NO_PEERS.err_code:
+                raise
+            yield from self._member.meet()  # not all servers may have come after a start
+            applied = yield from self._agree(decide)
         return self._pass_on(call, "STREAM.CREATE", applied)
 
     def _update(self, call: ApiCall) -> MaybeSteps:
@@ -212,7 +219,15 @@ class MetaRequests:
         if words == "STREAM.DELETE":
             index = member.machine.state.index
         order = Order(
-            account, words, stream.name, stream.group, index, subject, request.reply, request.payload
+            account,
+            words,
+            stream.name,
+            stream.group,
+            index,
+            len(stream.replicas),
+            subject,
+            request.reply,
+            request.payload,
         )
         there = [node for node in stream.nodes if node == member.node or node in member.online]
         if words == "STREAM.DELETE":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyjs.jetstream.cluster.assignments import GROUP_MAX, INDEX_MAX
+from pyjs.jetstream.cluster.assignments import GROUP_MAX, INDEX_MAX, REPLICAS_MAX
 from pyjs.jetstream.cluster.bootstrap import WORD_SIZE_MAX, Word, decode_word
 from pyjs.jetstream.cluster.fields import Row, pack, unpack
 from pyjs.jetstream.cluster.servers import INCARNATION_MAX, Server, take_server
@@ -78,6 +78,7 @@ class Order:
     stream: str
     group: int
     index: int
+    replicas: int  # of the stream; of several the leader answers
     subject: str
     reply: bytes
     payload: bytes
@@ -90,6 +91,7 @@ class Order:
             self.stream,
             self.group,
             self.index,
+            self.replicas,
             self.subject,
             self.reply,
             self.payload,
@@ -104,6 +106,7 @@ class Order:
             row.text("stream"),
             row.number("group", 1, GROUP_MAX),
             row.number("index", 0, INDEX_MAX),
+            row.number("replicas", 1, REPLICAS_MAX),
             row.text("subject"),
             row.data("reply", NOTE_SIZE_MAX),
             row.data("payload", NOTE_SIZE_MAX),

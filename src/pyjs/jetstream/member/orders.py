@@ -84,11 +84,14 @@ class Orders:
         return replicated.leader_of(stream) != 0 and (is_applied or not replicated.leads(stream))
 
     def _is_mine(self, js: JetStream, order: Order) -> bool:
-        """Return whether this server answers: of replicas, the one that leads."""
+        """Return whether this server answers: of replicas, the one that leads.
+
+        A replica that comes late, when the stream was answered and deleted meanwhile, is not it.
+        """
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
-        if replicated is None or stream is None or not replicated.is_replica(stream):
+        if order.replicas == 1 or order.words == "STREAM.DELETE" or replicated is None:
             return True
-        return replicated.leads(stream)
+        return stream is not None and replicated.leads(stream)
 
     def _know_client(self, js: JetStream, reply: bytes) -> Generator[Step, None, None]:
         """Wait until it is known here where the answer goes; that news comes on another connection."""

@@ -20,6 +20,7 @@ from tests.support.simnet import LONG_NS
 from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.member.member_node import MemberNode
+from pyjs.jetstream.member.notes import Order
 
 
 @pytest.fixture
@@ -402,3 +403,23 @@ def test_a_server_that_is_not_ready_answers_nothing_that_another_one_answers(net
     net.run_until(net.whole)
     answers = net.answers(client, "STREAM.NAMES", wait_ms=6000)
     assert [answer["streams"] for answer in answers] == [["S"]]
+
+
+def test_a_stream_that_is_wanted_right_after_the_start_waits_for_the_servers(net: JetNet) -> None:
+    servers = [net.begin(name) for name in TRIO]
+    net.leader()
+    body = {"name": "R", "subjects": ["r"], "num_replicas": 3}
+    answers = net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=4000)
+    assert [answer.get("did_create") for answer in answers] == [True]
+
+
+def test_a_replica_that_comes_late_does_not_answer(net: JetNet) -> None:
+    servers = net.trio()
+    late = next(server for server in servers if not server.member.machine.leads)
+    order = Order("$G", "STREAM.CREATE", "R", 1, 1, 3, "$JS.API.STREAM.CREATE.R", b"_INBOX.x", b"")
+    client = late.client()
+    client.send(b"SUB _INBOX.x 1\r\n")
+    late.member.orders.take(order)
+    late.wake()
+    net.run(1000 * NS_PER_MS)
+    assert client.frames() == []

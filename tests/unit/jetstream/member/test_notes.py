@@ -23,7 +23,7 @@ SERVER = Server(7, "a", "EAST", ("ssd",), 9, "0.1.0", 1, -1, 1 << 30)
 NOTES: list[Note] = [
     Saying(Word(7, 9, 3, Membership((Member(7, 9),)), is_running=True)),
     Description(SERVER),
-    Order("$G", "STREAM.CREATE", "S", 5, 12, "$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"{}"),
+    Order("$G", "STREAM.CREATE", "S", 5, 12, 3, "$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"{}"),
     Question(3, "$G", ("S", "T")),
     Question(4, "$G", ()),
     Reply(3, b"{}"),

@@ -50,6 +50,7 @@ class Clients:
             js.ack(rng.choice(self.got[name]), rng.choice(kinds))
         elif chance < 0.83:
             js.leader.js.advance(seconds=rng.randrange(1, 40))
+            js.inbox.send(b"PONG\r\n")  # otherwise the client is stale some time
         self.read()
         if rng.random() < 0.4:
             group.commit(rng.randrange(1, 3))
