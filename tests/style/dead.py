@@ -30,7 +30,7 @@ CALLED = {
         "_stop_all _remove_all".split(), "called by atexit, which the decorator registers them with"
     ),
     **dict.fromkeys(
-        "replica_steps lead replicate synced_index".split(),
+        "replica_steps lead synced_index".split(),
         "called where a cluster opens streams, which no server does yet",
     ),
     "_resuming": "holds a task, of which the loop itself has only a weak reference",
