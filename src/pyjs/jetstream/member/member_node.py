@@ -116,11 +116,14 @@ class MemberNode:
         identity = StoreIdentity(disk, root, host.log, host.rng)
         incarnation = int.from_bytes(host.rng.randbytes(8), "little")
         directory = f"{root}/{LOG_DIRECTORY}"
-        log = NodeLog(disk, directory, host.log, incarnation, file_size=self.log_file_size)
-        yield from log.recover_steps()
-        self._log = log
         jetstream = self.options.jetstream
         interval_ns = 0 if jetstream.sync_always else jetstream.sync_interval_ns
+        machine = None if interval_ns else 0
+        log = NodeLog(
+            disk, directory, host.log, incarnation, file_size=self.log_file_size, machine=machine
+        )
+        yield from log.recover_steps()
+        self._log = log
         self.consensus = Consensus(host, self.node, log, self._carrier, Tuning(sync_interval_ns=interval_ns))
         self.group = MetaGroup(
             self._describe(identity.store),

@@ -272,7 +272,9 @@ cdef class Replica(Sink):
         """Add changes of a consumer to the payload of this turn; see ProposedState."""
         cdef const char* text = body
         if self.buffer.add(KINDS[kind], name, len(name), text, 0, len(body)) != 0:
-            raise MemoryError
+            self.offer()                # the payload is full
+            if self.buffer.add(KINDS[kind], name, len(name), text, 0, len(body)) != 0:
+                raise MemoryError
         self.proposal.changed.add(name.decode())
         self.stream.note_change()
 
