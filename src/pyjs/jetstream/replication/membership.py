@@ -1,8 +1,8 @@
 """The members of a stream's group follow the metadata, by changes that its leader proposes one after the other.
 
-A new replica is a learner until it has all messages and becomes a voter then; only after that others go. A leader
-that has to go hands the lead over first. A replica that is no longer wanted stays until the group has let it go: it
-sees that in its own log, or hears it from the leader.
+A new replica is a learner until it has all messages and nearly the whole log, and becomes a voter then; only after
+that others go. A leader that has to go hands the lead over first. A replica that is no longer wanted stays until the
+group has let it go: it sees that in its own log, or hears it from the leader.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Changes: TypeAlias = list[tuple[int, int]]
 
 PAUSE_NS = 50 * NS_PER_MS
+LAG_MAX = 4  # entries that a new voter may lack: publishers wait for it from then on
 
 
 class Machine(Protocol):
@@ -81,12 +82,12 @@ def _next_changes(machine: Machine, found: GroupStatus, node: int) -> Generator[
     missing = sorted(wanted - here)
     if missing:
         return [(Change.ADD_LEARNER, peer) for peer in missing]
-    learners = [each.peer for each in found.replicas if each.peer in wanted and not each.is_voter]
+    learners = [each for each in found.replicas if each.peer in wanted and not each.is_voter]
     if learners:
         ready: Changes = []
-        for peer in learners:
-            if (yield from _is_ready(machine, node_of(peer))):
-                ready.append((Change.ADD_VOTER, peer))
+        for each in learners:
+            if (each.lag or 0) <= LAG_MAX and (yield from _is_ready(machine, each.node)):
+                ready.append((Change.ADD_VOTER, each.peer))
         return ready
     return [(Change.REMOVE, peer) for peer in sorted(here - wanted)]
 

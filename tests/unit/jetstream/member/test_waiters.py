@@ -31,7 +31,7 @@ class World:
 
     def run(self, now_ns: int) -> None:
         self.turn.begin(now_ns, 0)
-        while self.timers.is_due(now_ns):
+        while self.timers.due(now_ns) is not None:
             self.timers.pop()()
         for chore in self.turn.take("chores"):
             chore.go_on()

@@ -161,8 +161,10 @@ def test_consumers_of_a_stream_that_gets_replicas_go_on(tmp_path: Path) -> None:
         lambda: all("S" in each.js.streams and "c" in each.stream.consumers for each in cluster.up())
     )
     assert [m.seq for m in pull(cluster, 2)] == [3, 4]
+    leader = cluster.leader()
+    cluster.until(lambda: [each.is_voter for each in leader.consensus.status(1).replicas] == [True] * 3)
     same(cluster)
-    cluster.kill(cluster.leader().number)
+    cluster.kill(leader.number)
     assert [m.seq for m in pull(cluster, 2)] == [5, 6]
     for number in cluster.numbers:
         if cluster.nodes[number].is_up:

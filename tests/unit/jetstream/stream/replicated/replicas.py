@@ -38,6 +38,19 @@ def config(**options: Any) -> StreamConfig:
     return replace(made, **options)
 
 
+class Keeper:
+    """The owner of a replica, which makes its configurations durable."""
+
+    def __init__(self, keep_steps: Any) -> None:
+        self.keep_steps = keep_steps
+
+    def configured(self, old: StreamConfig) -> None:
+        """Note another configuration; nothing depends on it."""
+
+    def stopped(self, error: Exception) -> None:
+        """Note the end of the replica; the tests look at the replica."""
+
+
 class Member:
     """One node with its replica, on a clock of its own."""
 
@@ -66,7 +79,8 @@ class Member:
         self.stream.special = SpecialPublishes(self.stream, shared, Expiry(shared.timers))
         for _ in replica_steps(self.stream):
             pass
-        self.replica = Replica(self.stream, group, keep_config)
+        owner = None if keep_config is None else Keeper(keep_config)
+        self.replica = Replica(self.stream, group, owner)
         self.applied = self.replica.index
         self.stream.account.subs.insert(Subscription(self.stream, b"s.>"))
 

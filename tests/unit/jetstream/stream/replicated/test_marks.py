@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.disk import FaultyDisk, LossyDisk
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
-from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config
+from tests.unit.jetstream.stream.replicated.replicas import Keeper, Loopback, Member, config
 
 from pyjs.base.disk import OsDisk
 from pyjs.jetstream.config.choices import FILE
@@ -214,7 +214,7 @@ def test_a_configuration_is_not_durable_before_the_entries_that_precede_it(tmp_p
         synced.append(file_store(member).synced_index)
         yield None
 
-    member.replica = Replica(member.stream, Loopback(), keep)
+    member.replica = Replica(member.stream, Loopback(), Keeper(keep))
     for number in range(3):
         applied(member, with_id(f"{number}"))
     applied(member, operations.configure(config(storage=FILE, max_msgs=2)))
@@ -232,7 +232,7 @@ def test_a_configuration_is_not_kept_when_the_entries_before_it_cannot_be_synced
         kept.append(of)
         yield None
 
-    member.replica = Replica(member.stream, Loopback(), keep)
+    member.replica = Replica(member.stream, Loopback(), Keeper(keep))
     applied(member, with_id("1"))
     member.replica.apply(2, 1, 2 * S, operations.configure(config(storage=FILE, max_msgs=2)))
     disk.at = disk.calls
