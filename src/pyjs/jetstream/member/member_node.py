@@ -119,9 +119,7 @@ class MemberNode:
         jetstream = self.options.jetstream
         interval_ns = 0 if jetstream.sync_always else jetstream.sync_interval_ns
         machine = None if interval_ns else 0
-        log = NodeLog(
-            disk, directory, host.log, incarnation, file_size=self.log_file_size, machine=machine
-        )
+        log = NodeLog(disk, directory, host.log, incarnation, file_size=self.log_file_size, machine=machine)
         yield from log.recover_steps()
         self._log = log
         self.consensus = Consensus(host, self.node, log, self._carrier, Tuning(sync_interval_ns=interval_ns))
