@@ -324,10 +324,9 @@ class StreamMachine:
     # -- configuration -----------------------------------------------------------------------------------------
 
     def keep_steps(self, config: StreamConfig) -> Steps:
-        """Make a configuration durable before the stream applies it, and everything before it."""
+        """Make a configuration durable before the stream applies it; everything before it is durable."""
         js, stream = self.js, self.stream
         if config.storage == FILE and config != stream.config:
-            stream.store.sync_now()  # otherwise a start would apply earlier entries with the new configuration
             yield from js.files.change(config, stream.created_ns, stream.store, js.shared.metadata)
 
     def configured(self, old: StreamConfig) -> None:
