@@ -22,8 +22,8 @@ FOUND = {
     852: "a consumer whose next sequence was ahead of the stream skipped what came there",
     1406: "deliveries that nobody received come again after their time",
     1937: "a batch lost a message where a page had been written back before its next write",
-    4792: "a consumer counted messages that were removed while the disk refused a write",
     1994: "the directory of an account, made by a process that was killed, was not synced",
+    4792: "a consumer counted messages that were removed while the disk refused a write",
     5536: "what an earlier write of a failed turn kept was not synced while the disk was full",
 }
 
