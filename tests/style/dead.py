@@ -29,6 +29,7 @@ CALLED = {
     **dict.fromkeys(
         "_stop_all _remove_all".split(), "called by atexit, which the decorator registers them with"
     ),
+    **dict.fromkeys("get_buffer buffer_updated".split(), "called by the event loop for each read"),
     "_resuming": "holds a task, of which the loop itself has only a weak reference",
 }
 LAYOUT = dict.fromkeys(

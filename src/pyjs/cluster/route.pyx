@@ -8,6 +8,7 @@ writer.pyx has the output. Long because every kind of frame is read and checked 
 
 Compiled: every message between servers passes here (benchmarks/: 1-1 over a route).
 """
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
@@ -142,7 +143,7 @@ cdef class Route:
 
     def receive_buffer(self, bytearray buffer not None, size_t n) -> None:
         """Handle a read into the first `n` bytes of `buffer`."""
-        self.receive_data(bytes(buffer[:n]))
+        self.receive_data(PyByteArray_AS_STRING(buffer)[:n])
 
     def resume_input(self) -> None:
         """Continue with the remaining input."""

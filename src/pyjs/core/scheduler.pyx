@@ -107,7 +107,7 @@ cdef class Scheduler:
         state.begin(now_ns, COPIES)
         state.begin_input()
         self.turns += 1
-        if self.timers.is_due(now_ns):
+        if self.timers_left or self.timers.is_due(now_ns):     # what was left may have been cancelled
             self.fire_timers(now_ns)
         if state.finished or self.jobs.behind:
             self.jobs.run(state.take("finished"), self.turns)

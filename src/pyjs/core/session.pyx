@@ -216,8 +216,9 @@ cdef class ClientSession(Sink):
 
     def receive_buffer(self, bytearray buffer not None, size_t n) -> None:
         """Handle a read into the first `n` bytes of `buffer` like `receive_data`; only input that waits is copied."""
-        if self.input.reads or self.entry < CONNECTED or self.input.waits & VERDICT or self.turn.input_left <= 0:
-            self.receive_data(bytes(buffer[:n]))
+        if self.closing or self.input.reads or self.entry < CONNECTED or self.input.waits & VERDICT \
+                or self.turn.input_left <= 0:
+            self.receive_data(PyByteArray_AS_STRING(buffer)[:n])
             return
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
         self.input.begun = True
@@ -236,10 +237,11 @@ cdef class ClientSession(Sink):
         Without `reads`, the input is in a buffer that does not outlive this call.
         """
         cdef int64_t left = work
-        cdef bytes data
+        cdef bytes data = b""
         while self.input.begun or self.input.reads:
+            if self.input.reads:
+                data = self.input.reads[0]      # a close clears `reads` while the parser is in it
             if not self.input.begun:
-                data = self.input.reads[0]
                 self.input.begun = True
                 self.parser.begin(data, len(data))
                 if self.entry == NEEDS_CONNECT and self.parser.kept_len == 0 and data[:1] not in (b"C", b"c"):

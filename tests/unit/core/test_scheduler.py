@@ -293,6 +293,17 @@ def test_deadlines_that_passed_in_great_number_leave_time_for_others() -> None:
     assert not fixture.scheduler.has_work
 
 
+def test_deadlines_that_were_left_and_are_cancelled_are_no_work_any_more() -> None:
+    fixture = TurnFixture(Shares(timers=Share(10, 1 << 40, 8)))
+    timers = [fixture.timers.at(1, lambda: fixture.done.append("timer")) for _ in range(20)]
+    fixture.turn()
+    for timer in timers:
+        timer.cancel()
+
+    assert fixture.turn() == []
+    assert not fixture.scheduler.has_work
+
+
 def test_a_turn_whose_every_kind_of_work_is_too_much_takes_less_than_ten_milliseconds() -> None:
     shares = Shares()
 

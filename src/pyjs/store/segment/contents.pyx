@@ -7,6 +7,7 @@ STATE record in the file; 0: none.
 Knows nothing of records and files. Compiled: a start after a kill creates an entry for each record of the open
 segment (benchmarks/store_start.py).
 """
+from libc.stdint cimport UINT32_MAX
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -51,6 +52,8 @@ cdef class SegmentContents:
         """Add dead entries up to, but excluding, the sequence `before`."""
         cdef uint64_t first = self.base_seq + self.n
         cdef Entry* e
+        if before > first and before - self.base_seq > UINT32_MAX:
+            return -1
         if before > first and before - first > WIDE_GAP:    # one entry with its length, then zeros on untouched pages
             if self.grow_sparse(<uint32_t> (before - self.base_seq)) != 0:
                 return -1
