@@ -12,7 +12,7 @@ from tests.sim.consensus.world import CRASHED, World, parts, play
 SEEDS = int(os.environ.get("PYJS_CONSENSUS_SEEDS", "60"))
 PARTS = 4
 FLAW_SEEDS = {  # each finds the flaw; another simulation needs others: python -m tests.sim.consensus --mutant NAME
-    "tells before durable": 2,
+    "tells before durable": 11,
     "forgets its vote": 28,
     "applies past a snapshot": 0,
     "cuts the log without the state": 0,
