@@ -25,7 +25,6 @@ from pyjs.jetstream.consumer.reset import reset as start_again
 from pyjs.jetstream.consumer.reset import reset_seq
 from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
-from pyjs.jetstream.manage import replicated_consumers
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.rules import consumer as consumer_rules
 from pyjs.jetstream.rules.consumer import ConsumerLimits
@@ -116,6 +115,8 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
         consumer.keeper.when_rewritten(done)
 
     if stream.replica is not None:
+        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+
         yield from replicated_consumers.keep_reset(stream, consumer)
     elif consumer.keeper.file is not None:
         yield park
@@ -132,6 +133,8 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
         ApiError: 10051, the files could not be removed.
     """
     if stream.replica is not None:
+        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+
         yield from replicated_consumers.delete(stream, consumer)
         return
     change = _remove(js, stream, consumer)
@@ -159,6 +162,8 @@ def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
 def _expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     """Delete a consumer and its files, without waiting for the disk."""
     if stream.replica is not None:
+        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+
         replicated_consumers.expire(js, stream, consumer)
         return
     change = _remove(js, stream, consumer)
@@ -204,6 +209,8 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
 def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
     """Close a consumer after a fault; return whether it has files for `reopen`. Delete a consumer without files."""
     if stream.replica is not None:
+        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+
         replicated_consumers.reopen(js, stream, consumer)
         return False
     if consumer.keeper.file is None:
@@ -294,6 +301,8 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
     config = consumer_rules.mortal(config)
     created_ns = js.shared.clock.wall_ns()
     if stream.replica is not None:
+        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+
         with _coming(js, stream, name, config):
             consumer = yield from replicated_consumers.create(stream, name, config, created_ns, start)
         _take_count(consumer, counted)
@@ -334,6 +343,8 @@ def _change_config(
 ) -> Generator[Step, None, None]:
     """Write and apply an updated configuration."""
     if stream.replica is not None:
+        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+
         yield from replicated_consumers.configure(stream, consumer, config)
         return
     old = consumer.config
