@@ -69,9 +69,10 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
     """Return the entry that moves a stream's replica away from a server, for an operator.
 
     Raises:
-        ApiError: 10040, the server has no replica; 10075, no other server fits.
+        ApiError: 10040, the server has no replica; 10075, no other server fits, or it is the only replica.
     """
     errcodes.CLUSTER_PEER_NOT_MEMBER.raise_if(node not in stream.nodes)
+    errcodes.PEER_REMAP_FAILED.raise_if(stream.config.num_replicas == 1)  # nothing copies its messages
     kept = tuple(each for each in stream.nodes if each != node)
     try:
         nodes = field.place(stream.config, kept, (node,))
@@ -84,7 +85,8 @@ def moves(field: Field) -> Iterator[StreamMoved]:
     """Yield the entries that move streams away from removed or evacuated servers.
 
     If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one once a
-    server fits; a single replica stays. If the server of a single replica was removed and another server fits, the
+    server fits. It never loses the last but one; a single replica on an
+    evacuated server stays. If the server of a single replica was removed and another server fits, the
     stream starts there without messages. The load of `field` includes the moves so far, so that not all streams go to
     one server.
     """
@@ -94,11 +96,13 @@ def moves(field: Field) -> Iterator[StreamMoved]:
         kept = tuple(node for node in stream.nodes if node not in going)
         if len(kept) == stream.config.num_replicas:
             continue
+        if stream.config.num_replicas == 1 and stream.nodes[0] in state.servers:
+            continue  # nothing copies its messages to another server
         try:
             nodes = field.place(stream.config, kept, going)
         except ApiError:
-            nodes = kept
-        if not nodes or nodes == stream.nodes:
+            nodes = kept if len(kept) > 1 else stream.nodes
+        if nodes == stream.nodes:
             continue
         add_load(field.load, stream.config, set(nodes) - set(kept))
         yield StreamMoved(stream.account, stream.name, stream.group, stream.revision, nodes)

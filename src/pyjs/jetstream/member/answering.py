@@ -108,7 +108,7 @@ class Desk:
             return Place.ELSEWHERE
         if not self._keeper.is_settled(Key(stream.account, stream.name)):
             return Place.UNKNOWN
-        if len(stream.nodes) == 1:
+        if stream.config.num_replicas == 1:
             return Place.HERE
         opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
         if opened is None or replicated is None:

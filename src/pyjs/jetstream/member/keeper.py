@@ -176,7 +176,7 @@ class Keeper:
         yield from self._remove(js, key, wanted)
         if wanted is None:
             return
-        if len(wanted.replicas) > 1:
+        if wanted.config.num_replicas > 1:
             yield from self._replicate(js, key, wanted)
             return
         from pyjs.jetstream.manage import streams  # imported with the first stream
@@ -203,7 +203,7 @@ class Keeper:
 
     def _remove_one(self, js: JetStream, key: Key, old: Assignment) -> Generator[Step, None, None]:
         replicated = js.shared.replicated
-        if len(old.replicas) > 1 and replicated is not None:
+        if old.config.num_replicas > 1 and replicated is not None:
             self._opened.pop(key, None)
             yield from replicated.drop_steps(js, old)
             return

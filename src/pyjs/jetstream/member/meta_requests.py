@@ -189,7 +189,7 @@ class MetaRequests:
     def _leader_of(self, js: JetStream, stream: Assignment) -> int:
         """Return the server that leads a stream, as far as it is known here."""
         opened, replicated = js.streams.get(stream.name), js.shared.replicated
-        if len(stream.nodes) == 1 or replicated is None or opened is None:
+        if stream.config.num_replicas == 1 or replicated is None or opened is None:
             return stream.nodes[0]
         return replicated.leader_of(opened) or stream.nodes[0]
 
@@ -224,7 +224,7 @@ class MetaRequests:
             stream.name,
             stream.group,
             index,
-            len(stream.replicas),
+            stream.config.num_replicas,
             subject,
             request.reply,
             request.payload,

@@ -61,7 +61,7 @@ class Operators:
         assigned = member.machine.state.stream(call.js.account.name, stream.name)
         if assigned is None:
             raise errcodes.STREAM_NOT_FOUND.error()
-        if len(assigned.replicas) > 1:
+        if assigned.config.num_replicas > 1:
             heir = self._heir(call.body, member.status_of(assigned.group))
             if heir:
                 member.hand_over(assigned.group, heir)

@@ -71,6 +71,9 @@ def test_a_replica_without_another_server_stays(meta: Meta) -> None:
     field = field_of(meta.state, "TRIO", Rules(online={1, 2, 3}))
     with pytest.raises(ApiError, match="10075"):
         without_replica(field, meta.there("S"), 2)
+    meta.create("T", 2)
+    with pytest.raises(ApiError, match="10075"):  # it would begin again without messages
+        without_replica(field_of(meta.state, "TRIO", ALL), meta.there("T"), 2)
 
 
 def test_streams_move_away_from_servers_that_go(meta: Meta) -> None:
@@ -114,3 +117,12 @@ def test_the_only_replica_stays_where_it_is_if_nothing_fits(meta: Meta) -> None:
     meta.do(ServerEvacuating(3, True))
     found = {each.name: each.nodes for each in moves(field_of(meta.state, "TRIO", Rules(online={3})))}
     assert found == {"S": (1, 2)}
+
+
+def test_a_replicated_stream_is_not_reduced_to_one_server(meta: Meta) -> None:
+    meta.create("T", 4, 5)
+    meta.do(ServerEvacuating(5, True))
+    for evacuated in (1, 2, 3):
+        meta.do(ServerEvacuating(evacuated, True))
+    found = {each.name: each.nodes for each in moves(field_of(meta.state, "TRIO", ALL))}
+    assert found == {}

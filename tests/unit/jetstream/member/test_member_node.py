@@ -392,6 +392,38 @@ def test_the_streams_of_an_evacuated_server_move(net: JetNet) -> None:
     assert publish(net, going, "r.x", 1) == [6]
 
 
+def evacuate(net: JetNet, name: str) -> None:
+    leader = net.leader()
+    request = json.dumps({"peer": name}).encode()
+    leader.node.turn_state.go_on(leader.member.operators.evacuate_server(request))
+    leader.wake()
+    net.run(3000 * NS_PER_MS)
+
+
+def test_a_stream_that_cannot_move_keeps_both_replicas_and_its_messages(net: JetNet) -> None:
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 2}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    publish(net, servers[0], "r.x")
+    there = [server.name for server in servers if server.streams]
+    third = next(name for name in TRIO if name not in there)
+    evacuate(net, third)
+    evacuate(net, there[1])
+    assert [name for name in TRIO if net.jet(name).streams] == there
+    net.crash(there[0])
+    net.begin(there[0])
+    net.run(4000 * NS_PER_MS)
+    assert net.ask(net.jet(third).client(), "STREAM.INFO.R")["state"]["messages"] == 5
+
+
+def test_the_messages_of_a_single_replica_outlive_an_evacuation(net: JetNet) -> None:
+    servers = net.trio()
+    net.create(servers[0].client(), "S")
+    publish(net, servers[0], "s")
+    evacuate(net, next(server.name for server in servers if server.streams))
+    assert net.ask(servers[0].client(), "STREAM.INFO.S")["state"]["messages"] == 5
+
+
 def test_a_server_that_is_not_ready_answers_nothing_that_another_one_answers(net: JetNet) -> None:
     net.trio()
     late = next(name for name in TRIO if name != net.leader().name)
