@@ -10,6 +10,7 @@ have stays, and is reported.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.clock import NS_PER_S
@@ -68,6 +69,7 @@ class Keeper:
         self.is_caught_up = False
         self._due: dict[Key, None] = {}  # to look at, oldest first
         self._busy: set[Key] = set()
+        self._again: dict[Key, int] = {}  # when those that failed are tried again, earliest first
         # Streams, by time of creation, that an entry has removed from this server.
         self._removed: dict[tuple[Key, int], Assignment] = {}
         self._opened: dict[Key, Assignment] = {}  # replicated streams
@@ -88,7 +90,7 @@ class Keeper:
     def is_settled(self, key: Key) -> bool:
         """Return whether the stream is as the metadata says, or could not be brought there."""
         self.take(self._machine.changes)
-        return self.is_caught_up and key not in self._busy and (key not in self._due or key in self.failures)
+        return self.is_caught_up and key not in self._busy and key not in self._due
 
     def take(self, changes: list[Change]) -> None:
         """Mark what has changed; the list is drained."""
@@ -106,6 +108,7 @@ class Keeper:
             self._removed[key, old.created_ns] = old
             self._machine.owes = True
         self._due[key] = None
+        self._again.pop(key, None)
         self.failures.pop(key, None)
 
     def _is_here(self, stream: Assignment) -> bool:
@@ -114,14 +117,28 @@ class Keeper:
     def steps(self) -> Generator[Step, None, None]:
         """Do what is due, for ever."""
         while True:
-            yield from self._waiters.until(self._has_work, RETRY_NS if self.failures else 0)
+            again_ns = self._next_again_ns()
+            wait_ns = max(again_ns - self._turn.now, 1) if again_ns else 0
+            yield from self._waiters.until(partial(self._has_work, again_ns), wait_ns)
+            self._try_again()
             yield from self._pass()
 
-    def _has_work(self) -> bool:
+    def _has_work(self, again_ns: int) -> bool:
+        """Return whether a stream is due, or `again_ns` is no longer when the next one that failed is."""
         self.take(self._machine.changes)
-        return self.is_caught_up and any(
-            key not in self._busy and key not in self.failures for key in self._due
-        )
+        is_due = self.is_caught_up and any(key not in self._busy for key in self._due)
+        return is_due or self._next_again_ns() != again_ns
+
+    def _next_again_ns(self) -> int:
+        """Return when the next stream that failed is tried again; 0: none has failed."""
+        return next(iter(self._again.values()), 0)
+
+    def _try_again(self) -> None:
+        """Mark the streams that failed long enough ago."""
+        while self._again and self._next_again_ns() <= self._turn.now:
+            key = next(iter(self._again))
+            del self._again[key]
+            self._due[key] = None
 
     def _pass(self) -> Generator[Step, None, None]:
         """Begin with everything that is due; each stream has a chore of its own."""
@@ -157,7 +174,8 @@ class Keeper:
         if str(error) != self._failed_last.get(key):
             self._failed_last[key] = str(error)
             self._log.error(f"{key} is not as the cluster wants it, it is tried again: {error}")
-        self._due[key] = None
+        if key not in self._due:  # it has not changed meanwhile
+            self._again[key] = self._turn.now + RETRY_NS
 
     def _bring(self, key: Key) -> Generator[Step, None, None]:
         """Bring one stream to what the metadata says."""

@@ -19,6 +19,7 @@ from tests.support.simnet import LONG_NS
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.member import answering
 from pyjs.jetstream.member.member_node import MemberNode
 from pyjs.jetstream.member.notes import Order
 
@@ -129,6 +130,23 @@ def test_without_a_majority_requests_are_refused_after_a_while(net: JetNet) -> N
     (last,) = net.living()
     answers = net.answers(last.client(), "STREAM.NAMES", wait_ms=6000)
     assert [answer["error"]["err_code"] for answer in answers] == [10008]
+
+
+def test_a_server_holds_a_bounded_number_of_requests(net: JetNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "HELD_MAX", 2)
+    net.trio()
+    for _ in range(2):
+        net.kill(net.leader().name)
+        net.run(LONG_NS)
+    (last,) = net.living()
+    net.run_until(lambda: not last.member.machine.leader)
+    client = last.client()
+    assert net.answers(client, "STREAM.NAMES") == []
+    assert net.answers(client, "STREAM.NAMES") == []
+    (refused,) = net.answers(client, "STREAM.NAMES")
+    assert refused["error"]["err_code"] == 10008
+    net.run(6000 * NS_PER_MS)
+    assert net.answers(client, "STREAM.NAMES", wait_ms=50) == []  # there is room again
 
 
 def test_a_leader_without_followers_refuses_too(net: JetNet) -> None:
