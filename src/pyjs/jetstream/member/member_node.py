@@ -17,7 +17,7 @@ from pyjs import __version__
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.config.ports.replicated import expected_servers
 from pyjs.consensus.consensus import Consensus, Tuning
-from pyjs.consensus.engine import Refused
+from pyjs.consensus.engine import RaftError, Refused
 from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
 from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
@@ -93,7 +93,16 @@ class MemberNode:
             self.node, self.machine, self.accounts, self.waiters, host.turn_state, host.log, host.faults
         )
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
-        self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
+        self.orders = Orders(
+            self.node,
+            self.machine,
+            self._keeper,
+            self.accounts,
+            self.waiters,
+            host.turn_state,
+            self.questions,
+            self.tell,
+        )
         self.reports, self.operators = Reports(self), Operators(self)
         self.requests = MetaRequests(self)
         self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
@@ -306,6 +315,8 @@ class MemberNode:
             self.group.described(note.server)
         elif isinstance(note, notes.Order):
             self.orders.take(note)
+        elif isinstance(note, notes.Answered):
+            self.orders.answered(note)
         elif isinstance(note, notes.Question):
             self.questions.asked(node, note)
         elif isinstance(note, notes.Welcome):
@@ -331,19 +342,19 @@ class MemberNode:
 
     def meta_status(self) -> GroupStatus | None:
         """Return the metadata group as it is here; None: it is not open."""
-        assert self.consensus is not None
-        assert self.group is not None
-        return self.consensus.status(self.group.group) if self.group.group else None
+        return self.status_of(self.meta_group) if self.meta_group else None
 
     @property
     def meta_group(self) -> int:
         """The number of the metadata group; 0: it is not open."""
         return 0 if self.group is None else self.group.group
 
-    def status_of(self, group: int) -> GroupStatus:
-        """Return a group as it is here."""
+    def status_of(self, group: int) -> GroupStatus | None:
+        """Return a group as it is here; None: it is not open, such as after damage to its log."""
         assert self.consensus is not None
-        return self.consensus.status(group)
+        with suppress(KeyError, RaftError):
+            return self.consensus.status(group)
+        return None
 
     def quiet_ns(self, node: int) -> int:
         """Return how long nothing was heard from a server; 0: unknown."""

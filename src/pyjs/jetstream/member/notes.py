@@ -32,6 +32,7 @@ class Kind(IntEnum):
     QUESTION = 4
     REPLY = 5
     WELCOME = 6
+    ANSWERED = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,31 @@ class Welcome:
         return cls(row.number("incarnation", 1, INCARNATION_MAX))
 
 
-Note: TypeAlias = Saying | Description | Order | Question | Reply | Welcome
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A server tells the others of a stream that it answers an order."""
+
+    account: str
+    stream: str
+    reply: bytes
+    index: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.stream, self.reply, self.index]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(
+            row.text("account"),
+            row.text("stream"),
+            row.data("reply", NOTE_SIZE_MAX),
+            row.number("index", 0, INDEX_MAX),
+        )
+
+
+Note: TypeAlias = Saying | Description | Order | Question | Reply | Welcome | Answered
 _KINDS: dict[type, Kind] = {
     Saying: Kind.SAYING,
     Description: Kind.DESCRIPTION,
@@ -172,6 +197,7 @@ _KINDS: dict[type, Kind] = {
     Question: Kind.QUESTION,
     Reply: Kind.REPLY,
     Welcome: Kind.WELCOME,
+    Answered: Kind.ANSWERED,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 

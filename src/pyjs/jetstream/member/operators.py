@@ -62,7 +62,8 @@ class Operators:
         if assigned is None:
             raise errcodes.STREAM_NOT_FOUND.error()
         if assigned.config.num_replicas > 1:
-            heir = self._heir(call.body, member.status_of(assigned.group))
+            status = member.status_of(assigned.group)
+            heir = 0 if status is None else self._heir(call.body, status)
             if heir:
                 member.hand_over(assigned.group, heir)
         yield None

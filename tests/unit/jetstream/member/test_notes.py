@@ -8,6 +8,7 @@ from pyjs.jetstream.cluster.bootstrap import Member, Membership, Word
 from pyjs.jetstream.cluster.fields import BadRow, pack
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member.notes import (
+    Answered,
     Description,
     Note,
     Order,
@@ -28,6 +29,7 @@ NOTES: list[Note] = [
     Question(4, "$G", ()),
     Reply(3, b"{}"),
     Welcome(2),
+    Answered("$G", "S", b"_INBOX.\xff", 12),
 ]
 
 
