@@ -69,10 +69,9 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
     """Return the entry that moves a stream's replica away from a server, for an operator.
 
     Raises:
-        ApiError: 10040, the server has no replica; 10075, no other server fits, or it is the only replica.
+        ApiError: 10040, the server has no replica; 10075, no other server fits.
     """
     errcodes.CLUSTER_PEER_NOT_MEMBER.raise_if(node not in stream.nodes)
-    errcodes.PEER_REMAP_FAILED.raise_if(stream.config.num_replicas == 1)  # nothing copies its messages
     kept = tuple(each for each in stream.nodes if each != node)
     try:
         nodes = field.place(stream.config, kept, (node,))

@@ -24,7 +24,7 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage.engine import JetStream
 from pyjs.jetstream.member import answering
 from pyjs.jetstream.member.member_node import MemberNode
-from pyjs.jetstream.member.notes import Answered, Order
+from pyjs.jetstream.member.notes import Answered, Order, Question, Reply
 
 
 @pytest.fixture
@@ -518,6 +518,25 @@ def test_an_answer_that_is_known_before_the_order_is_not_repeated(net: JetNet) -
         there.wake()
         net.run(1000 * NS_PER_MS)
         assert len(client.frames()) == expected
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b""])
+def test_a_damaged_answer_is_left_out_of_a_list(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    servers = net.trio()
+    for name in ("A", "B", "C"):
+        net.create(servers[0].client(), name)
+    leader = net.leader()
+    bad, good = (server for server in servers if server is not leader)
+
+    def answer(node: int, question: Question) -> None:
+        bad.member.tell(node, Reply(question.number, data))
+
+    monkeypatch.setattr(bad.member.questions, "asked", answer)
+    listed = net.ask(servers[0].client(), "STREAM.LIST")
+    assert listed["missing"] == bad.streams
+    assert [each["config"]["name"] for each in listed["streams"]] == sorted(leader.streams + good.streams)
 
 
 def test_metadata_that_was_closed_because_of_damage_is_reported_without_replicas(net: JetNet) -> None:
