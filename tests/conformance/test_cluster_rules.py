@@ -73,7 +73,7 @@ def test_unique_tags_and_the_limit_of_assets_refuse_alike(peers: ThreeServers) -
     assert found == expected
 
 
-def test_an_evacuation_moves_no_single_replica_and_leaves_none_unlike_the_peer(peers: ThreeServers) -> None:
+def test_an_evacuation_moves_what_can_be_copied_and_the_peer_more(peers: ThreeServers) -> None:
     """The messages of a single replica cannot be copied yet, and a stream with two replicas keeps both."""
     asker, system = Asker(peers.client("a")), Asker(peers.client("a", **LOGINS["SYS"]))
     for name in asker.ask("$JS.API.STREAM.NAMES")["streams"] or ():

@@ -18,6 +18,7 @@ from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.changes import StreamChange
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.replication.streams import ReplicaLost
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.changes import Change
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.member.losses import Losses
     from pyjs.jetstream.member.meta_machine import MetaMachine
     from pyjs.jetstream.member.waiters import Waiters
 
@@ -55,6 +57,7 @@ class Keeper:
         machine: MetaMachine,
         accounts: dict[str, JetStream],
         waiters: Waiters,
+        losses: Losses,
         turn: Turn,
         log: Log,
         faults: Faults,
@@ -63,6 +66,7 @@ class Keeper:
         self._machine = machine
         self.accounts = accounts
         self._waiters = waiters
+        self._losses = losses
         self._turn = turn
         self._log = log
         self._faults = faults
@@ -91,6 +95,11 @@ class Keeper:
         """Return whether the stream is as the metadata says, or could not be brought there."""
         self.take(self._machine.changes)
         return self.is_caught_up and key not in self._busy and key not in self._due
+
+    def is_idle(self) -> bool:
+        """Return whether every stream is as the metadata says."""
+        self.take(self._machine.changes)
+        return self.is_caught_up and not (self._due or self._busy or self._again)
 
     def take(self, changes: list[Change]) -> None:
         """Mark what has changed; the list is drained."""
@@ -169,7 +178,7 @@ class Keeper:
             self.failures[key] = error
         else:
             self.failures[key] = errcodes.STREAM_GENERAL.error(err=error)
-        if not isinstance(error, (ApiError, StoreFailed)):
+        if not isinstance(error, (ApiError, StoreFailed, ReplicaLost)):
             self._faults.report("stream", str(key), error, self._turn.now)
         if str(error) != self._failed_last.get(key):
             self._failed_last[key] = str(error)
@@ -237,11 +246,16 @@ class Keeper:
         errcodes.STREAM_CREATE.raise_if(replicated is None, err="this server has no replicated streams")
         assert replicated is not None
         opened = self._opened.get(key)
-        if opened is None:
-            yield from replicated.open_steps(js, wanted)
-        elif opened.revision != wanted.revision:
-            yield from replicated.change_steps(js, opened, wanted)
+        try:
+            if opened is None:
+                yield from replicated.open_steps(js, wanted)
+            elif opened.revision != wanted.revision:
+                yield from replicated.change_steps(js, opened, wanted)
+        except ReplicaLost:
+            self._losses.add(wanted)
+            raise
         self._opened[key] = wanted
+        self._losses.check(wanted)
 
     def _report_strange(self, key: Key) -> None:
         if key not in self._strange:

@@ -21,7 +21,7 @@ from pyjs.consensus.engine import RaftError, Refused
 from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
 from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
-from pyjs.jetstream.cluster.entries import VERSION, encode
+from pyjs.jetstream.cluster.entries import VERSION, ReplicaLost, encode
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member import notes
@@ -29,6 +29,7 @@ from pyjs.jetstream.member.announcing import Announcer
 from pyjs.jetstream.member.answering import Desk
 from pyjs.jetstream.member.identity import StoreIdentity
 from pyjs.jetstream.member.keeper import Keeper
+from pyjs.jetstream.member.losses import Losses
 from pyjs.jetstream.member.meta_group import MetaGroup
 from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
 from pyjs.jetstream.member.meta_requests import MetaRequests
@@ -89,8 +90,16 @@ class MemberNode:
         self._turn = host.turn_state
         self.waiters = Waiters(host.turn_state, host.timers)
         self.machine = MetaMachine(self.waiters, host.turn_state)
+        self._losses = Losses(self.node, self.machine, self.waiters, self._tell_loss)
         self._keeper = Keeper(
-            self.node, self.machine, self.accounts, self.waiters, host.turn_state, host.log, host.faults
+            self.node,
+            self.machine,
+            self.accounts,
+            self.waiters,
+            self._losses,
+            host.turn_state,
+            host.log,
+            host.faults,
         )
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
         self.orders = Orders(
@@ -130,7 +139,7 @@ class MemberNode:
         machine = None if interval_ns else 0
         log = NodeLog(disk, directory, host.log, incarnation, file_size=self.log_file_size, machine=machine)
         yield from log.recover_steps()
-        self._log = log
+        self._log = self._losses.log = log
         self.consensus = Consensus(host, self.node, log, self._carrier, Tuning(sync_interval_ns=interval_ns))
         self.group = MetaGroup(
             self._describe(identity.store),
@@ -181,6 +190,8 @@ class MemberNode:
         steady = [
             self._keeper.steps(),
             self._catch_up_steps(),
+            self._losses.tell_steps(),
+            self._losses.doubt_steps(self._keeper.is_idle),
             group.describe_steps(),
             group.follow_steps(),
             self.operators.move_steps(),
@@ -297,6 +308,14 @@ class MemberNode:
         """Send a note to another server; it is lost if there is no connection."""
         self._carrier.send_note(node, notes.encode(note))
 
+    def _tell_loss(self, loss: notes.Loss) -> None:
+        """Tell the leader of the metadata, perhaps this server, of a lost replica."""
+        if not self.machine.leads:
+            self.tell(self.machine.leader, loss)
+            return
+        entry = ReplicaLost(loss.account, loss.stream, loss.group, loss.revision, loss.node)
+        self._turn.go_on(self.propose(entry))
+
     def receive(self, node: int, data: bytes) -> None:
         """Take a batch of replicated groups. Raises ValueError: it is damaged."""
         assert self.replicated is not None
@@ -317,6 +336,8 @@ class MemberNode:
             self.orders.take(note)
         elif isinstance(note, notes.Answered):
             self.orders.answered(note)
+        elif isinstance(note, notes.Loss) and note.node == node and self.machine.leads:
+            self._tell_loss(note)
         elif isinstance(note, notes.Question):
             self.questions.asked(node, note)
         elif isinstance(note, notes.Welcome):

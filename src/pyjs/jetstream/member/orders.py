@@ -1,8 +1,8 @@
 """Answers to requests that the leader of the metadata has decided and another server finishes.
 
 A stream that was created, changed or deleted is reported by the server that holds it, as soon as it has done so. The
-leader sends an order; it names the request, so that the answer goes to the client from here. The leader of a replicated
-stream answers, and tells the other replicas; if it is lost before that, the next leader answers.
+leader sends an order; it names the request, so that the answer goes to the client from here. The leader of a
+replicated stream answers, and tells the other replicas; if it is lost before that, the next leader answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reports about streams and accounts, gathered from the servers that have them.
 
 The leader of the metadata asks each server once for all streams of a page, and waits ANSWER_NS at most. A server that
-does not answer, or whose answer is damaged, is left out: its streams are `missing` in a list, and its usage is not counted.
+does not answer, or whose answer is damaged, is left out: its streams are `missing` in a list, and its usage is not
+counted.
 """
 
 from __future__ import annotations

@@ -539,6 +539,36 @@ def test_a_damaged_answer_is_left_out_of_a_list(
     assert [each["config"]["name"] for each in listed["streams"]] == sorted(leader.streams + good.streams)
 
 
+def incarnations(net: JetNet, name: str) -> list[int]:
+    """Return the incarnations of the replicas of a stream, sorted."""
+    stream = net.leader().member.machine.state.stream("$G", name)
+    assert stream is not None
+    return sorted(replica.incarnation for replica in stream.replicas)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_replica_that_the_log_has_lost_comes_back_as_another_peer(net: JetNet, leads: bool) -> None:
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    publish(net, servers[0], "r.x")
+    lost = next(server for server in servers if server.member.machine.leads is leads)
+    log = lost.member._log
+    assert log is not None
+    net.kill(lost.name)
+    log.remove(1)
+    log._end.is_in_doubt = True
+    log.flush()
+    lost.node.stop()
+    again = net.begin(lost.name)
+    net.run_until(lambda: incarnations(net, "R") == [1, 1, 2])
+    net.run_until(lambda: "R" in again.streams)
+    assert publish(net, again, "r.x", 1) == [6]
+    log = again.member._log
+    assert log is not None
+    net.run_until(lambda: not log.lost_unknown)
+
+
 def test_metadata_that_was_closed_because_of_damage_is_reported_without_replicas(net: JetNet) -> None:
     member = net.trio()[0].member
     assert member.consensus is not None

@@ -10,6 +10,7 @@ from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member.notes import (
     Answered,
     Description,
+    Loss,
     Note,
     Order,
     Question,
@@ -30,6 +31,7 @@ NOTES: list[Note] = [
     Reply(3, b"{}"),
     Welcome(2),
     Answered("$G", "S", b"_INBOX.\xff", 12),
+    Loss("$G", "S", 5, 12, 7),
 ]
 
 
