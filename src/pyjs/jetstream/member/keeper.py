@@ -247,6 +247,8 @@ class Keeper:
         assert replicated is not None
         opened = self._opened.get(key)
         try:
+            if self._losses.is_ahead(wanted):
+                raise ReplicaLost(f"the replica of stream {key.name!r} in the log is a newer one")
             if opened is None:
                 yield from replicated.open_steps(js, wanted)
             elif opened.revision != wanted.revision:
@@ -255,7 +257,8 @@ class Keeper:
             self._losses.add(wanted)
             raise
         self._opened[key] = wanted
-        self._losses.check(wanted)
+        if self._losses.is_ahead(wanted):
+            self._losses.add(wanted)
 
     def _report_strange(self, key: Key) -> None:
         if key not in self._strange:

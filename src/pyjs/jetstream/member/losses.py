@@ -42,11 +42,10 @@ class Losses:
         self._found[stream.group] = stream
         self._waiters.notify()
 
-    def check(self, stream: Assignment) -> None:
-        """Take a replica that was opened, if the log gave it an incarnation that the metadata does not know."""
+    def is_ahead(self, stream: Assignment) -> bool:
+        """Return whether the log gave a replica an incarnation that the metadata does not know, after damage."""
         stored = None if self.log is None else self.log.groups.get(stream.group)
-        if stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node):
-            self.add(stream)
+        return stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node)
 
     def tell_steps(self) -> Generator[Step, None, None]:
         """Tell the leader of the metadata of what was lost until it is replaced, for ever."""

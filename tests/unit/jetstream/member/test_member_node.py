@@ -19,6 +19,7 @@ from tests.support.simnet import LONG_NS
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.base.errors import StoreFailed
+from pyjs.consensus.engine import Conf, peer_id
 from pyjs.jetstream.cluster.assignments import Assignment
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage.engine import JetStream
@@ -546,8 +547,11 @@ def incarnations(net: JetNet, name: str) -> list[int]:
     return sorted(replica.incarnation for replica in stream.replicas)
 
 
-@pytest.mark.parametrize("leads", [True, False])
-def test_a_replica_that_the_log_has_lost_comes_back_as_another_peer(net: JetNet, leads: bool) -> None:
+@pytest.mark.parametrize(("leads", "newest"), [(True, 0), (False, 0), (False, 2), (False, 3)])
+def test_a_replica_that_the_log_has_lost_comes_back_as_another_peer(
+    net: JetNet, leads: bool, newest: int
+) -> None:
+    """The log has lost the replica, or has begun it again as `newest`, which the metadata does not know."""
     servers = net.trio()
     body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
     net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
@@ -556,12 +560,15 @@ def test_a_replica_that_the_log_has_lost_comes_back_as_another_peer(net: JetNet,
     log = lost.member._log
     assert log is not None
     net.kill(lost.name)
+    name = log.groups[1].name
     log.remove(1)
+    if newest:
+        log.create(1, name, peer_id(lost.member.node, newest), Conf(), 0, 0)
     log._end.is_in_doubt = True
     log.flush()
     lost.node.stop()
     again = net.begin(lost.name)
-    net.run_until(lambda: incarnations(net, "R") == [1, 1, 2])
+    net.run_until(lambda: incarnations(net, "R") == [1, 1, max(newest, 2)])
     net.run_until(lambda: "R" in again.streams)
     assert publish(net, again, "r.x", 1) == [6]
     log = again.member._log
