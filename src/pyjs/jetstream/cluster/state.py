@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.account_streams import AccountStreams
 from pyjs.jetstream.cluster.assignments import INDEX_MAX, Assignment, Replica, add_load
-from pyjs.jetstream.cluster.changes import ServerChange, StreamChange, stream_change
+from pyjs.jetstream.cluster.changes import ServerChange, StreamChange
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
     Bounds,
@@ -264,7 +264,7 @@ class MetaState:
             self.uneven.discard(new.group)
         else:
             self.uneven.add(new.group)
-        return stream_change(old, new, self.servers)
+        return StreamChange(old, new)
 
     def _drop(self, old: Assignment) -> StreamChange:
         streams = self.accounts[old.account]

@@ -1,4 +1,4 @@
-"""Who answers a request of the API: every server of the cluster gets it, and exactly one answers.
+"""Decides which server answers a request of the API: each gets it, and exactly one answers.
 
 - The leader of the metadata: what concerns all streams of an account (META), and streams that nobody knows.
 - The server that has a stream, or that leads it: everything else about the stream and its consumers.

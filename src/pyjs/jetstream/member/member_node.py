@@ -60,7 +60,7 @@ AGAIN_NS = 50 * NS_PER_MS  # if that cannot be asked for now
 
 
 class Carrier(Peers, Protocol):
-    """The way to the other servers: cluster.replication.Replication."""
+    """Sends batches and notes to the other servers: cluster.replication.Replication."""
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
@@ -76,7 +76,7 @@ class Carrier(Peers, Protocol):
 
 
 class MemberNode:
-    """The part of one server."""
+    """Owns the log, the consensus and the metadata of one server, and starts and ends them."""
 
     log_file_size = FILE_SIZE  # tests have smaller ones
 
@@ -130,32 +130,35 @@ class MemberNode:
         Raises:
             OSError, PyjsError: it cannot be read or written.
         """
-        host, root = self._host, self.options.jetstream.store_dir
-        identity = StoreIdentity(disk, root, host.log, host.rng)
+        host, jetstream = self._host, self.options.jetstream
+        identity = StoreIdentity(disk, jetstream.store_dir, host.log, host.rng)
         incarnation = int.from_bytes(host.rng.randbytes(8), "little")
-        directory = f"{root}/{LOG_DIRECTORY}"
-        jetstream = self.options.jetstream
+        directory = f"{jetstream.store_dir}/{LOG_DIRECTORY}"
         interval_ns = 0 if jetstream.sync_always else jetstream.sync_interval_ns
         machine = None if interval_ns else 0
         log = NodeLog(disk, directory, host.log, incarnation, file_size=self.log_file_size, machine=machine)
         yield from log.recover_steps()
         self._log = self._losses.log = log
-        self.consensus = Consensus(host, self.node, log, self._carrier, Tuning(sync_interval_ns=interval_ns))
-        self.group = MetaGroup(
+        consensus = Consensus(host, self.node, log, self._carrier, Tuning(sync_interval_ns=interval_ns))
+        self.consensus = consensus
+        self.group = self._group_of(identity, consensus)
+        name = self.options.cluster.name
+        self.replicated = shared.replicated = ReplicatedStreams(
+            self.node, name, shared, consensus, log, self._carrier, self.machine
+        )
+        self._share(accounts)
+
+    def _group_of(self, identity: StoreIdentity, consensus: Consensus) -> MetaGroup:
+        return MetaGroup(
             self._describe(identity.store),
             self,
             identity,
-            self.consensus,
+            consensus,
             self.machine,
             self.waiters,
-            host.log,
+            self._host.log,
             self._expected,
         )
-        name = self.options.cluster.name
-        self.replicated = shared.replicated = ReplicatedStreams(
-            self.node, name, shared, self.consensus, log, self._carrier, self.machine
-        )
-        self._share(accounts)
 
     def _share(self, accounts: dict[str, JetStream]) -> None:
         """Let every part see the accounts of the server."""

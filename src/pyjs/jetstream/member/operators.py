@@ -1,4 +1,4 @@
-"""What operators ask of the cluster as a whole: another leader, a server less, an account without streams.
+"""Carries out requests of operators: hand over a lead, remove or evacuate a server, purge an account.
 
 The leader of the metadata answers, and every other server is silent: it returns None.
 """

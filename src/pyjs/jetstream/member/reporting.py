@@ -1,4 +1,4 @@
-"""What one server says of the cluster: `cluster` of streams and consumers, `meta_cluster` of the monitoring pages."""
+"""Reports the cluster as one server sees it: `cluster` of streams and consumers, `meta_cluster` of monitoring."""
 
 from __future__ import annotations
 
